@@ -1,0 +1,47 @@
+# Every target makes its own virtual environment; nothing is needed but Python 3.11 or newer with its venv module.
+# PYTHON=... chooses the interpreter, ARGS=... goes to pytest.
+# PARALLEL= runs the tests in one process.
+VENV := .venv
+BIN := $(VENV)/bin
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell $(python) -c \
+	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
+
+.DELETE_ON_ERROR:
+.PHONY: demo test lint types bench format clean
+
+# pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains demo.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-demo)
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/triolog demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The packages live in root folders and are imported as triolog.*; mypy needs to see them that way.
+types: $(VENV)/.installed-dev
+	mkdir -p build/typing/triolog
+	ln -sfn ../../../protocol ../../../server ../../../tools build/typing/triolog/
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-demo
+	$(BIN)/triolog bench
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,135 @@
+"""The encoding inside coordinator records: version first, then fields in order (Kafka: MessageUtil.toVersionPrefixedBytes).
+
+| field | in versions before the flexible ones | in flexible versions (KIP-482) |
+|---|---|---|
+| number | big-endian, 1, 2, 4 or 8 bytes | the same |
+| string | 2 bytes length, -1 for null, UTF-8 | length + 1 as unsigned varint, 0 for null, UTF-8 |
+| array | 4 bytes count, -1 for null, entries | count + 1 as unsigned varint, 0 for null, entries |
+| end of a structure | - | tagged fields: count, then tag, size, bytes of each; those not known are passed over |
+
+Reading raises InvalidRecordError: a record of a log is evidence, and one that cannot be read is never guessed at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ..errors import InvalidRecordError
+from ..limits import INT16_MAX
+from ..records.varint import decode_unsigned_varint
+from ..types import Bytes
+
+T = TypeVar("T")
+
+_INT16: Final = struct.Struct(">h")
+_COUNT: Final = struct.Struct(">i")
+
+
+def encode_string(text: str) -> bytes:
+    """A string of a version that is not flexible. ValueError above 32,767 bytes."""
+    data = text.encode()
+    if len(data) > INT16_MAX:
+        raise ValueError(f"a string of {len(data)} bytes does not fit: {INT16_MAX} are possible")
+    return _INT16.pack(len(data)) + data
+
+
+def encode_count(count: int | None) -> bytes:
+    """How many entries follow in a version that is not flexible; None for no array."""
+    return _COUNT.pack(-1 if count is None else count)
+
+
+class FieldReader:
+    """Reads one key or value from its start. `what` names it in errors."""
+
+    __slots__ = ("_data", "_flexible", "_position", "_what")
+
+    def __init__(self, what: str, data: Bytes, *, flexible: bool = False, position: int = 0) -> None:
+        self._what = what
+        self._data = data
+        self._flexible = flexible
+        self._position = position
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next fields of fixed size."""
+        start, self._position = self._position, self._position + layout.size
+        if self._position > len(self._data):
+            raise InvalidRecordError(f"{self._what} ends after {len(self._data)} bytes, {self._position} were expected")
+        return layout.unpack_from(self._data, start)
+
+    def string(self) -> str:
+        """A string that must not be null."""
+        text = self.optional_string()
+        if text is None:
+            raise InvalidRecordError(f"{self._what} has a null string at position {self._position}")
+        return text
+
+    def optional_string(self) -> str | None:
+        """A string, or None."""
+        length = self._length(_INT16)
+        if length < 0:
+            return None
+        start, self._position = self._position, self._position + length
+        if self._position > len(self._data):
+            raise InvalidRecordError(f"{self._what} ends inside a string of {length} bytes at position {start}")
+        try:
+            return bytes(self._data[start : self._position]).decode()
+        except UnicodeDecodeError as exc:
+            raise InvalidRecordError(f"{self._what} has a string at position {start} that is not UTF-8: {exc}") from exc
+
+    def array(self, entry: Callable[[], T], entry_bytes: int) -> list[T] | None:
+        """An array of entries of at least `entry_bytes`, or None. A count beyond the bytes that are left is refused first."""
+        count = self._length(_COUNT)
+        if count < 0:
+            return None
+        if count * entry_bytes > len(self._data) - self._position:
+            raise InvalidRecordError(f"{self._what} announces {count} entries at position {self._position} and ends before")
+        return [entry() for _ in range(count)]
+
+    def end_structure(self) -> None:
+        """Pass over tagged fields, which only flexible versions have."""
+        if not self._flexible:
+            return
+        for _ in range(self._unsigned()):
+            self._unsigned()
+            size = self._unsigned()
+            self._position += size
+        if self._position > len(self._data):
+            raise InvalidRecordError(f"{self._what} ends inside its tagged fields, after {len(self._data)} bytes")
+
+    def end(self) -> None:
+        """Everything was read: bytes behind the last field are refused."""
+        self.end_structure()
+        if self._position != len(self._data):
+            raise InvalidRecordError(f"{self._what} has {len(self._data)} bytes and ends at position {self._position}")
+
+    def _length(self, layout: struct.Struct) -> int:
+        if self._flexible:
+            return self._unsigned() - 1
+        (length,) = self.numbers(layout)
+        if length < -1:
+            raise InvalidRecordError(f"{self._what} has length {length} before position {self._position}")
+        return int(length)
+
+    def _unsigned(self) -> int:
+        value, self._position = decode_unsigned_varint(self._data, self._position)
+        return value
+
+
+def read_version(what: str, data: Bytes) -> int:
+    """The version that stands before the fields. InvalidRecordError when there is none, or a negative one."""
+    if len(data) < _INT16.size:
+        raise InvalidRecordError(f"{what} has {len(data)} bytes; its version alone takes {_INT16.size}")
+    (version,) = _INT16.unpack_from(data)
+    if version < 0:
+        raise InvalidRecordError(f"{what} has version {version}")
+    return int(version)
+
+
+def check_version(what: str, data: Bytes, highest: int) -> int:
+    """The version, if it is one from 0 to `highest`. InvalidRecordError for later ones: a newer program wrote them."""
+    version = read_version(what, data)
+    if version > highest:
+        raise InvalidRecordError(f"{what} has version {version}, 0 to {highest} are known; a newer program wrote it")
+    return version

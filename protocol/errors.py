@@ -1,0 +1,235 @@
+"""The errors of triolog: Kafka's codes and names for what is answered, and whose fault the rest is.
+
+`TriologError` <- `ProtocolError` (local: we misuse a connection; remote: the peer broke the protocol)
+               <- `RequestError` (an answer: has `code`, `retriable`)
+`server.storage.errors` adds the errors of files. Source of the codes: Kafka's org.apache.kafka.common.protocol.Errors.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar, Final, Self
+
+
+class ErrorCode(enum.IntEnum):
+    """Kafka's error codes, as far as anything here answers or understands them."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_REQUIRED_ACKS = 21
+    INVALID_GROUP_ID = 24
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+
+
+RETRIABLE_CODES: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes that Kafka's clients retry (Kafka: RetriableException)."""
+
+
+class TriologError(Exception):
+    """Base of every error that triolog raises on purpose."""
+
+
+class ProtocolError(TriologError):
+    """A connection was not used as its protocol demands."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our side misused the connection: a bug of the caller."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol. `code` is what the last error frame says before the connection is closed."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RequestError(TriologError):
+    """An answer that is an error: Kafka's code, and a message that states the facts and the next step."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = self.default_code if code is None else code
+
+    @property
+    def retriable(self) -> bool:
+        """Whether Kafka's clients would send the same request again."""
+        return self.code in RETRIABLE_CODES
+
+    def as_answer(self) -> Self:
+        """The same error, without traceback and causes. Kept as a value, those would keep frames in memory until the
+        garbage collector runs, with all the bytes that were being looked at."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"
+
+
+class CorruptRecordError(RequestError):
+    """Bytes that cannot be a record batch: size, magic or CRC."""
+
+    default_code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecordError(RequestError):
+    """A batch with a right CRC whose content contradicts itself."""
+
+    default_code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestampError(RequestError):
+    """A record timestamp outside message.timestamp.before.max.ms / after.max.ms."""
+
+    default_code = ErrorCode.INVALID_TIMESTAMP
+
+
+class RecordTooLargeError(RequestError):
+    """A batch above max.message.bytes, or one that decompresses above the limit."""
+
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordBatchTooLargeError(RequestError):
+    """An append above segment.bytes."""
+
+    default_code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class UnsupportedCompressionTypeError(RequestError):
+    """Attribute bits 0-2 name no codec."""
+
+    default_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OffsetOutOfRangeError(RequestError):
+    """A fetch below the log start offset or above the log end offset."""
+
+    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class UnknownTopicOrPartitionError(RequestError):
+    """No such topic here, or it has fewer partitions."""
+
+    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TopicAlreadyExistsError(RequestError):
+    """A create for a name that is taken."""
+
+    default_code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidTopicError(RequestError):
+    """A topic name that Kafka would refuse."""
+
+    default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class InvalidConfigError(RequestError):
+    """An unknown configuration key, or a value outside its range."""
+
+    default_code = ErrorCode.INVALID_CONFIG
+
+
+class InvalidRequestError(RequestError):
+    """A request whose shape or values make no sense."""
+
+    default_code = ErrorCode.INVALID_REQUEST
+
+
+class UnsupportedVersionError(RequestError):
+    """An api, a version or a feature that does not exist here."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class RequestTimedOutError(RequestError):
+    """The answer did not come within the request's timeout; whether it took effect is unknown."""
+
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class OutOfOrderSequenceError(RequestError):
+    """A producer's batch that does not follow its last one on the partition."""
+
+    default_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(RequestError):
+    """A producer whose epoch is older than the one that the log knows: a newer instance has taken over."""
+
+    default_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTxnStateError(RequestError):
+    """A batch or a call that does not fit the state of the producer's transaction."""
+
+    default_code = ErrorCode.INVALID_TXN_STATE
+
+
+class TransactionCoordinatorFencedError(RequestError):
+    """A transaction marker of a coordinator that was replaced."""
+
+    default_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED

@@ -1,0 +1,41 @@
+"""Every limit of what comes from outside, with its default and the reason for it. Checked before anything is allocated."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+MAX_FRAME_BYTES: Final = 64 * MIB
+"""Largest frame of the native protocol. Above Kafka's default fetch.max.bytes (50 MiB) plus room for the map around it."""
+
+MAX_IN_FLIGHT: Final = 64
+"""Requests of one connection that may await their answer; past it the server stops reading."""
+
+MAX_IN_FLIGHT_BYTES: Final = 64 * MIB
+"""Bytes of requests in flight on one connection; at least one frame of the largest size fits."""
+
+MAX_MESSAGE_BYTES: Final = MIB + 12
+"""Default max.message.bytes: the size of one record batch as stored (Kafka: 1 MiB plus the log overhead)."""
+
+MAX_DECOMPRESSED_BYTES: Final = 64 * MIB
+"""What one record batch may decompress to. A 1 MiB batch of zeros would otherwise become 1 GiB."""
+
+MAX_SEGMENT_BYTES: Final = INT32_MAX
+"""Positions in a segment file are 32 bits wide (Kafka: FileRecords)."""
+
+MAX_TOPIC_NAME_CHARS: Final = 249
+"""A directory name is at most 255 bytes and carries `-<partition>` (Kafka: Topic)."""
+
+MAX_PARTITIONS_PER_TOPIC: Final = 10_000
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+MAX_CLIENT_ID_CHARS: Final = 255
+MAX_GROUP_ID_CHARS: Final = 255
+MAX_TRANSACTIONAL_ID_CHARS: Final = 255
+MAX_STRING_CHARS: Final = INT16_MAX
+"""Any other text of a request, such as the note of a committed offset (Kafka: the length of a string has 16 bits)."""

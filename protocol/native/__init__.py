@@ -1,0 +1,1 @@
+"""The msgpack protocol: frames, messages and a sans-IO connection for both roles."""

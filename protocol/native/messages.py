@@ -1,0 +1,298 @@
+"""Every call of the native protocol: its versions, its request and its answer. The door to the values of all calls.
+
+A body is the map that msgpack yields; a message is the checked, frozen value. Requests refuse unknown keys by name,
+answers skip them, because a newer server may say more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import RemoteProtocolError, UnsupportedVersionError
+from ..types import Isolation
+from .explain import (
+    ExplainPartition,
+    ExplainPartitionResponse,
+    ExplainRequest,
+    ExplainResponse,
+)
+from .fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    Format,
+    Gaps,
+)
+from .fields import Body, FieldError, check_keys, describe
+from .groups import (
+    CommitOffsetsPartitionResponse,
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    CommittedPartition,
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    FetchOffsetsPartitionResponse,
+    FetchOffsetsRequest,
+    FetchOffsetsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetsPartition,
+)
+from .hello import HelloRequest, HelloResponse
+from .lookups import (
+    OffsetsForTimesPartition,
+    OffsetsForTimesPartitionResponse,
+    OffsetsForTimesRequest,
+    OffsetsForTimesResponse,
+)
+from .metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from .produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    PlainRecord,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from .topic_changes import (
+    TO_HIGH_WATERMARK,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ChangedTopic,
+    ConfigChange,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    NewPartitions,
+)
+from .topics import (
+    ConfigEntry,
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    NewTopic,
+    TopicConfig,
+)
+from .transactions import (
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
+    EndTransactionRequest,
+    EndTransactionResponse,
+    InitProducerRequest,
+    InitProducerResponse,
+    TransactionProducer,
+)
+
+RequestMessage = (
+    HelloRequest
+    | ProduceRequest
+    | FetchRequest
+    | OffsetsForTimesRequest
+    | ExplainRequest
+    | MetadataRequest
+    | CreateTopicsRequest
+    | DeleteTopicsRequest
+    | DescribeConfigsRequest
+    | CreatePartitionsRequest
+    | AlterConfigsRequest
+    | DeleteRecordsRequest
+    | InitProducerRequest
+    | EndTransactionRequest
+    | CommitOffsetsRequest
+    | FetchOffsetsRequest
+    | ListGroupsRequest
+    | DeleteGroupsRequest
+)
+ResponseMessage = (
+    HelloResponse
+    | ProduceResponse
+    | FetchResponse
+    | OffsetsForTimesResponse
+    | ExplainResponse
+    | MetadataResponse
+    | CreateTopicsResponse
+    | DeleteTopicsResponse
+    | DescribeConfigsResponse
+    | CreatePartitionsResponse
+    | AlterConfigsResponse
+    | DeleteRecordsResponse
+    | InitProducerResponse
+    | EndTransactionResponse
+    | CommitOffsetsResponse
+    | FetchOffsetsResponse
+    | ListGroupsResponse
+    | DeleteGroupsResponse
+)
+
+VERSION: Final = 1
+"""The version of every call so far."""
+
+REQUESTS: Final[dict[str, type[RequestMessage]]] = {
+    request.api: request
+    for request in (
+        HelloRequest,
+        ProduceRequest,
+        FetchRequest,
+        OffsetsForTimesRequest,
+        ExplainRequest,
+        MetadataRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        DescribeConfigsRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        DeleteRecordsRequest,
+        InitProducerRequest,
+        EndTransactionRequest,
+        CommitOffsetsRequest,
+        FetchOffsetsRequest,
+        ListGroupsRequest,
+        DeleteGroupsRequest,
+    )
+}
+RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
+    response.api: response
+    for response in (
+        HelloResponse,
+        ProduceResponse,
+        FetchResponse,
+        OffsetsForTimesResponse,
+        ExplainResponse,
+        MetadataResponse,
+        CreateTopicsResponse,
+        DeleteTopicsResponse,
+        DescribeConfigsResponse,
+        CreatePartitionsResponse,
+        AlterConfigsResponse,
+        DeleteRecordsResponse,
+        InitProducerResponse,
+        EndTransactionResponse,
+        CommitOffsetsResponse,
+        FetchOffsetsResponse,
+        ListGroupsResponse,
+        DeleteGroupsResponse,
+    )
+}
+API_VERSIONS: Final = dict.fromkeys(REQUESTS, (VERSION, VERSION))
+"""What hello lists: the calls that exist and the versions of each, inclusive."""
+
+
+def decode_request(api: str, version: int, body: Body) -> RequestMessage:
+    """The message of a request's body.
+
+    UnsupportedVersionError for a call or version that does not exist; InvalidRequestError with the key's path, what was
+    found and what was expected for anything wrong in the body.
+    """
+    request = REQUESTS.get(api)
+    if request is None:
+        raise UnsupportedVersionError(f"api is {describe(api)}, this server has {', '.join(REQUESTS)}")
+    if version != VERSION:
+        raise UnsupportedVersionError(f"version {version} of {api!r} was asked for, this server has {VERSION} to {VERSION}")
+    try:
+        check_keys(body, request.keys)
+        return request.from_body(body)
+    except FieldError as exc:
+        raise exc.within(api) from None
+
+
+def decode_response(api: str, version: int, body: Body) -> ResponseMessage:
+    """The message of an answer's body; RemoteProtocolError when it has not the shape it should have."""
+    assert (api in RESPONSES, version) == (True, VERSION), f"{api!r} version {version} was never asked for"
+    try:
+        return RESPONSES[api].from_body(body)
+    except FieldError as exc:
+        raise RemoteProtocolError(f"the server's answer: {exc.within(api).message}") from exc
+
+
+__all__ = [
+    "ACKS_ALL",
+    "ACKS_LEADER",
+    "ACKS_NONE",
+    "API_VERSIONS",
+    "DEFAULT_TRANSACTION_TIMEOUT_MS",
+    "REQUESTS",
+    "RESPONSES",
+    "TO_HIGH_WATERMARK",
+    "VERSION",
+    "AlterConfigsRequest",
+    "AlterConfigsResponse",
+    "ChangedTopic",
+    "CommitOffsetsPartitionResponse",
+    "CommitOffsetsRequest",
+    "CommitOffsetsResponse",
+    "CommittedPartition",
+    "ConfigChange",
+    "ConfigEntry",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "CreatedTopic",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DeleteRecordsPartition",
+    "DeleteRecordsPartitionResponse",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DeletedGroup",
+    "DeletedTopic",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "EndTransactionRequest",
+    "EndTransactionResponse",
+    "ExplainPartition",
+    "ExplainPartitionResponse",
+    "ExplainRequest",
+    "ExplainResponse",
+    "FetchOffsetsPartitionResponse",
+    "FetchOffsetsRequest",
+    "FetchOffsetsResponse",
+    "FetchPartition",
+    "FetchPartitionResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "Format",
+    "Gaps",
+    "HelloRequest",
+    "HelloResponse",
+    "InitProducerRequest",
+    "InitProducerResponse",
+    "Isolation",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetsForTimesPartition",
+    "OffsetsForTimesPartitionResponse",
+    "OffsetsForTimesRequest",
+    "OffsetsForTimesResponse",
+    "OffsetsPartition",
+    "PartitionMetadata",
+    "PlainRecord",
+    "ProducePartition",
+    "ProducePartitionResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "RequestMessage",
+    "ResponseMessage",
+    "TopicConfig",
+    "TopicMetadata",
+    "TransactionProducer",
+    "decode_request",
+    "decode_response",
+]

@@ -1,0 +1,120 @@
+"""Length-prefixed frames out of a byte stream that arrives in any pieces. Both protocols frame this way.
+
+    field    bytes  meaning
+    length   4      unsigned, big-endian: bytes that follow
+    payload  length handed out as one memoryview
+
+The length is compared with its limit before anything is kept for it, and memory grows only with bytes that have come: a
+frame that claims 64 MiB and stalls costs what it has sent. A frame inside one received piece is a view of that piece;
+one that spans pieces is collected once in a bytearray of its own, which then belongs to the frame. So no byte is copied
+twice, nothing is ever moved to the front, and nothing is left to shrink after a large frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Final
+
+from . import errors, limits
+from .types import Bytes
+
+LENGTH_BYTES: Final = 4
+
+_unpack_length = struct.Struct(">I").unpack_from
+
+
+class ReceiveBuffer:
+    """Bytes received and not yet handed out. Owner: whoever reads the socket."""
+
+    __slots__ = ("_held_bytes", "_length", "_max_frame_bytes", "_partial", "_piece", "_pieces", "_position")
+
+    def __init__(self, max_frame_bytes: int = limits.MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._pieces: deque[bytes] = deque()  # received, not looked at
+        self._piece = b""  # being looked at, from _position on
+        self._position = 0
+        self._partial = bytearray()  # a length or a payload that began in an earlier piece
+        self._length: int | None = None  # of the payload being collected in _partial
+        self._held_bytes = 0
+
+    def __len__(self) -> int:
+        """Bytes held: those of frames not handed out, lengths included."""
+        return self._held_bytes
+
+    def __repr__(self) -> str:
+        return f"<ReceiveBuffer {self._held_bytes} bytes, frame of {self._length}>"
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """Largest length accepted."""
+        return self._max_frame_bytes
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes missing until the frame being received is whole; 4 between frames. A hint for the size of a read."""
+        return (LENGTH_BYTES if self._length is None else self._length) - len(self._partial)
+
+    def feed(self, data: Bytes) -> None:
+        """Take what was received. `bytes` are kept as they are; anything mutable is copied."""
+        if data:
+            self._pieces.append(data if type(data) is bytes else bytes(data))
+            self._held_bytes += len(data)
+
+    def next_frame(self) -> memoryview | None:
+        """The payload of the next whole frame, or None when more bytes are needed.
+
+        Raises RemoteProtocolError for a length of 0 or above `max_frame_bytes`; the buffer is of no use after that.
+        """
+        while True:
+            start = self._position + LENGTH_BYTES
+            available = len(self._piece) - start
+            if available >= 0 and self._length is None and not self._partial:
+                length = self._check_length(*_unpack_length(self._piece, self._position))
+                if available >= length:
+                    self._position = start + length
+                    self._held_bytes -= LENGTH_BYTES + length
+                    return memoryview(self._piece)[start : start + length]
+                self._length = length
+                self._position = start
+            if (frame := self._collect()) is not None:
+                return frame
+            if not self._pieces:
+                return None
+            self._piece = self._pieces.popleft()
+            self._position = 0
+
+    def _check_length(self, length: int) -> int:
+        if 0 < length <= self._max_frame_bytes:
+            return length
+        raise errors.RemoteProtocolError(
+            f"a frame claims {length} bytes, expected 1 to max_frame_bytes={self._max_frame_bytes}"
+        )
+
+    def _collect(self) -> memoryview | None:
+        """Move what the frame still needs from the current piece; leaves the piece only when it is used up."""
+        if self._length is None:
+            self._move(LENGTH_BYTES)
+            if len(self._partial) < LENGTH_BYTES:
+                return None
+            self._length = self._check_length(*_unpack_length(self._partial))
+            self._partial = bytearray()
+        self._move(self._length)
+        if len(self._partial) < self._length:
+            return None
+        frame = memoryview(self._partial)
+        self._held_bytes -= LENGTH_BYTES + self._length
+        self._partial = bytearray()
+        self._length = None
+        return frame
+
+    def _move(self, count: int) -> None:
+        stop = min(len(self._piece), self._position + count - len(self._partial))
+        if self._position == 0 and stop == len(self._piece):
+            self._partial += self._piece
+        else:
+            self._partial += memoryview(self._piece)[self._position : stop]
+        self._position = stop
+        if stop == len(self._piece):
+            self._piece = b""
+            self._position = 0

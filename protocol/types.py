@@ -1,0 +1,71 @@
+"""Names and small values that every floor speaks. No behaviour that belongs to one owner lives here."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+Bytes = bytes | bytearray | memoryview
+"""What record bytes may arrive in: they are looked at in place and never copied just to change the type."""
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+LATEST_TIMESTAMP: Final = -1
+"""Asked as a timestamp: the high watermark (Kafka: ListOffsetsRequest.LATEST_TIMESTAMP)."""
+EARLIEST_TIMESTAMP: Final = -2
+"""Asked as a timestamp: the log start offset."""
+MAX_TIMESTAMP: Final = -3
+"""Asked as a timestamp: the first record that carries the largest timestamp (KIP-734)."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; written `topic-partition`, as its directory is named."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class CompressionType(enum.IntEnum):
+    """Bits 0-2 of a record batch's attributes (Kafka: CompressionType)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(enum.IntEnum):
+    """Bit 3 of a record batch's attributes (Kafka: TimestampType)."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Isolation(enum.Enum):
+    """Up to where a reader sees (KIP-98): the high watermark, or the last stable offset without aborted transactions."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Record(NamedTuple):
+    """One record as a reader sees it.
+
+    `timestamp` is in ms since the epoch, -1 when there is none; under LogAppendTime it is the batch's append time.
+    A None key or value is Kafka's null; a None value in a compacted topic is a tombstone.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()

@@ -1,0 +1,1 @@
+"""The log server: storage, actors, broker, listeners."""

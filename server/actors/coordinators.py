@@ -1,0 +1,107 @@
+"""The life of the coordinators: they are loaded before the broker serves, looked after while it runs, and stopped before the
+logs are (Kafka: GroupCoordinatorService, TransactionCoordinator).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+import attrs
+import trio
+
+from ...protocol.coordinator.offsets import OFFSETS_TOPIC
+from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
+from ..clock import NowMs
+from .groups import Groups
+from .hanging_transactions import HangingTransactions
+from .log_manager import LogManager
+from .producer_ids import ProducerIds
+from .transactions import Transactions
+
+LOGGER: Final = logging.getLogger(__name__)
+
+OVERDUE_CHECK_S: Final = 1.0
+HANGING_CHECK_S: Final = 60.0
+EXPIRY_CHECK_S: Final = 600.0
+"""Kafka's offsets.retention.check.interval.ms. Nobody notices ten minutes of seven days."""
+
+
+@attrs.define(eq=False)
+class Coordinators:
+    """Owners of what is not one partition's. Use `open_coordinators`."""
+
+    groups: Groups
+    transactions: Transactions
+    producer_ids: ProducerIds
+    hanging: HangingTransactions
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _stopped: trio.Event = attrs.field(factory=trio.Event)
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
+        groups, producer_ids = Groups.of(manager, now_ms), ProducerIds(manager)
+
+        def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
+            if topic_partition.topic == OFFSETS_TOPIC:
+                groups.end_transaction(topic_partition, producer_id, commit=commit)
+
+        transactions = Transactions.of(manager, now_ms, producer_ids, marker_stored)
+        hanging = HangingTransactions(manager, now_ms, transactions.may_be_open, marker_stored)
+        return cls(groups, transactions, producer_ids, hanging)
+
+    async def load(self, manager: LogManager) -> None:
+        """Read the logs, and carry out what was decided before the last stop."""
+        for hosted in manager.topics.hosted():
+            for producer_id in hosted.actor.log.producers.entries:
+                self.producer_ids.saw(producer_id)
+        await self.groups.load()
+        await self.transactions.load()
+        await self.transactions.finish_overdue()
+
+    async def run(self) -> None:
+        """What is due from time to time, until `stop`."""
+        try:
+            with self._scope:
+                next_expiry = next_look = trio.current_time()
+                while True:
+                    await self.transactions.finish_overdue()
+                    if trio.current_time() >= next_look:
+                        await self.hanging.abort_overdue()
+                        next_look = trio.current_time() + HANGING_CHECK_S
+                    if trio.current_time() >= next_expiry:
+                        await self._expire()
+                        next_expiry = trio.current_time() + EXPIRY_CHECK_S
+                    await trio.sleep(OVERDUE_CHECK_S)
+        finally:
+            self._stopped.set()
+
+    async def _expire(self) -> None:
+        try:
+            offsets, ids = await self.groups.expire(), await self.transactions.expire_ids()
+        except RequestError as exc:
+            LOGGER.warning("what has expired in the coordinators' logs could not be taken back, it is tried again: %s", exc)
+        else:
+            if offsets or ids:
+                LOGGER.info("%d committed offsets and %d transactional ids have expired", offsets, ids)
+
+    async def stop(self) -> None:
+        """End `run`; a step that it is in the middle of is done first."""
+        self._scope.cancel()
+        await self._stopped.wait()
+
+
+@asynccontextmanager
+async def open_coordinators(manager: LogManager, now_ms: NowMs) -> AsyncIterator[Coordinators]:
+    """Loaded, running coordinators for the time of the block."""
+    coordinators = Coordinators.of(manager, now_ms)
+    await coordinators.load(manager)
+    manager.nursery.start_soon(coordinators.run)
+    try:
+        yield coordinators
+    finally:
+        with trio.CancelScope(shield=True):
+            await coordinators.stop()

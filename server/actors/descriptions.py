@@ -1,0 +1,114 @@
+"""What people are told of topics, their configuration, and the log directories, as values."""
+
+from __future__ import annotations
+
+import attrs
+
+from ...protocol.errors import RequestError
+from ..storage.checkpoints import encode_uuid
+from .log_manager import LogManager
+from .partition import PartitionActor
+from .topics import HostedTopic, OfflinePartition
+
+
+@attrs.frozen(kw_only=True)
+class PartitionDescription:
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    segments: int
+    error: RequestError | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TopicDescription:
+    name: str
+    topic_id: str
+    configs: dict[str, str]
+    """Only what the topic overrides."""
+    partitions: tuple[PartitionDescription, ...]
+
+
+@attrs.frozen(kw_only=True)
+class DirectoryDescription:
+    """One log directory."""
+
+    path: str
+    partitions: int
+    error: str | None
+    """Why it is out of service, None when it serves."""
+    stray: tuple[str, ...]
+    """Directories in it that were found at the start and left alone."""
+    free_bytes: int | None
+    """What its device had left a second ago; None without `disk_reserve_bytes`."""
+    is_refusing: bool
+    """Whether appends are refused because that is below the reserve."""
+    given_up_segments: int
+    """Segments deleted since the start to keep the reserve."""
+
+
+def describe_topic(hosted: HostedTopic) -> TopicDescription:
+    return TopicDescription(
+        name=hosted.topic.name,
+        topic_id=encode_uuid(hosted.topic.topic_id),
+        configs=dict(hosted.topic.configs),
+        partitions=tuple(
+            _describe(number, partition.error if isinstance(partition, OfflinePartition) else partition.actor)
+            for number, partition in enumerate(hosted.partitions)
+        ),
+    )
+
+
+def describe_config(hosted: HostedTopic) -> dict[str, tuple[str, str]]:
+    """(value, source) of every topic key; the source is `topic` or `default`."""
+    return {
+        key: (value, "topic" if key in hosted.topic.configs else "default") for key, value in hosted.config.as_strings().items()
+    }
+
+
+def describe_directories(manager: LogManager) -> list[DirectoryDescription]:
+    """Every configured log directory, in the order of the configuration."""
+    directories, spaces, loads = manager.log_directories, manager.guard.spaces, manager.log_directories.loads()
+    in_service = {directory.path: directory for directory in directories.live}
+    described = []
+    for path in manager.config.data_dirs:
+        space = spaces.get(path) if path in in_service else None
+        described.append(
+            DirectoryDescription(
+                path=path,
+                partitions=loads[id(in_service[path])] if path in in_service else 0,
+                error=directories.failed.get(path),
+                stray=tuple(directories.stray.get(path, ())),
+                free_bytes=None if space is None else space.free_bytes,
+                is_refusing=space is not None and space.is_refusing,
+                given_up_segments=0 if space is None else space.given_up_segments,
+            )
+        )
+    return described
+
+
+def _describe(number: int, source: PartitionActor | RequestError) -> PartitionDescription:
+    try:
+        if isinstance(source, RequestError):
+            raise source
+        snapshot = source.snapshot()
+    except RequestError as exc:
+        return PartitionDescription(
+            partition=number,
+            log_start_offset=-1,
+            high_watermark=-1,
+            log_end_offset=-1,
+            size_bytes=-1,
+            segments=0,
+            error=exc,
+        )
+    return PartitionDescription(
+        partition=number,
+        log_start_offset=snapshot.log_start_offset,
+        high_watermark=snapshot.high_watermark,
+        log_end_offset=snapshot.log_end_offset,
+        size_bytes=snapshot.size_in_bytes,
+        segments=len(snapshot),
+    )

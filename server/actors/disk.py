@@ -1,0 +1,260 @@
+"""Where disk operations run: the only caller of worker threads.
+
+| call | for | how |
+|---|---|---|
+| `run` | an append's or a flush's operations | one thread hop for all of them |
+| `drive` | a procedure of the log's owner | one hop per operation |
+| `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
+| `call` | start-up, creation, deletion | one hop for a whole blocking function |
+
+Files are opened here when an operation needs them, under the budget of descriptors; a lease keeps a file open while an
+operation relies on it. Descriptors are closed in a thread too: the last close of a deleted segment can take long.
+Work that has begun is never abandoned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+import trio
+
+from ...protocol.types import Bytes
+from ..storage.diskops import DiskOp, FileHandle, Map, Open, Procedure, Read, name_file
+from ..storage.errors import SnapshotExpiredError
+from ..storage.filesystem import CachedReadUnsupportedError, FileSystem
+from ..storage.index import AbstractIndex
+from .descriptors import DescriptorBudget
+
+T = TypeVar("T")
+
+WRITERS: Final = 8
+"""Appends and flushes at a time. More would only queue in the device; fewer would let one slow file hold up the rest."""
+READERS: Final = 16
+OTHERS: Final = 4
+CLOSE_BACKLOG: Final = 16
+"""Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
+
+
+class OperationFailedError(Exception):
+    """An operation of `run` failed; those before it were done, those behind it were not. `__cause__` is the OSError."""
+
+    def __init__(self, operation: DiskOp, cause: OSError) -> None:
+        super().__init__(f"{type(operation).__name__}: {cause}")
+        self.operation = operation
+        self.cause = cause
+
+
+@attrs.frozen
+class DiskStatistics:
+    """Counters since the start, and how many files and maps are open."""
+
+    hops: int
+    cached_reads: int
+    cold_reads: int
+    descriptors: int
+
+
+@attrs.define(eq=False)
+class Disk:
+    """Thread limiters, the budget of descriptors, and counters. Owner: the trio thread."""
+
+    fs: FileSystem
+    budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
+    _writers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(WRITERS))
+    _readers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(READERS))
+    _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
+    _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
+    _to_close: list[int] = attrs.field(factory=list)
+    _released: list[FileHandle] = attrs.field(factory=list)
+    """Files to be closed when the last lease on them goes."""
+    _closing: trio.Event = attrs.field(factory=trio.Event)
+    _leases: int = 0
+    _idle: trio.Event = attrs.field(factory=trio.Event)
+    _hops: int = 0
+    _cached_reads: int = 0
+    _cold_reads: int = 0
+
+    def statistics(self) -> DiskStatistics:
+        return DiskStatistics(self._hops, self._cached_reads, self._cold_reads, self.budget.held)
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
+        """Run operations in one hop, `files` open and leased meanwhile. Raises OperationFailedError."""
+        async with self._writers:
+            with self._leased(files):
+                for file in files:
+                    if file.fd is None:
+                        await self._open(file, self._threads)
+                self._hops += 1
+                await trio.to_thread.run_sync(_run_all, self.fs, operations, limiter=self._threads)
+
+    async def drive(self, procedure: Procedure[T]) -> T:
+        """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
+        async with self._writers:
+            return await self._advance(procedure, self._run_one)
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a blocking function that touches files of nobody who is running."""
+        self._hops += 1
+        return await trio.to_thread.run_sync(function, *args, limiter=self._others)
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        """Run a reader's procedure. Never waits for an append."""
+        return await self._advance(procedure, self._read_cold)
+
+    def is_cached(self, operation: Read) -> bool:
+        """Whether the read would be answered without waiting for the device."""
+        return self._read_cached(operation) is not None
+
+    def _read_cached(self, operation: Read) -> Any:
+        file = operation.file
+        file.used = True
+        if file.fd is None or not file.cached_reads:
+            return None
+        try:
+            return self.fs.read_cached(file.fd, operation.size, operation.position)
+        except CachedReadUnsupportedError:
+            file.cached_reads = False
+            return None
+
+    async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                operation = procedure.send(answer) if error is None else procedure.throw(error)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            answer = error = None
+            try:
+                if operation.__class__ is Read:
+                    answer = self._read_cached(operation)
+                    if answer is not None:
+                        self._cached_reads += 1
+                        continue
+                answer = await run(operation)
+            except (OSError, SnapshotExpiredError) as exc:
+                name_file(exc, operation)
+                error = exc
+
+    async def _read_cold(self, operation: DiskOp) -> Any:
+        self._cold_reads += 1
+        async with self._readers:
+            return await self._run_one(operation)
+
+    async def _run_one(self, operation: DiskOp) -> Any:
+        file = getattr(operation, "file", None)
+        if not isinstance(file, FileHandle):
+            self._hops += 1
+            if isinstance(operation, Map):
+                return await self._map(operation)
+            return await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+        with self._leased([file]):
+            if file.fd is None:
+                await self._open(file, self._threads)
+            self._hops += 1
+            return await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+
+    async def _map(self, operation: Map) -> Bytes:
+        await self._close_backlog()
+        view = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+        self._close_soon(self.budget.admit(operation.mapped))
+        return view
+
+    # ---- descriptors -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _leased(self, files: Sequence[FileHandle]) -> Iterator[None]:
+        for file in files:
+            file.leases += 1
+            file.used = True
+        self._leases += 1
+        try:
+            yield
+        finally:
+            for file in files:
+                file.leases -= 1
+            if self._released:
+                self._close_released()
+            self._leases -= 1
+            if not self._leases:
+                self._idle.set()
+
+    async def _open(self, file: FileHandle, limiter: trio.CapacityLimiter) -> None:
+        await self._close_backlog()
+        self._hops += 1
+        fd = await trio.to_thread.run_sync(Open(file).run, self.fs, limiter=limiter)
+        if file.fd is None:
+            self.adopt(file, fd)
+        else:
+            self._close_soon([fd])
+
+    def adopt(self, file: FileHandle, fd: int) -> None:
+        """Take a descriptor into the budget."""
+        file.fd = fd
+        self._close_soon(self.budget.admit(file))
+
+    def release(self, files: Sequence[FileHandle], indexes: Sequence[AbstractIndex]) -> None:
+        """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
+        for index in indexes:
+            index.buffer = None
+        for file in files:
+            if file.leases:
+                self._released.append(file)
+            elif file.fd is not None:
+                self._close_soon([file.fd])
+                file.fd = None
+
+    def _close_released(self) -> None:
+        released, self._released = self._released, []
+        self.release(released, [])
+
+    def _close_soon(self, fds: Sequence[int]) -> None:
+        if fds:
+            self._to_close.extend(fds)
+            self._closing.set()
+
+    async def run_closer(self) -> None:
+        """Close what has become idle, in a thread, until cancelled."""
+        while True:
+            await self._closing.wait()
+            self._closing = trio.Event()
+            await self._close_now()
+
+    async def close_all(self) -> None:
+        """Close every descriptor that is left, once the operations that rely on one have ended."""
+        while self._leases:
+            self._idle = trio.Event()
+            await self._idle.wait()
+        self._to_close.extend(self.budget.clear())
+        await self._close_now()
+
+    async def _close_backlog(self) -> None:
+        if len(self._to_close) > CLOSE_BACKLOG:
+            await self._close_now()
+
+    async def _close_now(self) -> None:
+        fds, self._to_close = self._to_close, []
+        if fds:
+            await trio.to_thread.run_sync(_close_each, self.fs, fds, limiter=self._threads)
+
+
+def _run_all(fs: FileSystem, operations: Sequence[DiskOp]) -> None:
+    for operation in operations:
+        try:
+            operation.run(fs)
+        except OSError as exc:
+            name_file(exc, operation)
+            raise OperationFailedError(operation, exc) from exc
+
+
+def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            fs.close(fd)

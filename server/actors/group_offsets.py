@@ -1,0 +1,147 @@
+"""What one partition of `__consumer_offsets` says: committed offsets, and those that wait for their transaction to end
+(Kafka: OffsetMetadataManager). Pure memory: the result of replaying the log, whoever reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import attrs
+
+from ...protocol.coordinator.offsets import (
+    NO_EXPIRE_TIMESTAMP,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.control import ControlRecordType, control_record_type
+from ...protocol.records.record import iter_records
+from ...protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset and where in the log it stands: of two, the later record counts."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+    def is_expired(self, now_ms: int, retention_ms: int) -> bool:
+        """Old records say themselves when they go, later ones go by the server's retention."""
+        if self.value.expire_timestamp != NO_EXPIRE_TIMESTAMP:
+            return now_ms >= self.value.expire_timestamp
+        return now_ms - self.value.commit_timestamp >= retention_ms
+
+
+@attrs.define(eq=False)
+class GroupOffsets:
+    """See the module. Changed only in log order: while loading, then by what the partition's actor has stored."""
+
+    _offsets: dict[str, dict[TopicPartition, CommittedOffset]] = attrs.field(factory=dict)
+    _pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = attrs.field(factory=dict)
+    """By producer id: stored in a transaction that has not ended."""
+    _with_members: set[str] = attrs.field(factory=set)
+    """Groups that have a group metadata record, which Kafka writes for members."""
+    commits_under_way: Counter[str] = attrs.field(factory=Counter)
+    """By group: commits that were enqueued and not answered."""
+
+    def begin_commit(self, group: str) -> None:
+        self.commits_under_way[group] += 1
+
+    def end_commit(self, group: str) -> None:
+        self.commits_under_way[group] -= 1
+        if not self.commits_under_way[group]:
+            del self.commits_under_way[group]
+
+    # ---- the log ---------------------------------------------------------------------------------------------------------
+
+    def replay(self, header: BatchHeader, batch: Bytes) -> None:
+        """Take in a stored batch. Raises InvalidRecordError: what cannot be read is not passed over, because the offset
+        below it would come back."""
+        for record in iter_records(batch, header):
+            if header.is_control:
+                kind = control_record_type(record.key)
+                if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                    self.end_transaction(header.producer_id, commit=kind is ControlRecordType.COMMIT)
+                continue
+            key = decode_offsets_key(record.key or b"")
+            if isinstance(key, OffsetCommitKey):
+                value = None if record.value is None else decode_offset_commit_value(record.value)
+                self.put(key, value, record.offset, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
+            elif key is not None:
+                self.put_group(key, has_value=record.value is not None)
+
+    def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
+        """An offset commit; None takes the offset back. With a producer id it counts once the transaction has committed."""
+        if value is None:
+            self._remove(key)
+        elif producer_id != NO_PRODUCER_ID:
+            self._pending.setdefault(producer_id, {})[key] = CommittedOffset(value, record_offset)
+        else:
+            self._offsets.setdefault(key.group, {})[key.topic_partition] = CommittedOffset(value, record_offset)
+
+    def put_group(self, key: GroupMetadataKey, *, has_value: bool) -> None:
+        """A group metadata record, or that it was taken away."""
+        if has_value:
+            self._with_members.add(key.group)
+        else:
+            self._with_members.discard(key.group)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker was stored. A second one finds nothing to do."""
+        for key, pending in self._pending.pop(producer_id, {}).items():
+            current = self._offsets.get(key.group, {}).get(key.topic_partition)
+            if commit and (current is None or current.record_offset < pending.record_offset):
+                self._offsets.setdefault(key.group, {})[key.topic_partition] = pending
+
+    def _remove(self, key: OffsetCommitKey) -> None:
+        offsets = self._offsets.get(key.group)
+        if offsets is not None:
+            offsets.pop(key.topic_partition, None)
+            if not offsets:
+                del self._offsets[key.group]
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> set[str]:
+        """Every group that has anything here."""
+        return {*self._offsets, *self._with_members, *(key.group for keys in self._pending.values() for key in keys)}
+
+    def offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """Its committed offsets. Not to be changed."""
+        return self._offsets.get(group, {})
+
+    def pending(self, group: str) -> set[TopicPartition]:
+        """Partitions whose offset an open transaction may still change."""
+        return {key.topic_partition for keys in self._pending.values() for key in keys if key.group == group}
+
+    def keys(self, group: str) -> list[OffsetCommitKey | GroupMetadataKey]:
+        """What has to be taken back for the group to be gone."""
+        keys: list[OffsetCommitKey | GroupMetadataKey] = [
+            OffsetCommitKey(group, topic_partition) for topic_partition in self.offsets(group)
+        ]
+        return [*keys, GroupMetadataKey(group)] if group in self._with_members else keys
+
+    def expired(self, now_ms: int, retention_ms: int) -> Iterator[OffsetCommitKey]:
+        """Offsets that nobody has committed for too long. Not of a group that commits right now, nor below a transaction:
+        the tombstone would come behind a newer offset. Nor of one that Kafka gave members: they may be away only for now."""
+        for group, offsets in self._offsets.items():
+            if self.commits_under_way[group] or group in self._with_members:
+                continue
+            pending = self.pending(group) if self._pending else set()
+            for topic_partition, committed in offsets.items():
+                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms):
+                    yield OffsetCommitKey(group, topic_partition)
+
+    def of_topic(self, topic: str) -> list[OffsetCommitKey]:
+        """Every committed offset of a topic."""
+        return [
+            OffsetCommitKey(group, topic_partition)
+            for group, offsets in self._offsets.items()
+            for topic_partition in offsets
+            if topic_partition.topic == topic
+        ]

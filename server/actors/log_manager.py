@@ -1,0 +1,236 @@
+"""Owner of the log directories and of the map from topic to actor (Kafka: LogManager).
+
+Start: lock every directory, take its clean marker, open the logs in threads, write checkpoints, run the actors. Stop: close the
+mailboxes, let the actors drain, flush and trim every log, write checkpoints, put the clean marker, unlock.
+
+What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
+at a time), `retention` (what is deleted while it runs), `guard` (the reserve of the disks). `maintenance` runs them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.types import TopicPartition
+from ..broker_config import BrokerConfig
+from ..clock import NowMs
+from ..config import LogConfig
+from ..storage.catalogue import Catalogue, Found
+from ..storage.filesystem import FileSystem
+from ..storage.log import Log
+from ..storage.log_directory import LogDirectory
+from ..storage.topics_file import Topic
+from .disk import Disk
+from .disk_guard import DiskGuard
+from .log_directories import LogDirectories
+from .log_opening import Job, LogOpener, Opened, Report
+from .log_retention import LogRetention
+from .partition import PartitionActor
+from .topic_changes import TopicChanges
+from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class LogManager:
+    """See the module. Use `open_log_manager`."""
+
+    config: BrokerConfig
+    disk: Disk
+    now_ms: NowMs
+    nursery: trio.Nursery
+    topics: Topics = attrs.field(factory=Topics)
+    log_directories: LogDirectories = attrs.field(init=False)
+    changes: TopicChanges = attrs.field(init=False)
+    retention: LogRetention = attrs.field(init=False)
+    guard: DiskGuard = attrs.field(init=False)
+    _catalogue: Catalogue = attrs.field(init=False)
+    _unclean: set[int] = attrs.field(factory=set)
+    """Directories that will not be marked clean."""
+
+    def __attrs_post_init__(self) -> None:
+        self._catalogue = Catalogue(self.fs)
+        self.log_directories = LogDirectories(self.disk, self.config, self.topics)
+        self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
+        self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
+        self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
+
+    @property
+    def fs(self) -> FileSystem:
+        return self.disk.fs
+
+    @property
+    def directories(self) -> list[LogDirectory]:
+        """Those in service."""
+        return self.log_directories.live
+
+    @property
+    def cluster_id(self) -> str:
+        return self.log_directories.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self.log_directories.node_id
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def start(self, report: Report | None = None) -> None:
+        """Open everything and start the actors. On an error everything that was locked is unlocked."""
+        try:
+            await self.disk.call(self.log_directories.open)
+            await self._open_topics(report)
+            try:
+                await self.write_checkpoints()
+            except OSError as exc:
+                LOGGER.error("checkpoints cannot be written and are tried again: %s", exc)
+        except BaseException:
+            self.log_directories.close()
+            raise
+        self.nursery.start_soon(self.disk.run_closer)
+        for hosted in self.topics.hosted():
+            self.nursery.start_soon(hosted.actor.run)
+
+    async def _open_topics(self, report: Report | None) -> None:
+        found, topics = await self.disk.call(self._settle_topics)
+        forgets = bool(self._catalogue.deleted) and not self.log_directories.failed
+        if forgets:
+            self._catalogue.deleted.clear()
+        if forgets or not found.is_uniform or topics != found.newest:
+            await self.log_directories.write_topics(self._catalogue, topics)
+        delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000
+        self.changes.doomed += [(delete_at, path) for path in found.doomed]
+        jobs: list[Job] = []
+        for topic in topics:
+            config = self.config.topic_defaults.overlay(topic.configs)
+            self.topics.add(HostedTopic(topic, config, []))
+            jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
+        for opened in await LogOpener(self.log_directories, self.now_ms, found, report).open_all(jobs):
+            self._host(opened)
+
+    def _settle_topics(self) -> tuple[Found, list[Topic]]:
+        found = self._catalogue.find(self.log_directories.read())
+        topics = self._catalogue.settle(found, self.config.adopted_topics)
+        self.log_directories.note_stray(found.stray)
+        return found, topics
+
+    def _host(self, opened: Opened) -> None:
+        hosted: HostedPartition | OfflinePartition
+        if isinstance(opened.log, Log):
+            assert opened.directory is not None
+            hosted = HostedPartition(PartitionActor(opened.log, self.disk, self.nursery), opened.directory)
+        else:
+            hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
+        self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
+
+    # ---- topics and records ----------------------------------------------------------------------------------------------
+
+    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> LogConfig:
+        """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
+        return self.changes.check_new(name, partitions, configs)
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """See TopicChanges.create."""
+        return await self.changes.create(name, partitions, configs)
+
+    async def create_internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """The same for a topic of the server's own, whose name clients cannot use."""
+        return await self.changes.create(name, partitions, configs, internal=True)
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """See TopicChanges.create_partitions."""
+        await self.changes.create_partitions(name, total, validate_only=validate_only)
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
+    ) -> None:
+        """See TopicChanges.alter_configs."""
+        await self.changes.alter_configs(name, changes, deletes, validate_only=validate_only)
+
+    async def delete_topic(self, name: str) -> None:
+        """See TopicChanges.delete."""
+        await self.changes.delete(name)
+
+    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """See LogRetention.delete_records."""
+        return await self.retention.delete_records(topic_partition, before_offset)
+
+    async def delete_doomed(self) -> None:
+        """Delete directories and segment files whose delay is over."""
+        await self.changes.delete_doomed()
+        await self.retention.delete_doomed()
+
+    async def write_checkpoints(self) -> None:
+        """See LogDirectories.write_checkpoints."""
+        await self.log_directories.write_checkpoints()
+
+    # ---- stop ------------------------------------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Let the actors finish, flush and trim every log. What takes longer than stop_timeout_ms is abandoned, unclean."""
+        partitions = self.topics.hosted()
+        with trio.move_on_after(self.config.stop_timeout_ms / 1000) as in_time:
+            for hosted in partitions:
+                hosted.actor.close()
+            async with trio.open_nursery() as finishing:
+                for hosted in partitions:
+                    finishing.start_soon(self._finish, hosted)
+        if in_time.cancelled_caught:
+            LOGGER.error("not everything was written within %d ms: the stop is not clean", self.config.stop_timeout_ms)
+            self._unclean.update(id(directory) for directory in self.log_directories.live)
+            for hosted in partitions:
+                hosted.actor.abandon()
+
+    async def _finish(self, hosted: HostedPartition) -> None:
+        await hosted.actor.stopped()
+        if not await hosted.actor.finish():
+            self._unclean.add(id(hosted.directory))
+
+    async def close(self) -> None:
+        """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
+        meet a closed descriptor, nor a directory that belongs to someone else by now."""
+        try:
+            await self.disk.close_all()
+            await self.write_checkpoints()
+            await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
+        finally:
+            self.log_directories.close()
+
+
+@asynccontextmanager
+async def open_log_manager(
+    config: BrokerConfig, disk: Disk, now_ms: NowMs, *, report: Report | None = None
+) -> AsyncIterator[LogManager]:
+    """A running log manager; leaving the block stops it in order, whatever ended the block. `report` is told how far the
+    start is."""
+    failure: BaseException | None = None
+    started: LogManager | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            manager = LogManager(config, disk, now_ms, nursery)
+            try:
+                await manager.start(report)
+                started = manager
+                try:
+                    yield manager
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await manager.drain()
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:
+                # Kept outside of the nursery, which would wrap it in a group.
+                failure = exc
+            nursery.cancel_scope.cancel()
+    finally:
+        if started is not None:
+            with trio.CancelScope(shield=True):
+                await started.close()
+    if failure is not None:
+        raise failure

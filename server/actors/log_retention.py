@@ -1,0 +1,206 @@
+"""Deleting old records while the server runs: the regular look at every log, DeleteRecords, and unlinking what was taken out.
+
+One pass: every log that may have something to give up raises its log start offset, in its turn; then the log start checkpoints
+are written, once a directory; then the segment files are renamed, a few at a time, so that appends are not held up; they are
+unlinked `file.delete.delay.ms` later. Kafka keeps the checkpoint for the next minute; here it comes first, because a power cut
+can leave any part of the renames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeError, RequestError
+from ...protocol.types import TopicPartition
+from ..clock import NowMs
+from ..storage.diskops import Procedure
+from ..storage.errors import LogOfflineError
+from ..storage.log import Doomed, Log
+from ..storage.paths import is_internal
+from ..storage.retention import (
+    DELETE,
+    expire_segments,
+    increment_log_start_offset,
+    may_expire,
+    take_out_below,
+)
+from ..storage.truncate import truncate_to
+from .disk import Disk
+from .log_directories import LogDirectories
+from .topics import HostedPartition, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+TAKEN_OUT_PER_TURN: Final = 16
+"""Segments whose files are renamed in one turn of a log: about a millisecond in which its appends wait."""
+UNLINKED_PER_HOP: Final = 8
+PAUSE_S: Final = 0.02
+"""Between two of either: the file system's journal is the appends' too. A thousand segments take 4 s."""
+LOOKS_PER_TURN: Final = 64
+"""Logs that are looked at before others run: 0.1 ms."""
+HIGH_WATERMARK: Final = -1
+
+
+@attrs.define(eq=False)
+class LogRetention:
+    """Runs retention on the logs of all topics. Owned by the log manager."""
+
+    disk: Disk
+    directories: LogDirectories
+    topics: Topics
+    now_ms: NowMs
+
+    # ---- the regular look ------------------------------------------------------------------------------------------------
+
+    async def run_pass(self, *, by_time: bool = True) -> int:
+        """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
+        be written: then nothing was renamed, and the next pass goes on from there."""
+        return await self._take_out(await self._expire_all(by_time=by_time))
+
+    async def _expire_all(self, *, by_time: bool) -> list[HostedPartition]:
+        now_ms = self.now_ms()
+        expired: list[HostedPartition] = []
+        for number, hosted in enumerate(self.topics.hosted()):
+            if number % LOOKS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            log = hosted.actor.log
+            if log.offline is None and may_expire(log, now_ms, by_time=by_time):
+                try:
+                    count = await hosted.actor.perform(partial(expire_segments, now_ms=now_ms, by_time=by_time))
+                except RequestError as exc:
+                    LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
+                    continue
+                if count:
+                    expired.append(hosted)
+        return expired
+
+    async def _take_out(self, expired: Sequence[HostedPartition]) -> int:
+        if not expired:
+            return 0
+        starts = [hosted.actor.log.log_start_offset for hosted in expired]
+        await self.directories.write_checkpoints(list({id(each.directory): each.directory for each in expired}.values()))
+        taken = 0
+        for hosted, start in zip(expired, starts, strict=True):
+            try:
+                taken += await self._take_out_of(hosted, start)
+            except RequestError as exc:
+                LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
+        return taken
+
+    async def _take_out_of(self, hosted: HostedPartition, start: int) -> int:
+        """Rename the files of a log below a log start offset that is on the device. It may be above that by now."""
+        taken = 0
+        while count := await hosted.actor.perform(partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)):
+            taken += count
+            if count == TAKEN_OUT_PER_TURN:
+                await trio.sleep(PAUSE_S)
+        log = hosted.actor.log
+        LOGGER.info("%s: %d segments up to offset %d are given up", log.topic_partition, taken, start)
+        return taken
+
+    async def give_up(self, offsets: Sequence[tuple[HostedPartition, int]]) -> int:
+        """Take out the segments below the offsets and unlink them at once, whatever `file.delete.delay.ms` says."""
+        partitions = []
+        for hosted, offset in offsets:
+            with contextlib.suppress(RequestError):
+                await hosted.actor.perform(partial(increment_log_start_offset, offset=offset))
+                partitions.append(hosted)
+        taken = await self._take_out(partitions)
+        for hosted in partitions:
+            for doomed in hosted.actor.log.doomed:
+                doomed.due_ms = min(doomed.due_ms, self.now_ms())
+            await self._unlink_due(hosted.actor.log)
+        return taken
+
+    # ---- on request ------------------------------------------------------------------------------------------------------
+
+    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Make `before_offset` (-1: the high watermark) the first readable offset, on the device too; answers the log start
+        offset. The files go with the next pass. Raises RequestError."""
+        hosted = self.topics.partition(topic_partition)
+        if is_internal(topic_partition.topic):
+            raise InvalidTopicError(f"{topic_partition}: records of the server's own topics are not deleted")
+        if DELETE not in hosted.actor.config.cleanup_policy:
+            raise RequestError(
+                f"{topic_partition}: cleanup.policy={','.join(hosted.actor.config.cleanup_policy)} has no delete; change it, "
+                "or produce a record without value for each key",
+                ErrorCode.POLICY_VIOLATION,
+            )
+        if before_offset < HIGH_WATERMARK:
+            raise OffsetOutOfRangeError(f"{topic_partition}: offset {before_offset} is negative; -1 is the high watermark")
+        await hosted.actor.perform(partial(_increment, before_offset=before_offset))
+        await self._write_checkpoints(hosted, "the records are deleted")
+        return hosted.actor.log.log_start_offset
+
+    async def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Cut a log back to end at `offset`; the checkpoints are on the device before the cut is made and afterwards.
+
+        A recovery point above the end would keep recovery from looking at what is appended there next.
+        """
+        hosted = self.topics.partition(topic_partition)
+        await hosted.actor.perform(partial(_lower_recovery_point, offset=offset))
+        await self._write_checkpoints(hosted, "the log is not cut back")
+        is_cut = await hosted.actor.perform(partial(truncate_to, offset=offset))
+        await self._write_checkpoints(hosted, "the log is cut back")
+        return is_cut
+
+    async def _write_checkpoints(self, hosted: HostedPartition, state: str) -> None:
+        try:
+            await self.directories.write_checkpoints([hosted.directory])
+        except OSError as exc:
+            raise LogOfflineError(
+                f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
+                f"{exc}; free space, then ask again"
+            ) from exc
+        if hosted.actor.log.offline is not None:
+            raise hosted.actor.log.offline.as_answer()
+
+    # ---- unlinking -------------------------------------------------------------------------------------------------------
+
+    async def delete_doomed(self) -> None:
+        """Unlink the segment files whose delay is over."""
+        now_ms = self.now_ms()
+        for hosted in self.topics.hosted():
+            log = hosted.actor.log
+            if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
+                await self._unlink_due(log)
+
+    async def _unlink_due(self, log: Log) -> None:
+        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
+        now_ms = self.now_ms()
+        gone = [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]
+        if log.sync_metadata:
+            await self.disk.call(self.disk.fs.sync_directory, log.directory)
+        files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
+        self.disk.release(files, indexes)
+        for start in range(0, len(gone), UNLINKED_PER_HOP):
+            if start:
+                await trio.sleep(PAUSE_S)
+            await self.disk.call(self._unlink_all, gone[start : start + UNLINKED_PER_HOP])
+        unlinked = set(map(id, gone))
+        log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
+
+    def _unlink_all(self, gone: Sequence[Doomed]) -> None:
+        for doomed in gone:
+            for path in doomed.paths:
+                try:
+                    self.disk.fs.unlink(path)
+                except FileNotFoundError:
+                    continue
+
+
+def _increment(log: Log, *, before_offset: int) -> Procedure[bool]:
+    offset = log.high_watermark if before_offset == HIGH_WATERMARK else before_offset
+    return (yield from increment_log_start_offset(log, offset))
+
+
+def _lower_recovery_point(log: Log, *, offset: int) -> Procedure[None]:
+    yield from ()
+    log.recovery_point = min(log.recovery_point, max(offset, 0))

@@ -1,0 +1,129 @@
+"""A bounded mailbox: many senders, one receiver that takes all that waits (group commit), limits on commands and bytes.
+
+Reaching a limit makes senders wait, in the order they came; that wait is the backpressure of a partition. trio's memory
+channel counts items only and hands them over one at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Generic, TypeVar
+
+import attrs
+import trio
+
+T = TypeVar("T")
+
+MAX_COMMANDS: Final = 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
+
+
+class MailboxClosedError(Exception):
+    """The owner takes no more."""
+
+
+@attrs.define(eq=False)
+class Mailbox(Generic[T]):
+    """Senders put, the owner takes. At least one command is let in whatever its size."""
+
+    max_commands: int = MAX_COMMANDS
+    max_bytes: int = MAX_BYTES
+    _items: deque[tuple[T, int]] = attrs.field(factory=deque)
+    _bytes: int = 0
+    _closed: bool = False
+    _waiting: dict[trio.lowlevel.Task, tuple[T, int]] = attrs.field(factory=dict)
+    """What senders wait with, in the order they came. `take` moves it in, so nobody who comes later can be first."""
+    _taker: trio.lowlevel.Task | None = None
+    """The owner, while it waits for an item."""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def bytes_waiting(self) -> int:
+        return self._bytes
+
+    def _has_room(self, size: int) -> bool:
+        return not self._items or (len(self._items) < self.max_commands and self._bytes + size <= self.max_bytes)
+
+    def try_put(self, item: T, size: int) -> bool:
+        """Put an item in if there is room and nobody waits before us. Raises MailboxClosedError."""
+        if self._closed:
+            raise MailboxClosedError
+        if self._waiting or not self._has_room(size):
+            return False
+        self._put(item, size)
+        return True
+
+    async def put(self, item: T, size: int) -> None:
+        """Put an item in, waiting for room. Cancelled: it was not put in. Raises MailboxClosedError."""
+        if self.try_put(item, size):
+            return
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = item, size
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            del self._waiting[task]
+            self._let_in()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
+        if self._waiting.pop(task, None) is not None:
+            raise MailboxClosedError
+
+    def _put(self, item: T, size: int) -> None:
+        self._items.append((item, size))
+        self._bytes += size
+        self._wake_taker()
+
+    def _wake_taker(self) -> None:
+        if self._taker is not None:
+            trio.lowlevel.reschedule(self._taker)
+            self._taker = None
+
+    async def take(self, max_commands: int, max_bytes: int) -> list[T]:
+        """Wait for an item, then take all that wait, up to the limits but at least one. Empty: closed and drained."""
+        while not self._items:
+            if self._closed:
+                return []
+            await self._item_or_end()
+        taken: list[T] = []
+        taken_bytes = 0
+        while self._items and len(taken) < max_commands:
+            item, size = self._items[0]
+            if taken and taken_bytes + size > max_bytes:
+                break
+            self._items.popleft()
+            taken.append(item)
+            taken_bytes += size
+        self._bytes -= taken_bytes
+        self._let_in()
+        return taken
+
+    async def _item_or_end(self) -> None:
+        assert self._taker is None, "a mailbox has one owner"
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._taker = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._taker = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+    def _let_in(self) -> None:
+        while self._waiting and not self._closed:
+            task, (item, size) = next(iter(self._waiting.items()))
+            if not self._has_room(size):
+                return
+            del self._waiting[task]
+            self._put(item, size)
+            trio.lowlevel.reschedule(task)
+
+    def close(self) -> None:
+        """Take no more; what is in stays to be taken, waiting senders get MailboxClosedError. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._waiting:
+            trio.lowlevel.reschedule(task)
+        self._wake_taker()

@@ -1,0 +1,248 @@
+"""The reading half of the broker's door: fetch, offsets for times, explain. It owns nothing: every call looks at a snapshot.
+
+Readers never go through a partition's mailbox and never wait for an append. What they read while files were cut or deleted
+under their snapshot is looked up again on a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+import attrs
+import trio
+
+from ...protocol.errors import InvalidRequestError, RequestError
+from ...protocol.types import Isolation, TopicPartition
+from ..storage.diskops import Procedure
+from ..storage.errors import LogOfflineError, SnapshotExpiredError
+from ..storage.explain import Walk, explain_offset, explain_timestamp
+from ..storage.fetch import FetchedRecords, read, readable_bytes
+from ..storage.log import LogSnapshot
+from ..storage.segment import TimestampAndOffset
+from ..storage.timestamps import check_timestamp, offset_for_timestamp
+from .disk import Disk
+from .log_manager import LogManager
+from .waiters import Waiters, waiting_on
+
+T = TypeVar("T")
+
+READER_TASKS: Final = 16
+"""Partitions of one request that are looked up at a time."""
+LOOKUPS_PER_TURN: Final = 8
+"""Lookups a reader task does before it lets others run: about 0.3 ms when everything is cached."""
+SNAPSHOT_ATTEMPTS: Final = 10
+
+
+class FetchPartition(NamedTuple):
+    """Read `topic_partition` from `offset`, about `max_bytes` of it."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int
+
+
+class ReaderView(NamedTuple):
+    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused."""
+
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    skip_gaps: bool = False
+
+
+DEFAULT_VIEW: Final = ReaderView()
+
+
+class FetchAnswer(NamedTuple):
+    """What was read, or why not."""
+
+    topic_partition: TopicPartition
+    fetched: FetchedRecords | None
+    error: RequestError | None
+
+
+@attrs.define(eq=False)
+class Reader:
+    """See the module. Every method belongs to the trio thread that runs it."""
+
+    _manager: LogManager
+    _disk: Disk
+
+    # ---- fetch -----------------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        partitions: Sequence[FetchPartition],
+        *,
+        max_bytes: int,
+        min_bytes: int = 1,
+        max_wait_s: float = 0.0,
+        view: ReaderView = DEFAULT_VIEW,
+    ) -> list[FetchAnswer]:
+        """Read from several partitions, in order, until `max_bytes` are there; the first batch comes whole in any case.
+
+        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait.
+        """
+        answers, is_enough = await self.fetch_now(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+        if is_enough or max_wait_s <= 0:
+            return answers
+        del answers
+        with trio.move_on_after(max_wait_s):
+            await self.wait_for_bytes(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+        answers, _ = await self.fetch_now(partitions, max_bytes=max_bytes, view=view)
+        return answers
+
+    async def wait_for_bytes(
+        self, partitions: Sequence[FetchPartition], *, max_bytes: int, min_bytes: int, view: ReaderView = DEFAULT_VIEW
+    ) -> None:
+        """Wait until `fetch_now` would answer `min_bytes`, or an error. Nothing is read and held meanwhile."""
+        while True:
+            with waiting_on(self._waiters(partitions)) as moved:
+                if await self._has_bytes(partitions, max_bytes, min_bytes, view):
+                    return
+                await moved.wait()
+
+    async def _has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
+        size = 0
+        for each in partitions:
+            look = partial(
+                readable_bytes,
+                offset=each.offset,
+                max_bytes=max(0, min(each.max_bytes, max_bytes - size)),
+                min_one_batch=size == 0,
+                isolation=view.isolation,
+                skip_gaps=view.skip_gaps,
+            )
+            try:
+                size += await self._look(each.topic_partition, look)
+            except RequestError:
+                return True
+        return size >= min_bytes
+
+    def _waiters(self, partitions: Sequence[FetchPartition]) -> Iterator[Waiters]:
+        """Those of the partitions that are here; the next look answers the others."""
+        for each in partitions:
+            with contextlib.suppress(RequestError):
+                yield self._manager.topics.actor(each.topic_partition).waiters
+
+    async def fetch_now(
+        self,
+        partitions: Sequence[FetchPartition],
+        *,
+        max_bytes: int,
+        min_bytes: int = 1,
+        view: ReaderView = DEFAULT_VIEW,
+    ) -> tuple[list[FetchAnswer], bool]:
+        """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error."""
+        answers: list[FetchAnswer] = []
+        left = max_bytes
+        size = 0
+        for each in partitions:
+            try:
+                fetched = await self._look(
+                    each.topic_partition,
+                    partial(
+                        read,
+                        offset=each.offset,
+                        max_bytes=max(0, min(each.max_bytes, left)),
+                        min_one_batch=size == 0,
+                        isolation=view.isolation,
+                        skip_gaps=view.skip_gaps,
+                    ),
+                )
+            except RequestError as exc:
+                answers.append(FetchAnswer(each.topic_partition, None, exc.as_answer()))
+            else:
+                answers.append(FetchAnswer(each.topic_partition, fetched, None))
+                size += len(fetched.records)
+                left -= len(fetched.records)
+        return answers, size >= min_bytes or any(answer.error for answer in answers)
+
+    # ---- lookups ---------------------------------------------------------------------------------------------------------
+
+    async def offset_for_time(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> TimestampAndOffset:
+        """The first record with a timestamp >= `timestamp` (ms; -1 latest, -2 earliest, -3 max timestamp).
+
+        Offset and timestamp are -1 when there is none. Raises RequestError.
+        """
+        _check_timestamp(topic_partition, timestamp)
+        return await self._look(topic_partition, partial(offset_for_timestamp, timestamp=timestamp, isolation=isolation))
+
+    async def offsets_for_times(
+        self,
+        questions: Sequence[tuple[TopicPartition, int]],
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> list[TimestampAndOffset | RequestError]:
+        """`offset_for_time` for many partitions, in the order asked, by at most READER_TASKS tasks."""
+        answers: list[TimestampAndOffset | RequestError | None] = [None] * len(questions)
+        remaining = iter(enumerate(questions))
+
+        async def look_up() -> None:
+            while chunk := list(itertools.islice(remaining, LOOKUPS_PER_TURN)):
+                for slot, (topic_partition, timestamp) in chunk:
+                    try:
+                        answers[slot] = await self.offset_for_time(topic_partition, timestamp, isolation)
+                    except RequestError as exc:
+                        answers[slot] = exc.as_answer()
+                await trio.lowlevel.checkpoint()
+
+        if len(questions) <= LOOKUPS_PER_TURN:
+            await look_up()
+        else:
+            async with trio.open_nursery() as readers:
+                for _ in range(min(READER_TASKS, -(-len(questions) // LOOKUPS_PER_TURN))):
+                    readers.start_soon(look_up)
+        return answers  # type: ignore[return-value]
+
+    async def explain(
+        self, topic_partition: TopicPartition, *, offset: int | None = None, timestamp: int | None = None
+    ) -> Walk:
+        """The walk of a lookup by offset or by timestamp, as data. Raises RequestError."""
+        assert (offset is None) != (timestamp is None)
+        if offset is not None:
+            procedure = partial(explain_offset, offset=offset, is_cached=self._disk.is_cached)
+            return await self._look(topic_partition, procedure)
+        assert timestamp is not None
+        _check_timestamp(topic_partition, timestamp)
+        return await self._look(
+            topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=self._disk.is_cached)
+        )
+
+    async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], Procedure[T]]) -> T:
+        """Run a reader's procedure on a snapshot; on a new one when files were cut or deleted under the old one."""
+        actor = self._manager.topics.actor(topic_partition)
+        for _ in range(SNAPSHOT_ATTEMPTS):
+            snapshot = actor.snapshot()
+            try:
+                answer = await self._disk.read(procedure(snapshot))
+            except SnapshotExpiredError:
+                continue
+            except RequestError:
+                if actor.snapshot().truncations == snapshot.truncations:
+                    raise
+                continue
+            except OSError as exc:
+                if actor.snapshot().truncations != snapshot.truncations:
+                    continue
+                raise LogOfflineError(f"{topic_partition}: reading failed: {exc}; check the device") from exc
+            if actor.snapshot().truncations == snapshot.truncations:
+                return answer
+        raise LogOfflineError(f"{topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
+
+    def snapshot(self, topic_partition: TopicPartition) -> LogSnapshot:
+        """The partition as it is now. Raises RequestError."""
+        return self._manager.topics.actor(topic_partition).snapshot()
+
+
+def _check_timestamp(topic_partition: TopicPartition, timestamp: int) -> None:
+    try:
+        check_timestamp(timestamp)
+    except ValueError as exc:
+        raise InvalidRequestError(f"{topic_partition}: {exc}") from exc

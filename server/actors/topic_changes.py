@@ -1,0 +1,275 @@
+"""Changes of topics: made, grown, configured, deleted, one at a time. `topics.json` is on the device before any is answered.
+
+A change that was begun is finished, whoever waits for it; one that the disk refuses is taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidTopicError, RequestError, TopicAlreadyExistsError
+from ...protocol.limits import MAX_PARTITIONS_PER_TOPIC
+from ...protocol.types import TopicPartition
+from ..clock import NowMs
+from ..config import TOPIC_KEYS, LogConfig
+from ..storage.catalogue import Catalogue
+from ..storage.checkpoints import random_uuid
+from ..storage.errors import LogOfflineError, StorageError
+from ..storage.log import Log
+from ..storage.log_directory import LogDirectory
+from ..storage.partition_directory import create_partition, delete_directory
+from ..storage.paths import (
+    DELETE_DIR_SUFFIX,
+    check_topic_name,
+    collision_key,
+    is_internal,
+    marked_directory,
+    partition_directory,
+)
+from ..storage.reconfigure import reconfigure
+from ..storage.recovery import OpenLog
+from ..storage.topics_file import Topic
+from .log_directories import LogDirectories
+from .partition import PartitionActor, deleted_error
+from .topics import HostedPartition, HostedTopic, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class TopicChanges:
+    """Owner of the catalogue. Owned by the log manager, whose nursery runs the actors."""
+
+    directories: LogDirectories
+    topics: Topics
+    catalogue: Catalogue
+    now_ms: NowMs
+    nursery: trio.Nursery
+    doomed: list[tuple[float, str]] = attrs.field(factory=list)
+    """Partition directories to delete, with the trio time from which on."""
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    # ---- make ------------------------------------------------------------------------------------------------------------
+
+    def check_new(self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False) -> LogConfig:
+        """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
+        check_topic_name(name)
+        if name in self.topics:
+            raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+        if is_internal(name) and not internal:
+            raise InvalidTopicError(f"topic {name!r} is the server's own; it is made when it is needed")
+        for hosted in self.topics:
+            if collision_key(hosted.topic.name) == collision_key(name):
+                raise InvalidTopicError(
+                    f"topic {name!r} collides with {hosted.topic.name!r}: '.' and '_' count as the same character"
+                )
+        _check_count(name, partitions)
+        return self.directories.config.topic_defaults.overlay(configs)
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False) -> Topic:
+        """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same."""
+        async with self._lock:
+            config = self.check_new(name, partitions, configs, internal=internal)
+            topic = Topic(name=name, topic_id=random_uuid(), partitions=partitions, configs=dict(configs))
+            hosted = HostedTopic(topic, config, [])
+            with trio.CancelScope(shield=True):
+                await self._add_partitions(hosted, topic)
+            return topic
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """Let a topic have `total` partitions, more than it has. They are on the device when this returns."""
+        async with self._lock:
+            hosted = self.topics.get(name)
+            _check_count(name, total)
+            if total <= hosted.topic.partitions:
+                raise RequestError(
+                    f"topic {name!r} has {hosted.topic.partitions} partitions; their number can only grow, not become {total}",
+                    ErrorCode.INVALID_PARTITIONS,
+                )
+            if is_internal(name):
+                raise InvalidTopicError(f"topic {name!r} is the server's own: keys would move to other partitions")
+            if not validate_only:
+                with trio.CancelScope(shield=True):
+                    await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
+
+    async def _add_partitions(self, hosted: HostedTopic, topic: Topic) -> None:
+        """Make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
+        made: list[tuple[Log, LogDirectory]] = []
+        loads = self.directories.loads()
+        try:
+            for number in range(len(hosted.partitions), topic.partitions):
+                log, directory = await self._make_log(topic, hosted.config, number, loads)
+                loads[id(directory)] += 1
+                made.append((log, directory))
+            await self._write(topic)
+        except (OSError, StorageError) as exc:
+            await self._take_back(made)
+            raise LogOfflineError(
+                f"topic {topic.name!r} could not be made: {exc}; free space or check the device, then try again"
+            ) from exc
+        hosted.topic = topic
+        self.topics.add(hosted)
+        for log, directory in made:
+            actor = PartitionActor(log, self.directories.disk, self.nursery)
+            hosted.partitions.append(HostedPartition(actor, directory))
+            self.nursery.start_soon(actor.run)
+
+    async def _make_log(
+        self, topic: Topic, config: LogConfig, number: int, loads: Mapping[int, int]
+    ) -> tuple[Log, LogDirectory]:
+        """In the directory with the fewest partitions, or the next one when the disk refuses it there."""
+        topic_partition = TopicPartition(topic.name, number)
+        refused: OSError | None = None
+        for directory in self.directories.by_load(loads):
+            request = OpenLog(
+                topic_partition=topic_partition,
+                directory=f"{directory.path}/{partition_directory(topic_partition)}",
+                config=config,
+                now_ms=self.now_ms,
+                was_clean=True,
+                sync_metadata=self.directories.config.durable,
+            )
+            disk = self.directories.disk
+            try:
+                return await disk.call(create_partition, disk.fs, request, topic.topic_id), directory
+            except OSError as exc:
+                LOGGER.error("%s cannot be made in %s: %s", topic_partition, directory.path, exc)
+                refused = exc
+                await self._remove(request.directory)
+        assert refused is not None
+        raise refused
+
+    async def _write(self, *changed: Topic, without: str | None = None) -> None:
+        """Put a new generation into every directory in service. One that fails for good is taken out of service."""
+        topics = {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
+        topics |= {topic.name: topic for topic in changed}
+        await self.directories.write_topics(self.catalogue, list(topics.values()))
+
+    async def _take_back(self, made: Sequence[tuple[Log, LogDirectory]]) -> None:
+        """Undo an addition that failed, as far as the disk lets us."""
+        for log, _ in made:
+            await self._remove(log.directory)
+        try:
+            await self._write()
+        except OSError as exc:
+            LOGGER.error("a topic that could not be made could not be taken back either: %s", exc)
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self.directories.disk.call(delete_directory, self.directories.disk.fs, path)
+        except OSError as exc:
+            LOGGER.error("%s could not be removed: %s", path, exc)
+
+    # ---- configure -------------------------------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
+    ) -> None:
+        """Override topic keys with `changes`, and let those in `deletes` follow the server's defaults again.
+
+        The entry is on the device first, then every partition takes the configuration over in its turn.
+        """
+        async with self._lock:
+            hosted = self.topics.get(name)
+            topic, config = self._altered(hosted, changes, deletes)
+            if not validate_only:
+                with trio.CancelScope(shield=True):
+                    await self._alter(hosted, topic, config)
+
+    def _altered(self, hosted: HostedTopic, changes: Mapping[str, str], deletes: Sequence[str]) -> tuple[Topic, LogConfig]:
+        for key in deletes:
+            if key not in TOPIC_KEYS:
+                raise InvalidConfigError(f"unknown topic configuration key {key!r}; known are {', '.join(sorted(TOPIC_KEYS))}")
+            if key in changes:
+                raise InvalidConfigError(f"topic configuration {key} is to be set and to be deleted; say one of both")
+        configs = {key: value for key, value in hosted.topic.configs.items() if key not in deletes} | dict(changes)
+        config = self.directories.config.topic_defaults.overlay(configs)
+        return attrs.evolve(hosted.topic, configs=configs), config
+
+    async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
+        try:
+            await self._write(topic)
+        except OSError as exc:
+            raise LogOfflineError(
+                f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
+                "again"
+            ) from exc
+        hosted.topic, hosted.config, hosted.warned_of_old_records = topic, config, False
+        for partition in hosted.partitions:
+            if isinstance(partition, HostedPartition):
+                try:
+                    await partition.actor.perform(partial(reconfigure, config=config))
+                except RequestError as exc:
+                    LOGGER.warning(
+                        "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
+                    )
+        LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
+
+    # ---- delete ----------------------------------------------------------------------------------------------------------
+
+    async def delete(self, name: str) -> None:
+        """Take a topic out. Its directories are renamed at once and deleted after file.delete.delay.ms."""
+        async with self._lock:
+            topic = self.topics.get(name)
+            if is_internal(name):
+                raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
+            with trio.CancelScope(shield=True):
+                await self._delete(topic)
+
+    async def _delete(self, topic: HostedTopic) -> None:
+        self.topics.remove(topic.topic.name)
+        for each in topic.partitions:
+            if isinstance(each, HostedPartition):
+                each.actor.close(deleted_error(each.actor.topic_partition))
+        renames: list[tuple[LogDirectory, str, str]] = []
+        for each in topic.partitions:
+            if isinstance(each, HostedPartition):
+                await each.actor.stopped()
+                log = each.actor.log
+                self.directories.disk.release(log.files(), [index for segment in log.segments for index in segment.indexes])
+                renames.append(_rename(each.directory, log.topic_partition))
+            elif each.directory is not None:
+                renames.append(_rename(each.directory, each.topic_partition))
+        renames = [rename for rename in renames if rename[0] in self.directories.live]
+        if self.directories.failed:
+            self.catalogue.deleted.add(topic.topic.topic_id)
+        try:
+            await self.directories.disk.call(self._rename_all, renames)
+            await self._write()
+        except OSError as exc:
+            raise LogOfflineError(
+                f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
+                "the device, restart the server, and delete the topic again if it is still there"
+            ) from exc
+        delete_at = trio.current_time() + topic.config.file_delete_delay_ms / 1000
+        self.doomed += [(delete_at, target) for _, _, target in renames]
+
+    def _rename_all(self, renames: Sequence[tuple[LogDirectory, str, str]]) -> None:
+        for directory, source, target in renames:
+            self.catalogue.rename(directory, source, target)
+
+    async def delete_doomed(self) -> None:
+        """Delete the directories whose delay is over."""
+        now_s = trio.current_time()
+        for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
+            await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
+            self.doomed.remove(entry)
+
+
+def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[LogDirectory, str, str]:
+    source = f"{directory.path}/{partition_directory(topic_partition)}"
+    return directory, source, f"{directory.path}/{marked_directory(topic_partition, DELETE_DIR_SUFFIX)}"
+
+
+def _check_count(name: str, partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS_PER_TOPIC:
+        raise RequestError(
+            f"topic {name!r}: {partitions} partitions were asked for, 1 to {MAX_PARTITIONS_PER_TOPIC} are possible",
+            ErrorCode.INVALID_PARTITIONS,
+        )

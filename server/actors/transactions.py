@@ -1,0 +1,344 @@
+"""The transaction coordinator: transactional ids, kept in `__transaction_state` in Kafka's format (KIP-98, and of KIP-890 that
+producing joins a partition; Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager).
+
+A decision is in the log before it has any effect: a partition before the first batch of the transaction is appended to it, the
+outcome before the first marker is written, a new epoch before a producer has it. So at any moment a crash leaves either a
+transaction without an outcome, which times out and is aborted everywhere, or one with an outcome, whose markers are written
+again at the start wherever they may be missing; a second marker finds no open transaction and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.coordinator.transactions import (
+    TRANSACTIONS_TOPIC,
+    TransactionLogValue,
+    TransactionState,
+    decode_transaction_key,
+    decode_transaction_value,
+    encode_transaction_key,
+)
+from ...protocol.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    RequestError,
+    TriologError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.limits import INT16_MAX
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.builder import build_batch
+from ...protocol.records.record import iter_records
+from ...protocol.types import Bytes, TopicPartition
+from ..broker_config import BrokerConfig
+from ..clock import NowMs
+from ..storage.append import prepare_marker
+from ..storage.errors import LogOfflineError
+from .internal_topic import InternalTopic, store
+from .log_manager import LogManager
+from .producer_ids import ProducerIds
+from .transaction_states import (
+    IDLE_STATES,
+    PREPARED_STATES,
+    check_producer,
+    completed,
+    concurrent_error,
+    is_commit,
+    is_epoch_exhausted,
+    joined,
+    needs_end,
+    prepared,
+    started,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MarkerStored = Callable[[TopicPartition, int, bool], None]
+"""(partition, producer id, whether it commits), in the order of the partition's log."""
+
+RETRY_S: Final = 10.0
+"""How long a marker that a partition refused waits: the partition is offline, so nothing changes soon."""
+
+
+@attrs.define(eq=False)
+class TransactionalId:
+    """One id. Owner: whoever is inside `turn`; `value` changes when its record is stored."""
+
+    name: str
+    value: TransactionLogValue | None = None
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+    is_busy: bool = False
+    """A producer starts, or a transaction ends: who comes meanwhile is told to try again."""
+    marked: set[TopicPartition] = attrs.field(factory=set)
+    """Partitions of a prepared transaction that have their marker, as far as we know."""
+    deadline: float = 0.0
+    """When an open transaction is aborted, or a prepared one whose markers could not all be written is tried again. It is
+    trio's time, which nobody sets back."""
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Raises the RequestError that tells to try again."""
+        if self.is_busy:
+            raise concurrent_error(self.name)
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+
+@attrs.define(eq=False)
+class Transactions:
+    """See the module. Called from any task of the trio thread; `load` comes first."""
+
+    _config: BrokerConfig
+    _topic: InternalTopic
+    _now_ms: NowMs
+    _producer_ids: ProducerIds
+    _marker_stored: MarkerStored
+    _ids: dict[str, TransactionalId] = attrs.field(factory=dict)
+    _unreadable: dict[int, RequestError] = attrs.field(factory=dict)
+    """Partitions of the topic that could not be loaded."""
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs, producer_ids: ProducerIds, marker_stored: MarkerStored) -> Transactions:
+        config = manager.config
+        topic = InternalTopic(manager, now_ms, TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions)
+        return cls(config, topic, now_ms, producer_ids, marker_stored)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
+        if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
+            return
+        for number in range(self._topic.partitions):
+            topic_partition = TopicPartition(TRANSACTIONS_TOPIC, number)
+            try:
+                await self._load(topic_partition)
+            except (TriologError, OSError) as exc:
+                self._unreadable[number] = LogOfflineError(
+                    f"the transactions of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with "
+                    "the log"
+                )
+                LOGGER.error("%s", self._unreadable[number])
+        for owner in self._ids.values():
+            assert owner.value is not None
+            self._producer_ids.saw(owner.value.producer_id)
+            owner.deadline = trio.current_time() + self._left_s(owner.value)
+
+    async def _load(self, topic_partition: TopicPartition) -> None:
+        values: dict[str, TransactionLogValue | None] = {}
+
+        def take(header: BatchHeader, batch: Bytes) -> None:
+            for record in () if header.is_control else iter_records(batch, header):
+                name = decode_transaction_key(record.key or b"")
+                if name is not None:
+                    values[name] = None if record.value is None else decode_transaction_value(record.value)
+
+        await self._topic.replay(topic_partition, take)
+        self._ids |= {name: TransactionalId(name, value) for name, value in values.items() if value is not None}
+
+    def _left_s(self, value: TransactionLogValue) -> float:
+        """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""
+        if value.state is not TransactionState.ONGOING:
+            return 0.0
+        return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
+
+    # ---- doors -----------------------------------------------------------------------------------------------------------
+
+    async def init_producer(self, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
+        """(producer id, epoch) for a producer that starts: whoever had the id before is fenced off, and what it left open is
+        aborted first. Raises RequestError."""
+        if not transactional_id or len(transactional_id.encode()) > INT16_MAX:
+            raise InvalidRequestError(
+                f"a transactional id has 1 to {INT16_MAX} bytes, this one has {len(transactional_id.encode())}"
+            )
+        if not 1 <= timeout_ms <= self._config.transaction_max_timeout_ms:
+            raise RequestError(
+                f"transactional id {transactional_id!r}: a timeout of {timeout_ms} ms was asked for, 1 to "
+                f"transaction_max_timeout_ms={self._config.transaction_max_timeout_ms} are possible",
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            )
+        await self._topic.ensure()
+        self._check_readable(transactional_id)
+        owner = self._ids.setdefault(transactional_id, TransactionalId(transactional_id))
+        with owner.busy(), trio.CancelScope(shield=True):
+            async with owner.turn:
+                try:
+                    value = await self._start(owner, timeout_ms)
+                finally:
+                    if owner.value is None:
+                        del self._ids[transactional_id]
+        return value.producer_id, value.producer_epoch
+
+    async def _start(self, owner: TransactionalId, timeout_ms: int) -> TransactionLogValue:
+        if owner.value is not None and owner.value.state not in IDLE_STATES:
+            await self._end(owner, commit=False, fence=True)
+        new_id = None
+        if owner.value is None or is_epoch_exhausted(owner.value):
+            new_id = await self._producer_ids.next()
+        value = started(owner.value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=new_id)
+        await self._store(owner, value)
+        return value
+
+    async def add_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Let partitions join the producer's transaction, which begins with the first of them.
+
+        When this returns they have joined, and what the caller enqueues before its next `await` comes before the marker.
+        Does not wait at all when they had joined before. Raises RequestError: for all of them or none.
+        """
+        wanted = frozenset(partitions)
+        while True:
+            owner, value = self._find(transactional_id, producer_id, producer_epoch)
+            if owner.is_busy or value.state in PREPARED_STATES:
+                raise concurrent_error(transactional_id)
+            if value.state is TransactionState.ONGOING and wanted <= value.partitions:
+                return
+            for topic_partition in wanted:
+                self._topic.manager.topics.actor(topic_partition)
+            async with owner.turn:
+                if owner.value is value and not owner.is_busy:
+                    after = joined(value, wanted, now_ms=self._now_ms())
+                    with trio.CancelScope(shield=True):
+                        await self._store(owner, after)
+
+    async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+        """Commit or abort; every partition has its marker when this returns. What has ended so already is not done again.
+
+        Raises RequestError. One that is retriable leaves the outcome decided if it was: it is then carried out later on.
+        """
+        owner, value = self._find(transactional_id, producer_id, producer_epoch)
+        with owner.busy(), trio.CancelScope(shield=True):
+            async with owner.turn:
+                value = check_producer(transactional_id, owner.value, producer_id, producer_epoch)
+                if needs_end(transactional_id, value, commit=commit):
+                    await self._end(owner, commit=commit, fence=False)
+
+    def may_be_open(self, producer_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether the producer has a transaction open on the partition, or one that is about to end there, as far as we can
+        tell: True when part of what is known cannot be read."""
+        return bool(self._unreadable) or any(
+            value.producer_id == producer_id and topic_partition in value.partitions
+            for owner in self._ids.values()
+            if (value := owner.value) is not None and value.state not in IDLE_STATES
+        )
+
+    def _find(
+        self, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> tuple[TransactionalId, TransactionLogValue]:
+        """Raises RequestError when it is not this producer's."""
+        self._check_readable(transactional_id)
+        owner = self._ids.get(transactional_id) or TransactionalId(transactional_id)
+        return owner, check_producer(transactional_id, owner.value, producer_id, producer_epoch)
+
+    def _check_readable(self, transactional_id: str) -> None:
+        error = self._unreadable.get(self._topic.partition_of(transactional_id).partition)
+        if error is not None:
+            raise error.as_answer()
+
+    # ---- steps, inside an id's turn and shielded -------------------------------------------------------------------------
+
+    async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool) -> None:
+        """Take an open transaction to its end, or one whose outcome is decided already to that one."""
+        assert owner.value is not None
+        if owner.value.state is TransactionState.ONGOING:
+            await self._store(owner, prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence))
+            owner.marked.clear()
+            owner.deadline = trio.current_time() + RETRY_S
+        await self._write_markers(owner, owner.value)
+        await self._store(owner, completed(owner.value, now_ms=self._now_ms()))
+
+    async def _write_markers(self, owner: TransactionalId, value: TransactionLogValue) -> None:
+        """One marker to each partition that has none, all at once. Raises the error of one that refused."""
+        failures: list[RequestError] = []
+
+        async def write(topic_partition: TopicPartition) -> None:
+            try:
+                await self._write_marker(topic_partition, owner, value)
+            except UnknownTopicOrPartitionError:
+                LOGGER.info("%s is gone, and with it what transaction %r had there", topic_partition, owner.name)
+            except RequestError as exc:
+                failures.append(exc.as_answer())
+                return
+            owner.marked.add(topic_partition)
+
+        async with trio.open_nursery() as writing:
+            for topic_partition in sorted(value.partitions - owner.marked):
+                writing.start_soon(write, topic_partition)
+        if failures:
+            raise failures[0]
+
+    async def _write_marker(self, topic_partition: TopicPartition, owner: TransactionalId, value: TransactionLogValue) -> None:
+        actor, commit = self._topic.manager.topics.actor(topic_partition), is_commit(value)
+        marker = prepare_marker(
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            commit=commit,
+            coordinator_epoch=self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch,
+            now_ms=self._now_ms(),
+        )
+        await store(actor, marker, lambda _: self._marker_stored(topic_partition, value.producer_id, commit))
+
+    async def _store(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
+        """Write the id's next state; None: it is forgotten. Raises RequestError: then it is as before."""
+        record = (self._now_ms(), encode_transaction_key(owner.name), None if value is None else value.encode(), ())
+
+        def on_stored(_: object) -> None:
+            was_idle = owner.value is not None and owner.value.state in IDLE_STATES
+            if was_idle and value is not None and value.state is TransactionState.ONGOING:
+                owner.deadline = trio.current_time() + value.timeout_ms / 1000
+            owner.value = value
+
+        await self._topic.append(self._topic.partition_of(owner.name), build_batch([record]), on_stored)
+
+    # ---- from time to time -----------------------------------------------------------------------------------------------
+
+    async def finish_overdue(self) -> None:
+        """Abort what was open for longer than its timeout, and carry out what was decided and could not be. What fails is
+        logged and tried again later."""
+        now = trio.current_time()
+        for owner in list(self._ids.values()):
+            value = owner.value
+            if value is None or value.state in IDLE_STATES or owner.deadline > now or owner.is_busy:
+                continue
+            with owner.busy(), trio.CancelScope(shield=True):
+                async with owner.turn:
+                    await self._finish(owner, value)
+
+    async def _finish(self, owner: TransactionalId, value: TransactionLogValue) -> None:
+        if value.state is TransactionState.ONGOING:
+            LOGGER.info("transaction %r is aborted: it was open for more than %d ms", owner.name, value.timeout_ms)
+        try:
+            await self._end(owner, commit=False, fence=True)
+        except RequestError as exc:
+            owner.deadline = trio.current_time() + RETRY_S
+            LOGGER.warning("transaction %r could not be ended and is tried again: %s", owner.name, exc)
+
+    async def expire_ids(self) -> int:
+        """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. Raises RequestError."""
+        count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
+        for owner in list(self._ids.values()):
+            if not _is_idle_since(owner, oldest_ms):
+                continue
+            with owner.busy(), trio.CancelScope(shield=True):
+                async with owner.turn:
+                    if _is_idle_since(owner, oldest_ms, busy=True):
+                        await self._store(owner, None)
+                        del self._ids[owner.name]
+                        count += 1
+        return count
+
+
+def _is_idle_since(owner: TransactionalId, oldest_ms: int, *, busy: bool = False) -> bool:
+    value = owner.value
+    return value is not None and owner.is_busy is busy and value.state in IDLE_STATES and value.last_update_ms <= oldest_ms

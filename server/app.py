@@ -1,0 +1,155 @@
+"""The server as a process: broker, listeners, signals, log lines. What `triolog serve` runs.
+
+Start: directories are locked and recovered, then the listener accepts, then `started` is called with the real addresses. Stop
+(SIGTERM, SIGINT): accept no more, let requests that were taken be answered, drain, flush, checkpoint, mark clean. A second
+signal ends the grace of open connections.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final, TextIO
+
+import attrs
+import trio
+
+from .broker import Broker, StartProgress, open_broker_core
+from .broker_config import Address, BrokerConfig
+from .listeners.sockets import NativeListener
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MB: Final = 1_000_000
+DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
+
+
+@attrs.frozen
+class Addresses:
+    """Where a running server listens."""
+
+    native: Address
+
+    def as_json(self) -> str:
+        return json.dumps({"native": str(self.native)})
+
+
+async def serve(
+    config: BrokerConfig, started: Callable[[Addresses], None], report: Callable[[StartProgress], None] | None = None
+) -> None:
+    """Run a server until a signal stops it. `report` is told how far the start is; by default a start that takes long says so
+    in log lines. Raises StorageError or OSError when it cannot start."""
+    begin = time.perf_counter()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with open_broker_core(config, report=report or StartLines()) as broker:
+            listener = NativeListener(broker, config.native or DEFAULT_NATIVE)
+            async with trio.open_nursery() as outer:
+                async with trio.open_nursery() as serving:
+                    address = await serving.start(listener.run)
+                    _log_start(broker, address, time.perf_counter() - begin)
+                    started(Addresses(address))
+                    name = signal.Signals(await anext(signals)).name
+                    LOGGER.info("stopping signal=%s connections=%d", name, listener.connections)
+                    listener.stop(config.stop_grace_ms / 1000)
+                    outer.start_soon(_end_grace, listener, signals)
+                outer.cancel_scope.cancel()
+    LOGGER.info("stopped")
+
+
+async def _end_grace(listener: NativeListener, signals: AsyncIterator[int]) -> None:
+    name = signal.Signals(await anext(signals)).name
+    LOGGER.info("open connections are closed now signal=%s connections=%d", name, listener.connections)
+    listener.stop(0)
+
+
+LINE_S: Final = 5.0
+"""Between two log lines about a start that takes long."""
+
+
+@attrs.define(eq=False)
+class StartLines:
+    """Says how far a start is, every LINE_S seconds. Nothing about one that is faster."""
+
+    _begin_s: float = attrs.field(factory=time.monotonic)
+    _said_s: float = attrs.field(factory=time.monotonic)
+
+    def __call__(self, progress: StartProgress) -> None:
+        now_s = time.monotonic()
+        if now_s - self._said_s < LINE_S:
+            return
+        self._said_s = now_s
+        rate = progress.scanned_bytes / (now_s - self._begin_s)
+        LOGGER.info(
+            "recovering logs=%d/%d scanned_mb=%d/%d mb_s=%.1f left_s=%s",
+            progress.logs_done,
+            progress.logs,
+            progress.scanned_bytes // MB,
+            progress.scan_bytes // MB,
+            rate / MB,
+            f"{(progress.scan_bytes - progress.scanned_bytes) / rate:.0f}" if rate else "unknown",
+        )
+
+
+def _log_start(broker: Broker, address: Address, seconds: float) -> None:
+    LOGGER.info(
+        "serving native=%s data_dirs=%s topics=%d node_id=%d started_ms=%d",
+        address,
+        ",".join(broker.config.data_dirs),
+        sum(1 for _ in broker.topics()),
+        broker.node_id,
+        seconds * 1000,
+    )
+
+
+def write_ready_file(path: str, addresses: Addresses) -> None:
+    """Put the addresses where whoever started us waits for them; whole or not at all."""
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as stream:
+        stream.write(addresses.as_json() + "\n")
+    Path(temporary).replace(path)
+
+
+class LogLineFormatter(logging.Formatter):
+    """One line an event, as `time=... level=... logger=... message="..."` or as a JSON object."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        if self._as_json:
+            return json.dumps(fields)
+        return " ".join(f"{key}={_quoted(value)}" for key, value in fields.items())
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value) if any(character in value for character in ' "\n\\=') else value
+
+
+class _StandardErrorHandler(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at the moment: a progress bar takes its place to keep lines apart from itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def configure_logging(level: str, *, as_json: bool) -> None:
+    """Send log lines to standard error."""
+    handler = _StandardErrorHandler()
+    handler.setFormatter(LogLineFormatter(as_json=as_json))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

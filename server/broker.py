@@ -1,0 +1,330 @@
+"""The one door for listeners and embedders: append, fetch, offsets for times, explain, topics, transactions, groups.
+
+Values in, values out; no wire messages, no sockets. Per-partition errors are returned as values where several partitions are
+asked at once, because the others still succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from ..protocol.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    RequestError,
+    RequestTimedOutError,
+)
+from ..protocol.records.builder import BatchBuilder
+from ..protocol.types import Bytes, CompressionType, TopicPartition
+from .actors.coordinators import Coordinators, open_coordinators
+from .actors.descriptions import DirectoryDescription as DirectoryDescription
+from .actors.descriptions import PartitionDescription as PartitionDescription
+from .actors.descriptions import TopicDescription as TopicDescription
+from .actors.descriptions import describe_config, describe_directories, describe_topic
+from .actors.disk import Disk, DiskStatistics
+from .actors.groups import check_group
+from .actors.log_manager import LogManager, open_log_manager
+from .actors.log_opening import Report
+from .actors.log_opening import StartProgress as StartProgress
+from .actors.maintenance import run_maintenance
+from .actors.partition import ACKS_ALL, Answer, PartitionActor, PartitionStatistics
+from .actors.reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
+from .actors.reader import READER_TASKS as READER_TASKS
+from .actors.reader import FetchAnswer as FetchAnswer
+from .actors.reader import FetchPartition as FetchPartition
+from .actors.reader import Reader
+from .actors.reader import ReaderView as ReaderView
+from .actors.scrub import Scrub, ScrubStatistics
+from .broker_config import BrokerConfig
+from .clock import NowMs, system_now_ms
+from .storage.append import AppendResult as AppendResult
+from .storage.append import PreparedAppend, prepare_append
+from .storage.checkpoints import encode_uuid
+from .storage.fetch import FetchedRecords as FetchedRecords
+from .storage.filesystem import FileSystem, OsFileSystem
+from .storage.paths import is_internal
+from .storage.segment import TimestampAndOffset as TimestampAndOffset
+
+PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+"""(timestamp in ms or None for now, key, value, headers)."""
+
+
+Append = tuple[PartitionActor, PreparedAppend]
+"""What `prepare` answers and `submit` takes: a partition, and what is to be appended there."""
+
+
+@attrs.define(eq=False)
+class Broker(Reader):
+    """See the module; `Reader` has the reads. Use `open_broker_core`; every method belongs to the trio thread that runs it."""
+
+    config: BrokerConfig
+    _now_ms: NowMs
+    _coordinators: Coordinators
+    _scrub: Scrub
+
+    @property
+    def cluster_id(self) -> str:
+        return self._manager.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self._manager.node_id
+
+    # ---- append ----------------------------------------------------------------------------------------------------------
+
+    def prepare(self, topic_partition: TopicPartition, records: Bytes) -> Append:
+        """Check record batches for a partition. Raises the RequestError that is the partition's answer."""
+        _check_not_internal(topic_partition.topic)
+        actor = self._manager.topics.writable(topic_partition)
+        now_ms = self._now_ms()
+        prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
+        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
+    def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
+        """Pack plain records into one batch, with the topic's codec, for a partition."""
+        _check_not_internal(topic_partition.topic)
+        actor = self._manager.topics.writable(topic_partition)
+        if not records:
+            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+        codec = actor.config.compression_type or CompressionType.NONE
+        builder = BatchBuilder(compression_type=codec, compression_level=actor.config.compression_level(codec))
+        now_ms = self._now_ms()
+        for timestamp, key, value, headers in records:
+            builder.append(now_ms if timestamp is None else timestamp, key, value, headers)
+        prepared = prepare_append(builder.build(), topic_partition, actor.config, now_ms=now_ms)
+        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
+    async def append(
+        self,
+        topic_partition: TopicPartition,
+        records: Bytes | Sequence[PlainRecord],
+        *,
+        acks: int = ACKS_ALL,
+        timeout_s: float | None = None,
+    ) -> AppendResult:
+        """Append record batches (bytes, stored as they are) or plain records, and wait for the acknowledgement.
+
+        `acks`: -1 when the high watermark passes, 1 after the write, 0 without waiting (the result is then all -1).
+        Raises RequestError; RequestTimedOutError when it took longer than `timeout_s`. Cancelled before it is enqueued
+        nothing happened; after that the outcome is unknown.
+        """
+        plain = not isinstance(records, bytes | bytearray | memoryview)
+        actor, prepared = (
+            self.prepare_records(topic_partition, records)  # type: ignore[arg-type]
+            if plain
+            else self.prepare(topic_partition, records)  # type: ignore[arg-type]
+        )
+        if acks == 0:
+            await actor.append(prepared, acks, _drop)
+            return AppendResult(-1, -1, -1, -1)
+        slot = _Slot()
+        with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
+            await actor.append(prepared, acks, slot.put)
+            return await slot.get()
+        raise RequestTimedOutError(f"{topic_partition}: no acknowledgement within {timeout_s} s; the outcome is unknown")
+
+    @staticmethod
+    async def submit(actor: PartitionActor, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
+        """Enqueue a prepared append (this wait is the backpressure); `answer` is called once, later, in another task."""
+        if not actor.try_append(prepared, acks, answer):
+            await actor.append(prepared, acks, answer)
+
+    # ---- topics ----------------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> str:
+        """Make a topic and answer its id. Raises RequestError; with `validate_only` nothing is made."""
+        if validate_only:
+            self._manager.check_new_topic(name, partitions, configs or {})
+            return ""
+        topic = await self._manager.create_topic(name, partitions, configs or {})
+        return encode_uuid(topic.topic_id)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic, and the offsets that groups committed for it. Raises RequestError."""
+        _check_not_internal(name)
+        await self._manager.delete_topic(name)
+        await self._coordinators.groups.forget_topic(name)
+
+    def topics(self) -> Iterator[str]:
+        """Names of all topics, in order."""
+        return (hosted.topic.name for hosted in self._manager.topics)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """Identity, overridden configuration, and offsets and sizes of the partitions. Raises RequestError."""
+        return describe_topic(self._manager.topics.get(name))
+
+    def describe_config(self, name: str) -> dict[str, tuple[str, str]]:
+        """(value, source) of every topic key; the source is `topic` or `default`. Raises RequestError."""
+        return describe_config(self._manager.topics.get(name))
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        """Override topic keys, and let others follow the server's defaults again. In effect, and on the device, when this
+        returns. Raises RequestError; then nothing is changed."""
+        await self._manager.alter_configs(name, changes, deletes, validate_only=validate_only)
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """Let a topic have `total` partitions, more than it has. Raises RequestError."""
+        await self._manager.create_partitions(name, total, validate_only=validate_only)
+
+    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Delete the records below `before_offset` (-1: below the high watermark) and answer the log start offset. Readers
+        do not see them any more, also after a power cut; the files go later. Raises RequestError."""
+        return await self._manager.delete_records(topic_partition, before_offset)
+
+    # ---- producers and transactions --------------------------------------------------------------------------------------
+
+    async def init_producer(self, transactional_id: str | None, timeout_ms: int) -> tuple[int, int]:
+        """(producer id, epoch) for a producer that starts. With a transactional id whoever had it before is fenced off, and
+        what it left open is aborted first; without one, `timeout_ms` means nothing. Raises RequestError."""
+        if transactional_id is None:
+            return await self._coordinators.producer_ids.next(), 0
+        return await self._coordinators.transactions.init_producer(transactional_id, timeout_ms)
+
+    async def add_partitions_to_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Let partitions join the producer's transaction; call it before each transactional append.
+
+        When this returns they have joined, and what the caller enqueues before its next `await` comes before the
+        transaction's marker. Does not wait when they had joined before. Raises RequestError: for all of them or none.
+        """
+        await self._coordinators.transactions.add_partitions(transactional_id, producer_id, producer_epoch, partitions)
+
+    async def add_offsets_to_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group: str
+    ) -> None:
+        """Let the offsets of a group join the producer's transaction; `commit_offsets` does it by itself."""
+        groups = self._coordinators.groups
+        check_group(group)
+        await groups.ensure_topic()
+        await self.add_partitions_to_transaction(transactional_id, producer_id, producer_epoch, [groups.partition_of(group)])
+
+    async def end_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+        """Commit or abort the producer's transaction; every partition of it has its marker when this returns. To end it the
+        same way again is fine. Raises RequestError."""
+        await self._coordinators.transactions.end(transactional_id, producer_id, producer_epoch, commit=commit)
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    async def commit_offsets(
+        self,
+        group: str,
+        offsets: Sequence[tuple[TopicPartition, int, str | None]],
+        *,
+        transaction: tuple[str, int, int] | None = None,
+    ) -> list[RequestError | None]:
+        """Keep the offsets (of the record to be read next, with a note) of a group; one answer for each, in order.
+
+        `transaction`, (transactional id, producer id, epoch): they count when it commits, and never if it aborts. Raises
+        RequestError when none of them could be kept.
+        """
+        groups = self._coordinators.groups
+        if transaction is None:
+            return await groups.commit(group, offsets)
+        transactional_id, producer_id, producer_epoch = transaction
+        await self.add_offsets_to_transaction(transactional_id, producer_id, producer_epoch, group)
+        return await groups.commit(group, offsets, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    async def fetch_offsets(
+        self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> list[tuple[TopicPartition, int, str]]:
+        """(partition, committed offset, note) for these partitions, -1 where there is none; None: all that the group has.
+
+        With `require_stable`, an offset that an open transaction may still change raises UNSTABLE_OFFSET_COMMIT. Raises
+        RequestError.
+        """
+        return self._coordinators.groups.fetch(group, partitions, require_stable=require_stable)
+
+    def list_groups(self) -> list[str]:
+        """Names of all groups, in order."""
+        return self._coordinators.groups.names()
+
+    async def delete_group(self, group: str) -> None:
+        """Forget a group and its offsets. Raises RequestError: there is none, or it is committing."""
+        await self._coordinators.groups.delete(group)
+
+    # ---- statistics ------------------------------------------------------------------------------------------------------
+
+    def partition_statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
+        return self._manager.topics.actor(topic_partition).statistics()
+
+    def disk_statistics(self) -> DiskStatistics:
+        return self._disk.statistics()
+
+    def scrub_statistics(self) -> ScrubStatistics:
+        return self._scrub.statistics()
+
+    def log_directories(self) -> list[DirectoryDescription]:
+        """Every log directory: whether it serves, what lies there unserved, and how its reserve stands."""
+        return describe_directories(self._manager)
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """Where one caller waits for one answer. Putting never raises, also when the caller is gone."""
+
+    _answered: trio.Event = attrs.field(factory=trio.Event)
+    _answer: AppendResult | RequestError | None = None
+
+    def put(self, answer: AppendResult | RequestError) -> None:
+        self._answer = answer
+        self._answered.set()
+
+    async def get(self) -> AppendResult:
+        await self._answered.wait()
+        if isinstance(self._answer, RequestError):
+            raise self._answer
+        assert self._answer is not None
+        return self._answer
+
+
+def _drop(answer: AppendResult | RequestError) -> None:
+    """Nobody asked."""
+
+
+def _check_not_internal(topic: str) -> None:
+    """What coordinators keep is written by them alone, and cannot be taken from under them."""
+    if is_internal(topic):
+        raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
+
+
+async def _compact(manager: LogManager) -> None:
+    """The cleaner. What it is made of is loaded once it is first due: a start does not wait for that."""
+    await trio.sleep(manager.config.cleaner_backoff_ms / 1000)
+    from .actors.cleaner import run_cleaner
+
+    await run_cleaner(manager)
+
+
+@asynccontextmanager
+async def open_broker_core(
+    config: BrokerConfig, *, fs: FileSystem | None = None, now_ms: NowMs = system_now_ms, report: Report | None = None
+) -> AsyncIterator[Broker]:
+    """A broker on its log directories, without listeners. Leaving the block stops it in order. `report` is told how far the
+    start is.
+
+    Raises StorageError or OSError when the directories cannot be used.
+    """
+    disk = Disk(fs or OsFileSystem())
+    async with open_log_manager(config, disk, now_ms, report=report) as manager:
+        manager.nursery.start_soon(run_maintenance, manager)
+        manager.nursery.start_soon(_compact, manager)
+        scrub = Scrub(manager)
+        manager.nursery.start_soon(scrub.run)
+        async with open_coordinators(manager, now_ms) as coordinators:
+            yield Broker(manager, disk, config, now_ms, coordinators, scrub)

@@ -1,0 +1,331 @@
+"""A broker inside a program: `open_broker` for trio programs, `BlockingBroker` for all others (asyncio too: it has a thread).
+
+Both have the same calls, go through the same `Broker` as the listener, and listen on a port of the system's choice unless told
+otherwise, so that clients in other processes can join. Many can live in one process. Without a path the data lies in a
+temporary directory that is removed at the end; `MEMORY` puts that directory into memory where the system has such a place.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import attrs
+import trio
+
+from ..protocol.errors import RequestError
+from ..protocol.limits import MIB
+from ..protocol.records.batch import iter_batches
+from ..protocol.records.record import iter_records
+from ..protocol.types import Bytes, Record, TopicPartition
+from .broker import Broker, FetchPartition, PlainRecord, TopicDescription, open_broker_core
+from .broker_config import Address, BrokerConfig
+from .clock import NowMs, system_now_ms
+from .config import Durability, LogConfig
+from .listeners.sockets import NativeListener
+from .storage.append import AppendResult
+from .storage.segment import TimestampAndOffset
+
+T = TypeVar("T")
+
+MEMORY: Final = ":memory:"
+LOCALHOST: Final = Address(host="127.0.0.1", port=0)
+
+_SHARED_MEMORY: Final = "/dev/shm"
+
+
+@attrs.define(eq=False)
+class EmbeddedBroker:
+    """A running broker, to be called from the trio thread that runs it. `core` is the door that listeners use."""
+
+    core: Broker
+    path: str
+    native: Address | None
+    """Where the native protocol listens; None when it does not."""
+
+    async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
+        await self.core.create_topic(name, partitions, config)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises RequestError."""
+        await self.core.delete_topic(name)
+
+    async def alter_config(self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
+        """Set topic keys, and let others follow the defaults again; in effect when this returns. Raises RequestError."""
+        await self.core.alter_configs(name, changes, deletes)
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Let a topic have `total` partitions, more than it has. Raises RequestError."""
+        await self.core.create_partitions(name, total)
+
+    async def delete_records(self, topic: str, before_offset: int = -1, *, partition: int = 0) -> int:
+        """Delete the records below an offset (-1: all) and answer the first offset that is left. Raises RequestError."""
+        return await self.core.delete_records(TopicPartition(topic, partition), before_offset)
+
+    def topics(self) -> list[str]:
+        """Names of all topics."""
+        return list(self.core.topics())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """Identity, overridden configuration, offsets and sizes. Raises RequestError."""
+        return self.core.describe_topic(name)
+
+    async def append(
+        self, topic: str, records: Bytes | Sequence[PlainRecord | bytes], *, partition: int = 0, acks: int = -1
+    ) -> AppendResult:
+        """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
+
+        Raises RequestError.
+        """
+        if isinstance(records, bytes | bytearray | memoryview):
+            return await self.core.append(TopicPartition(topic, partition), records, acks=acks)
+        plain = [record if isinstance(record, tuple) else (None, None, record, ()) for record in records]
+        return await self.core.append(TopicPartition(topic, partition), plain, acks=acks)
+
+    async def fetch(
+        self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
+    ) -> list[Record]:
+        """Records from `offset` on, about `max_bytes` of them; waits up to `max_wait_s` for the first. Raises RequestError."""
+        question = FetchPartition(TopicPartition(topic, partition), offset, max_bytes)
+        answer = (await self.core.fetch([question], max_bytes=max_bytes, max_wait_s=max_wait_s))[0]
+        if answer.fetched is None:
+            assert answer.error is not None
+            raise answer.error
+        return [
+            record
+            for header, batch in iter_batches(answer.fetched.records)
+            if not header.is_control
+            for record in iter_records(batch, header)
+            if record.offset >= offset
+        ]
+
+    async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
+        """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""
+        return await self.core.offset_for_time(TopicPartition(topic, partition), timestamp_ms)
+
+    async def offsets_for_times(
+        self, questions: Sequence[tuple[TopicPartition, int]]
+    ) -> list[TimestampAndOffset | RequestError]:
+        """`offset_for_time` for many partitions at once, in the order asked."""
+        return await self.core.offsets_for_times(questions)
+
+
+@asynccontextmanager
+async def open_broker(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    native: Address | None = LOCALHOST,
+    durability: str | None = None,
+    config: Mapping[str, str] | None = None,
+    now_ms: NowMs = system_now_ms,
+) -> AsyncIterator[EmbeddedBroker]:
+    """A broker for the time of the block.
+
+    `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`: where to listen, None for not at
+    all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with the block. `config`:
+    defaults of all topics. Raises StorageError, OSError or RequestError when it cannot start.
+    """
+    with _directory(path) as (directory, lasting):
+        defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
+        settings = BrokerConfig(
+            data_dirs=(directory,), native=native, topic_defaults=defaults.overlay(config or {}), durable=lasting
+        )
+        async with open_broker_core(settings, now_ms=now_ms) as core:
+            async with _listening(core, native) as address:
+                yield EmbeddedBroker(core, directory, address)
+
+
+@asynccontextmanager
+async def _listening(core: Broker, address: Address | None) -> AsyncIterator[Address | None]:
+    if address is None:
+        yield None
+        return
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        listener = NativeListener(core, address)
+        try:
+            yield await nursery.start(listener.run)
+        except trio.Cancelled:
+            raise
+        except BaseException as exc:
+            # Kept outside of the nursery, which would wrap it in a group.
+            failure = exc
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def _directory(path: str | os.PathLike[str] | None) -> Iterator[tuple[str, bool]]:
+    if path is not None and path != MEMORY:
+        yield str(Path(path).absolute()), True
+        return
+    parent = _SHARED_MEMORY if path == MEMORY and os.access(_SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="triolog-", dir=parent, ignore_cleanup_errors=True) as directory:
+        yield directory, False
+
+
+class BlockingBroker:
+    """A broker for programs without trio: `with BlockingBroker() as broker`. It runs in a thread of its own.
+
+    Takes what `open_broker` takes. The calls may come from any thread.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
+        self._open: Callable[[], Any] = lambda: open_broker(path, **settings)
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._stop: trio.Event | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._broker: EmbeddedBroker | None = None
+        self._failure: BaseException | None = None
+
+    # ---- life ----------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the thread and wait until the broker serves. Raises what keeps it from starting."""
+        if self._thread is not None:
+            raise RuntimeError("the broker was started already")
+        self._thread = threading.Thread(target=self._run, name="triolog-broker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop in order and wait for it; stopping twice is fine."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        if self._token is not None and self._stop is not None:
+            self._token.run_sync_soon(self._stop.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as exc:
+            self._failure = exc
+        finally:
+            self._broker = None
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._stop = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        async with self._open() as self._broker:
+            self._ready.set()
+            await self._stop.wait()
+
+    def _running(self) -> EmbeddedBroker:
+        if self._broker is None:
+            raise RuntimeError("the broker does not run; use it inside `with BlockingBroker() as broker`") from self._failure
+        return self._broker
+
+    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        with self._until_stopped():
+            return trio.from_thread.run(function, *arguments, trio_token=self._token)
+
+    def _call_now(self, function: Callable[..., T], *arguments: Any) -> T:
+        with self._until_stopped():
+            return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
+
+    @contextmanager
+    def _until_stopped(self) -> Iterator[None]:
+        """A call that the stop overtakes ends with an error that has a meaning outside of trio."""
+        try:
+            yield
+        except (trio.Cancelled, trio.RunFinishedError):
+            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure
+
+    # ---- calls, as EmbeddedBroker's --------------------------------------------------------------------------------------
+
+    @property
+    def native(self) -> Address | None:
+        """Where the native protocol listens."""
+        return self._running().native
+
+    @property
+    def path(self) -> str:
+        """The directory with the data."""
+        return self._running().path
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """See EmbeddedBroker.create_topic."""
+        self._call(self._running().create_topic, name, partitions, config)
+
+    def delete_topic(self, name: str) -> None:
+        """See EmbeddedBroker.delete_topic."""
+        self._call(self._running().delete_topic, name)
+
+    def alter_config(self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
+        """See EmbeddedBroker.alter_config."""
+        self._call(self._running().alter_config, name, changes, deletes)
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """See EmbeddedBroker.create_partitions."""
+        self._call(self._running().create_partitions, name, total)
+
+    def delete_records(self, topic: str, before_offset: int = -1, *, partition: int = 0) -> int:
+        """See EmbeddedBroker.delete_records."""
+        running = self._running()
+        return self._call(lambda: running.delete_records(topic, before_offset, partition=partition))
+
+    def topics(self) -> list[str]:
+        """See EmbeddedBroker.topics."""
+        return self._call_now(self._running().topics)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """See EmbeddedBroker.describe_topic."""
+        return self._call_now(self._running().describe_topic, name)
+
+    def append(
+        self, topic: str, records: Bytes | Sequence[PlainRecord | bytes], *, partition: int = 0, acks: int = -1
+    ) -> AppendResult:
+        """See EmbeddedBroker.append."""
+        broker = self._running()
+
+        async def call() -> AppendResult:
+            return await broker.append(topic, records, partition=partition, acks=acks)
+
+        return self._call(call)
+
+    def fetch(
+        self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
+    ) -> list[Record]:
+        """See EmbeddedBroker.fetch."""
+        broker = self._running()
+
+        async def call() -> list[Record]:
+            return await broker.fetch(topic, offset, partition=partition, max_bytes=max_bytes, max_wait_s=max_wait_s)
+
+        return self._call(call)
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
+        """See EmbeddedBroker.offset_for_time."""
+        broker = self._running()
+
+        async def call() -> TimestampAndOffset:
+            return await broker.offset_for_time(topic, timestamp_ms, partition=partition)
+
+        return self._call(call)
+
+    def offsets_for_times(self, questions: Sequence[tuple[TopicPartition, int]]) -> list[TimestampAndOffset | RequestError]:
+        """See EmbeddedBroker.offsets_for_times."""
+        return self._call(self._running().offsets_for_times, questions)

@@ -1,0 +1,1 @@
+"""Doors to the broker: sockets and the sessions that speak the native protocol on them."""

@@ -1,0 +1,89 @@
+"""The answer to a native fetch: what the broker read, as batches or as plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ...protocol.errors import RequestError
+from ...protocol.native import messages
+from ...protocol.records.batch import iter_batches
+from ...protocol.records.committed import CommittedFilter
+from ...protocol.records.record import iter_records
+from ...protocol.types import NO_OFFSET, Isolation, Record
+from ..broker import FetchAnswer, FetchedRecords, FetchPartition
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""Counted per plain record beside key and value."""
+
+
+class PlainRecords(NamedTuple):
+    """Records to be seen, and where to read on, which may lie behind records that nobody sees."""
+
+    records: tuple[Record, ...]
+    next_offset: int
+
+
+def fetch_body(answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], request: messages.FetchRequest) -> Any:
+    """One entry per partition asked for. A partition whose batches cannot be unpacked has an error of its own."""
+    entries = []
+    is_empty = True
+    for answer, question in zip(answers, asked, strict=True):
+        if answer.fetched is None:
+            entries.append(messages.FetchPartitionResponse(*answer.topic_partition, answer.error))
+            continue
+        try:
+            entry = _entry(answer.fetched, question, request, is_first=is_empty)
+        except RequestError as exc:
+            entry = messages.FetchPartitionResponse(*answer.topic_partition, exc.as_answer())
+        entries.append(entry)
+        is_empty = is_empty and not answer.fetched.records
+    return messages.FetchResponse(tuple(entries)).to_body()
+
+
+def _entry(
+    fetched: FetchedRecords, question: FetchPartition, request: messages.FetchRequest, *, is_first: bool
+) -> messages.FetchPartitionResponse:
+    """`is_first`: nothing came before it in the answer, so that a batch would be there if the log had one."""
+    aborted = sorted((txn.first_offset, txn.producer_id) for txn in fetched.aborted or ())
+    pairs = tuple((producer_id, first_offset) for first_offset, producer_id in aborted)
+    next_offset = NO_OFFSET
+    records: Any = fetched.records
+    if request.format is messages.Format.RECORDS:
+        records, next_offset = plain_records(fetched, pairs, question)
+        pairs = ()
+    if is_first and not fetched.records:
+        committed = request.isolation is Isolation.READ_COMMITTED
+        end = fetched.last_stable_offset if committed else fetched.high_watermark
+        if question.offset < end:
+            next_offset = end
+    return messages.FetchPartitionResponse(
+        *question.topic_partition,
+        None,
+        fetched.high_watermark,
+        fetched.last_stable_offset,
+        fetched.log_start_offset,
+        pairs,
+        records,
+        next_offset,
+    )
+
+
+def plain_records(fetched: FetchedRecords, aborted: Sequence[tuple[int, int]], question: FetchPartition) -> PlainRecords:
+    """The records from the asked offset on, without control batches and aborted transactions; they stop once they are larger
+    than what was asked for. Raises what unpacking a batch raises."""
+    records: list[Record] = []
+    next_offset = question.offset
+    size = 0
+    committed = CommittedFilter(aborted)
+    for header, batch in iter_batches(fetched.records):
+        if not committed.leaves_out(header, batch):
+            for record in iter_records(batch, header):
+                if record.offset < question.offset:
+                    continue
+                records.append(record)
+                size += len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+                if size > question.max_bytes:
+                    return PlainRecords(tuple(records), record.offset + 1)
+        next_offset = max(next_offset, header.next_offset)
+    return PlainRecords(tuple(records), next_offset)

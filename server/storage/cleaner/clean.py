@@ -1,0 +1,192 @@
+"""One round of cleaning: build the map of the dirty part, then copy what stays of every segment (Kafka: Cleaner.doClean).
+
+The round blocks and needs nothing but a file system and a job, so it runs in a child process beside a server, or on the spot in
+tools. It changes no file of the log: it yields a `CleanedGroup` for each group of segments, and goes on when the caller has put
+the `.cleaned` files in their place (`swap.replace_segments`), or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import TriologError
+from ....protocol.limits import KIB
+from ....protocol.records.batch import check_batch
+from ....protocol.records.payload import records_data
+from ..filesystem import FileSystem
+from ..paths import LOG_SUFFIX, segment_file
+from ..throttle import Throttle
+from .batch_filter import BatchFilter, RetentionRules
+from .grouping import group_segments
+from .job import CleanedGroup, CleanedState, CleaningJob, CleaningResult, SourceSegment
+from .offset_map import ENTRY_BYTES, OffsetMap
+from .record_spans import record_spans
+from .source import Spend, read_aborted, read_batches
+from .transactions import CleanedTransactions
+from .writer import CleanedSegment
+
+Round = Generator[CleanedGroup, None, CleaningResult]
+
+
+LEAST_MAP_BYTES: Final = 64 * KIB
+
+
+class CleaningError(TriologError):
+    """A round that cannot be done with this memory or these files."""
+
+
+def _go_on() -> None:
+    return None
+
+
+def clean(fs: FileSystem, job: CleaningJob, *, throttle: Throttle | None = None, keep_on: Spend | None = None) -> Round:
+    """Clean the log that the job names. `keep_on` is called with every number of bytes read or written; it may raise.
+
+    Raises CorruptRecordError or InvalidRecordError for damage, FileGoneError when a segment was deleted meanwhile,
+    CleaningError when the map does not hold one batch, OSError.
+    """
+    return (yield from _Round(fs, job, throttle or Throttle(job.max_bytes_per_second), keep_on).run())
+
+
+@attrs.define(eq=False)
+class _Round:
+    """Counters and the map of one round."""
+
+    fs: FileSystem
+    job: CleaningJob
+    throttle: Throttle
+    keep_on: Spend | None
+    bytes_read: int = 0
+    bytes_written: int = 0
+    offsets: OffsetMap = attrs.field(init=False)
+    transactions: CleanedTransactions = attrs.field(factory=CleanedTransactions)
+    filter: BatchFilter = attrs.field(init=False)
+
+    def run(self) -> Round:
+        job = self.job
+        self.offsets = build_offset_map(self.fs, job, self._read)
+        rules = RetentionRules(
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+            end_offset=job.end_offset,
+            last_records=dict(job.last_records),
+            compression_levels=dict(job.compression_levels),
+            max_decompressed_bytes=job.max_decompressed_bytes,
+        )
+        self.filter = BatchFilter(rules, self.offsets, self.transactions)
+        next_dirty_offset = self.offsets.latest_offset + 1
+        in_range = [segment for segment in job.segments if segment.base_offset < min(next_dirty_offset, job.end_offset)]
+        limits = {"max_bytes": job.segment_bytes, "max_index_bytes": job.segment_index_bytes}
+        for group in group_segments(in_range, job.end_offset, **limits):
+            yield self._clean_group(group)
+        return CleaningResult(
+            next_dirty_offset, self.bytes_read, self.bytes_written, self.offsets.entries, self.filter.keyless_records
+        )
+
+    def _clean_group(self, group: list[SourceSegment]) -> CleanedGroup:
+        """Nothing is written as long as a group of one segment stays as it is: most of an old log does, round after round."""
+        read_before = self.bytes_read
+        changed = len(group) > 1
+        with CleanedSegment(self.fs, self.job, group[0].base_offset, self._written) as cleaned:
+            for segment in group:
+                start = segment.base_offset
+                self.transactions.add_aborted(read_aborted(self.fs, self.job, start, self.job.ends[start]))
+                position = 0
+                for header, batch in read_batches(self.fs, self.job, segment, self._read):
+                    filtered = self.filter.filter(header, batch)
+                    if filtered.data is not batch and not changed:
+                        changed = True
+                        self._copy(segment._replace(size=position), cleaned)
+                    if changed and filtered.data:
+                        cleaned.append(header, filtered.data, filtered.max_timestamp)
+                    position += header.size_bytes
+            aborted = self.transactions.take_cleaned_index()
+            if not changed and len(aborted) != group[0].aborted_transactions:
+                changed = True
+                self._copy(group[0], cleaned)
+            if changed:
+                last = f"{self.job.directory}/{segment_file(group[-1].base_offset, LOG_SUFFIX)}"
+                cleaned.finish(aborted, self.fs.modified_ms(last))
+            else:
+                cleaned.discard()
+        base_offsets = [segment.base_offset for segment in group]
+        state = CleanedState.of(cleaned.segment) if changed else None
+        return CleanedGroup(base_offsets, state, self.bytes_read - read_before)
+
+    def _copy(self, segment: SourceSegment, cleaned: CleanedSegment) -> None:
+        """Batches of the only segment that were found to stay as they are."""
+        for header, batch in read_batches(self.fs, self.job, segment, self._read):
+            cleaned.append(header, batch, header.max_timestamp)
+
+    def _read(self, size: int) -> None:
+        self.bytes_read += size
+        self._spend(size)
+
+    def _written(self, size: int) -> None:
+        self.bytes_written += size
+        self._spend(size)
+
+    def _spend(self, size: int) -> None:
+        if self.keep_on is None:
+            self.throttle.spend(size, _go_on)
+            return
+        self.keep_on(size)
+        keep_on = self.keep_on
+        self.throttle.spend(size, lambda: keep_on(0))
+
+
+def build_offset_map(fs: FileSystem, job: CleaningJob, spend: Spend) -> OffsetMap:
+    """The last offset of every key in the dirty part, or in as much of it as the map holds.
+
+    `latest_offset` of the map says how far it goes: to the last batch that went in whole, or to the end of the last segment.
+    """
+    # No part of a log has more keys than offsets: a short dirty part gets a small map.
+    enough = int((job.end_offset - job.first_dirty_offset) / job.map_load_factor + 8) * ENTRY_BYTES
+    offsets = OffsetMap(min(job.map_bytes, max(enough, LEAST_MAP_BYTES)), job.map_load_factor)
+    offsets.latest_offset = job.first_dirty_offset - 1
+    transactions = CleanedTransactions()
+    for segment in job.segments:
+        end_offset = job.ends[segment.base_offset]
+        if segment.base_offset >= job.end_offset or end_offset <= job.first_dirty_offset:
+            continue
+        transactions.add_aborted(read_aborted(fs, job, segment.base_offset, end_offset))
+        if not _map_segment(fs, job, segment, offsets, transactions, spend):
+            break
+        offsets.latest_offset = end_offset - 1
+    return offsets
+
+
+def _map_segment(
+    fs: FileSystem,
+    job: CleaningJob,
+    segment: SourceSegment,
+    offsets: OffsetMap,
+    transactions: CleanedTransactions,
+    spend: Spend,
+) -> bool:
+    """Put the segment's keys into the map; False when it is full. Batches below the dirty part only move transactions on."""
+    start = job.first_dirty_offset
+    for header, batch in read_batches(fs, job, segment, spend):
+        check_batch(batch, header)
+        if header.is_control:
+            transactions.on_control_batch(header, batch)
+        elif not transactions.on_data_batch(header) and header.last_offset >= start:
+            base_offset = header.base_offset
+            keyed = {
+                span.key: base_offset + span.offset_delta
+                for span in record_spans(records_data(batch, header, job.max_decompressed_bytes), header)
+                if span.key is not None and base_offset + span.offset_delta >= start
+            }
+            if not offsets.has_room(len(keyed)):
+                if not offsets.entries:
+                    raise CleaningError(
+                        f"{job.topic_partition}: the offset map of {job.map_bytes} bytes holds {offsets.max_entries} keys, "
+                        f"fewer than the batch at offset {base_offset} has; raise cleaner_dedupe_buffer_bytes"
+                    )
+                return False
+            offsets.put_all(keyed.items())
+        offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
+    return True

@@ -1,0 +1,142 @@
+"""Putting cleaned segments in the place of old ones, so that a crash at any moment loses and doubles nothing (Kafka:
+LocalLog.replaceSegments, LogLoader).
+
+| step | renames | a crash before the next step leaves |
+|---|---|---|
+| 1 | new: `.cleaned` -> `.swap`, descending | some `.cleaned`: those and later `.swap` go, the old segments count |
+| 2 | old: -> `.deleted`, ascending | all `.swap`: they count, old files in their range go |
+| 3 | new: `.log.swap` -> `.log`, ascending | the same, for those that are still called `.log.swap` |
+| 4 | new: the other `.swap` -> final names | a `.log` in place: the rest is renamed |
+
+Every step is on the device before the next one. Kafka syncs the directory once, at the end, and relies on the file system to
+keep the order of renames.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from ..diskops import FileSize, Procedure, Rename, RenameEach, SyncDirectory
+from ..errors import StorageError
+from ..log import Doomed, Log
+from ..paths import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    segment_file,
+)
+from ..producer_snapshots import snapshot_path
+from ..segment import LogSegment
+from .job import CleanedGroup, CleanedState, CleaningJob
+from .swap_recovery import SEGMENT_SUFFIXES, SIDECARS
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class SegmentsChangedError(StorageError):
+    """The segments that a round worked on are not the log's any more: it was cut, trimmed or configured anew meanwhile."""
+
+
+# ---- in a running log ------------------------------------------------------------------------------------------------------
+
+
+def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) -> Procedure[None]:
+    """Put `new`, whose `.cleaned` files are complete and on the device, in the place of `old`, which are neighbours.
+
+    Readers go on with the old files, under other names, until those are deleted; what they read while names changed is looked
+    up again. Raises SegmentsChangedError, and has done nothing then, when `old` are not inactive segments of the log.
+    """
+    for segment in old:
+        if (
+            segment is log.active
+            or segment.base_offset not in log.segments
+            or log.segments.floor(segment.base_offset) is not segment
+        ):
+            raise SegmentsChangedError(f"{segment.log.path} is not an inactive segment of {log.topic_partition} any more")
+    bases = [state.base_offset for state in new]
+    for base_offset in reversed(bases):
+        for suffix in SEGMENT_SUFFIXES:
+            name = f"{log.directory}/{segment_file(base_offset, suffix)}"
+            yield from _rename_if_there(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
+        yield from _sync_names(log)
+    doomed = []
+    for segment in old:
+        doomed.append((yield from _doom(log, segment, keep_snapshot=segment.base_offset in bases)))
+    yield from _sync_names(log)
+    for suffixes in ((LOG_SUFFIX,), SIDECARS):
+        for base_offset in bases:
+            for suffix in suffixes:
+                name = f"{log.directory}/{segment_file(base_offset, suffix)}"
+                yield from _rename_if_there(name + SWAP_SUFFIX, name)
+        yield from _sync_names(log)
+    _switch(log, new, old)
+    log.doomed += doomed
+
+
+def replace_group(log: Log, job: CleaningJob, group: CleanedGroup, truncations: int) -> Procedure[int]:
+    """`replace_segments` for a group of a round, if the log is still the one that the job was made for.
+
+    `truncations` is what `log.truncations` was when the round began, or what this answered for the group before. Records that
+    were cut off since may have been the reason to drop others. Raises SegmentsChangedError.
+    """
+    assert group.cleaned is not None
+    if log.truncations != truncations or "compact" not in log.config.cleanup_policy:
+        raise SegmentsChangedError(f"{log.topic_partition} was cut back, or its cleanup.policy changed, during a compaction")
+    taken = set(group.base_offsets)
+    old = [segment for segment in log.segments if segment.base_offset in taken]
+    before = [(segment.base_offset, segment.size) for segment in job.segments if segment.base_offset in taken]
+    if [(segment.base_offset, segment.size) for segment in old] != before:
+        raise SegmentsChangedError(f"segments of {log.topic_partition} were taken out during a compaction")
+    yield from replace_segments(log, [group.cleaned], old)
+    return log.truncations
+
+
+def _switch(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) -> None:
+    """From now on snapshots show the new segments. Counted as a cut: a name stands for another file than before."""
+    for segment in old:
+        log.segments.remove(segment)
+    for state in new:
+        segment = log.new_segment(state.base_offset)
+        state.install(segment)
+        log.segments.add(segment)
+    log.truncations += 1
+    log.changed(segments=True)
+    if any(segment.base_offset == log.high_watermark_segment for segment in old):
+        # It stood at the end of the last old segment, where the next one begins.
+        following = log.segments.floor(log.high_watermark)
+        assert following is not None
+        assert following.base_offset == log.high_watermark, f"{log.topic_partition} was cleaned above its high watermark"
+        log.set_high_watermark(log.high_watermark, log.high_watermark, 0)
+    log.check_invariant()
+
+
+def _doom(log: Log, segment: LogSegment, *, keep_snapshot: bool) -> Procedure[Doomed]:
+    """Rename an old segment's files in one operation: until the handles know the new names, nobody can open them.
+
+    The names are unique: a segment of this name may have been replaced a moment ago already.
+    """
+    suffix = f".{log.truncations}{DELETED_SUFFIX}"
+    files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
+    paths = [file.path for file in files]
+    if not keep_snapshot:
+        paths.append(snapshot_path(log.directory, segment.base_offset))
+    renamed = yield RenameEach(paths, suffix)
+    for file in files:
+        file.path += suffix
+    due_ms = log.now_ms() + log.config.file_delete_delay_ms
+    return Doomed(due_ms, files, renamed, list(segment.indexes))
+
+
+def _rename_if_there(source: str, target: str) -> Procedure[bool]:
+    if (yield FileSize(source)) is None:
+        return False
+    yield Rename(source, target)
+    return True
+
+
+def _sync_names(log: Log) -> Procedure[None]:
+    if log.sync_metadata:
+        yield SyncDirectory(log.directory)

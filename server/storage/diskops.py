@@ -1,0 +1,345 @@
+"""Disk operations: everything storage wants from a disk, as values.
+
+A storage procedure is a generator. Its body runs where the state lives; it *yields* an operation and is sent the result,
+or has the operation's OSError thrown in. Who drives it decides where operations run: `drive` here runs them on the spot
+(start-up, tools, tests), `actors.disk` in worker threads. An operation sees descriptors and bytes, never a log.
+
+A `FileHandle` names a file and holds its descriptor while it is open. Only its owner's thread installs or takes away the
+descriptor; a handle with a lease is not closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import attrs
+
+from ...protocol.types import Bytes
+from .errors import FileGoneError, SnapshotExpiredError
+from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
+
+T = TypeVar("T")
+Procedure = Generator["DiskOp", Any, T]
+"""A storage procedure that answers a T."""
+
+
+@attrs.define(eq=False)
+class FileHandle:
+    """One file of a segment. `create_bytes`: make it, this long, when it is opened for writing and is not there."""
+
+    path: str
+    writable: bool = False
+    create_bytes: int | None = None
+    fd: int | None = None
+    leases: int = 0
+    """Reads and writes that rely on the descriptor right now; it is not closed before they are done."""
+    used: bool = False
+    """Set by whoever works on the file, cleared by the budget of descriptors when it looks for idle ones."""
+    cached_reads: bool = True
+    """False once the mount refused RWF_NOWAIT."""
+
+    def descriptor(self) -> int:
+        assert self.fd is not None, f"{self.path} is not open"
+        return self.fd
+
+
+class Read(NamedTuple):
+    """Answers the bytes [position, position + size); fewer only at the end of the file."""
+
+    file: FileHandle
+    position: int
+    size: int
+
+    def run(self, fs: FileSystem) -> Bytes:
+        return fs.read(self.file.descriptor(), self.size, self.position)
+
+
+class Open(NamedTuple):
+    """Opens the handle's file and answers the descriptor; whoever drives installs it.
+
+    Only a file that may be made (`create_bytes`) is made: a log that vanished must not come back empty.
+    """
+
+    file: FileHandle
+
+    def run(self, fs: FileSystem) -> int:
+        file = self.file
+        if not file.writable:
+            try:
+                return fs.open(file.path, READ)
+            except FileNotFoundError as exc:
+                raise SnapshotExpiredError(f"{file.path} is gone") from exc
+        if file.create_bytes is None:
+            try:
+                return fs.open(file.path, WRITE)
+            except FileNotFoundError as exc:
+                raise FileGoneError(f"{file.path} is gone") from exc
+        fd = fs.open(file.path, CREATE)
+        try:
+            if fs.size(fd) != file.create_bytes:
+                fs.truncate(fd, file.create_bytes)
+        except BaseException:
+            fs.close(fd)
+            raise
+        return fd
+
+
+class Mapped(Protocol):
+    """What a `Map` fills: an index file. `buffer` is None while it keeps no map."""
+
+    @property
+    def path(self) -> str: ...
+
+    buffer: Bytes | None
+    used: bool
+
+
+class Map(NamedTuple):
+    """Opens the index file and answers a read-only view of all of it; the descriptor is closed again.
+
+    At least `size` bytes must be there. The view shows what is appended later.
+    """
+
+    mapped: Mapped
+    size: int
+
+    def run(self, fs: FileSystem) -> Bytes:
+        path = self.mapped.path
+        try:
+            fd = fs.open(path, READ)
+        except FileNotFoundError as exc:
+            raise SnapshotExpiredError(f"{path} is gone") from exc
+        try:
+            length = fs.size(fd)
+            if length < self.size:
+                raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
+            return fs.map(fd, length)
+        finally:
+            fs.close(fd)
+
+
+class FileSize(NamedTuple):
+    """Answers the size of a file, None when there is none."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> int | None:
+        return fs.file_size(self.path)
+
+
+class ReadFile(NamedTuple):
+    """Answers the bytes of a whole small file, None when there is none; EFBIG when it is larger than `max_bytes`."""
+
+    path: str
+    max_bytes: int
+
+    def run(self, fs: FileSystem) -> bytes | None:
+        try:
+            return read_file(fs, self.path, max_bytes=self.max_bytes)
+        except FileNotFoundError:
+            return None
+        except ValueError as exc:
+            raise OSError(errno.EFBIG, str(exc), self.path) from exc
+
+
+class ListDirectory(NamedTuple):
+    """Answers the names in a directory."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> list[str]:
+        return fs.list_directory(self.path)
+
+
+class ModifiedMs(NamedTuple):
+    """Answers when the file's content last changed, in ms since the epoch."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> int:
+        return fs.modified_ms(self.path)
+
+
+class Write(NamedTuple):
+    file: FileHandle
+    position: int
+    buffers: Sequence[Bytes]
+
+    def run(self, fs: FileSystem) -> None:
+        fs.write(self.file.descriptor(), self.buffers, self.position)
+
+
+class Truncate(NamedTuple):
+    file: FileHandle
+    size: int
+
+    def run(self, fs: FileSystem) -> None:
+        fs.truncate(self.file.descriptor(), self.size)
+
+
+class Sync(NamedTuple):
+    file: FileHandle
+
+    def run(self, fs: FileSystem) -> None:
+        fs.sync(self.file.descriptor())
+
+
+class SyncFile(NamedTuple):
+    """Forces a file that nobody keeps open to the device; one that is not there any more is fine."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        try:
+            fd = fs.open(self.path, READ)
+        except FileNotFoundError:
+            return
+        try:
+            fs.sync(fd)
+        finally:
+            fs.close(fd)
+
+
+class CreateFile(NamedTuple):
+    """Makes a new, empty file (a leftover of that name is emptied) and answers its descriptor."""
+
+    path: str
+    allocate_bytes: int = 0
+
+    def run(self, fs: FileSystem) -> int:
+        fd = fs.open(self.path, CREATE | os.O_TRUNC)
+        try:
+            if self.allocate_bytes:
+                fs.allocate(fd, self.allocate_bytes)
+        except BaseException:
+            fs.close(fd)
+            raise
+        return fd
+
+
+class WriteFile(NamedTuple):
+    """Puts a whole small file in place through a temporary one (see filesystem.replace_file)."""
+
+    path: str
+    data: bytes
+    durable: bool = True
+
+    def run(self, fs: FileSystem) -> None:
+        replace_file(fs, self.path, self.data, durable=self.durable)
+
+
+class Close(NamedTuple):
+    fd: int
+
+    def run(self, fs: FileSystem) -> None:
+        fs.close(self.fd)
+
+
+class Rename(NamedTuple):
+    source: str
+    target: str
+
+    def run(self, fs: FileSystem) -> None:
+        fs.rename(self.source, self.target)
+
+
+class RenameEach(NamedTuple):
+    """Renames the files that are there by putting `suffix` behind their names, in order, and answers the new names."""
+
+    paths: Sequence[str]
+    suffix: str
+
+    def run(self, fs: FileSystem) -> list[str]:
+        renamed = []
+        for path in self.paths:
+            try:
+                fs.rename(path, path + self.suffix)
+            except FileNotFoundError:
+                continue
+            renamed.append(path + self.suffix)
+        return renamed
+
+
+class Unlink(NamedTuple):
+    """Deletes a file; one that is not there is fine."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        try:
+            fs.unlink(self.path)
+        except FileNotFoundError:
+            return
+
+
+class SyncDirectory(NamedTuple):
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        fs.sync_directory(self.path)
+
+
+DiskOp = (
+    Read
+    | Open
+    | Map
+    | FileSize
+    | ReadFile
+    | ListDirectory
+    | ModifiedMs
+    | Write
+    | Truncate
+    | Sync
+    | SyncFile
+    | CreateFile
+    | WriteFile
+    | Close
+    | Rename
+    | RenameEach
+    | Unlink
+    | SyncDirectory
+)
+
+
+def execute(fs: FileSystem, operations: Sequence[DiskOp]) -> None:
+    """Run operations whose answers nobody needs, in order; the first OSError ends it."""
+    for operation in operations:
+        operation.run(fs)
+
+
+def name_file(error: BaseException, operation: DiskOp) -> None:
+    """Say in an OSError which file it was: the system knows a descriptor only, people need the name."""
+    file = getattr(operation, "file", None)
+    if isinstance(error, OSError) and error.filename is None and isinstance(file, FileHandle):
+        error.filename = file.path
+
+
+def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
+    """Run a procedure on the spot. Files that it reads are opened for the time of the call."""
+    opened: list[FileHandle] = []
+    answer: Any = None
+    error: BaseException | None = None
+    try:
+        while True:
+            try:
+                operation = procedure.send(answer) if error is None else procedure.throw(error)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            answer, error = None, None
+            try:
+                file = getattr(operation, "file", None)
+                if isinstance(file, FileHandle) and file.fd is None and not isinstance(operation, Open):
+                    file.fd = Open(file).run(fs)
+                    opened.append(file)
+                answer = operation.run(fs)
+            except Exception as exc:
+                name_file(exc, operation)
+                error = exc
+    finally:
+        for file in opened:
+            if file.fd is not None:
+                fs.close(file.fd)
+                file.fd = None

@@ -1,0 +1,61 @@
+"""Errors of files and logs. Each says which file, what was found, what was expected and what to do next."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...protocol.errors import ErrorCode, RequestError, TriologError
+
+
+class StorageError(TriologError):
+    """Something about the files of a log that is not an answer to a request by itself."""
+
+
+class CorruptIndexError(StorageError):
+    """An index that contradicts itself or its log. It is derived: drop it and rebuild it from the log."""
+
+
+class CheckpointError(StorageError):
+    """A checkpoint, properties or metadata file that cannot be understood."""
+
+
+class CorruptSnapshotError(StorageError):
+    """A producer snapshot that cannot be read: an older one is taken, and what follows it is replayed from the log."""
+
+
+class InvalidOffsetError(StorageError):
+    """An index entry that does not lie after the last one (Kafka: InvalidOffsetException)."""
+
+
+class SegmentOffsetOverflowError(StorageError):
+    """An offset that does not fit in 32 bits above the segment's base offset (Kafka: LogSegmentOffsetOverflowException)."""
+
+
+class LogDirectoryError(StorageError):
+    """A log directory that cannot be used: locked by someone else, foreign content, inconsistent identity."""
+
+
+class SnapshotExpiredError(StorageError):
+    """Files that a snapshot names were truncated or deleted since: take a new snapshot and look again."""
+
+
+class FileGoneError(SnapshotExpiredError, FileNotFoundError):
+    """A log file is not there any more: a reader's snapshot has expired, for the log's owner the disk has failed."""
+
+
+class LogOfflineError(RequestError):
+    """The log saw an I/O error that it cannot undo. Reads and appends are refused until the server is restarted."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class AppendFailedError(RequestError):
+    """The device refused an append (for example: no space). Nothing of it is visible; the next one may succeed."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class OffsetInGapError(RequestError):
+    """A fetch from an offset whose records were damaged on disk and taken out of the log."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,245 @@
+"""The seam to the operating system: every byte that storage reads or writes passes here.
+
+`FileSystem` is the contract, `OsFileSystem` the real one. Tests put others in its place: one that keeps only what was
+synced, one that refuses writes. All calls block and raise OSError; none of them knows what a log is.
+
+Linux offers `RWF_NOWAIT` (a read that never waits for the device) and `fdatasync`. Where one is missing, `read_cached`
+declines and `sync` does the strongest sync there is.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ...protocol.types import Bytes
+
+IOV_MAX: Final = 1024
+"""Linux refuses more buffers in one call (UIO_MAXIOV)."""
+
+READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+CREATE: Final = WRITE | os.O_CREAT
+
+_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class FileSystem(Protocol):
+    """Files addressed by descriptor and position, directories by path."""
+
+    def open(self, path: str, flags: int) -> int: ...
+    def close(self, fd: int) -> None: ...
+    def size(self, fd: int) -> int: ...
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        """Exactly `size` bytes when they can be had without waiting for the device, else None."""
+        ...
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        """All of `buffers`, one after the other, from `position` on."""
+        ...
+
+    def truncate(self, fd: int, size: int) -> None: ...
+    def allocate(self, fd: int, size: int) -> None:
+        """Reserve device space for the first `size` bytes and make the file that long."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Force data, and the size needed to read it back, to the device."""
+        ...
+
+    def map(self, fd: int, size: int) -> Bytes:
+        """A read-only view of the first `size` (> 0) bytes that shows later writes."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name on the same device."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+    def list_directory(self, path: str) -> list[str]: ...
+    def is_directory(self, path: str) -> bool: ...
+    def file_size(self, path: str) -> int | None:
+        """Size of the file, None when there is none."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file's content last changed, in ms since the epoch."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+    def free_bytes(self, path: str) -> int:
+        """Bytes that an unprivileged process may still write on the device that holds `path`."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """Force names (creations, renames, deletions) in the directory to the device."""
+        ...
+
+
+class OsFileSystem:
+    """The real thing. Holds no state, so worker threads share one."""
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags, 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        data = os.pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(fd, missing, position + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        flag = getattr(os, "RWF_NOWAIT", None)
+        if flag is None:
+            return None
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(fd, [buffer], position, flag)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            if exc.errno in _UNSUPPORTED:
+                raise CachedReadUnsupportedError from exc
+            raise
+        return buffer if count == size else None
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        if len(buffers) == 1:
+            written = os.pwrite(fd, buffers[0], position)
+            if written == len(buffers[0]):
+                return
+            buffers = [memoryview(buffers[0])[written:]]
+            position += written
+        pending = list(buffers)
+        start = 0
+        while start < len(pending):
+            written = os.pwritev(fd, pending[start : start + IOV_MAX], position)
+            position += written
+            while start < len(pending) and written >= len(pending[start]):
+                written -= len(pending[start])
+                start += 1
+            if written:
+                pending[start] = memoryview(pending[start])[written:]
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+    def map(self, fd: int, size: int) -> Bytes:
+        return mmap.mmap(fd, size, prot=mmap.PROT_READ)  # type: ignore[return-value]
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, READ)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class CachedReadUnsupportedError(Exception):
+    """The mount does not know RWF_NOWAIT: do not ask again for this file."""
+
+
+def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
+    """The whole file; OSError as `open` raises it, ValueError when it is larger than `max_bytes`."""
+    fd = fs.open(path, READ)
+    try:
+        size = fs.size(fd)
+        if size > max_bytes:
+            raise ValueError(f"{path} has {size} bytes, at most {max_bytes} are read")
+        return fs.read(fd, size, 0)
+    except OSError as exc:
+        exc.filename = exc.filename or path  # a read knows its descriptor only; people need the name
+        raise
+    finally:
+        fs.close(fd)
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Put `data` at `path` so that a crash leaves the old content or the new: `.tmp`, sync, rename, directory sync.
+
+    `durable=False` leaves out both syncs, for directories that do not outlive their process.
+    """
+    temporary = path + ".tmp"
+    fd = fs.open(temporary, CREATE | os.O_TRUNC)
+    try:
+        fs.write(fd, [data], 0)
+        if durable:
+            fs.sync(fd)
+    except OSError as exc:
+        exc.filename = exc.filename or temporary  # a write knows its descriptor only; people need the name
+        raise
+    finally:
+        fs.close(fd)
+    fs.rename(temporary, path)
+    if durable:
+        fs.sync_directory(os.path.dirname(path))

@@ -1,0 +1,96 @@
+"""Cutting a log back (Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt).
+
+Truncation works in whole batches but sets the log end offset exactly: `truncate_to(5)` with a batch 4..6 leaves a log that ends
+at 5 and holds records below 4. The gap is normal; reading and recovery step over it.
+
+A cut is on the device before the log goes on: what it removed must not come back between, or behind, newer records. Producer
+snapshots from behind it go first: the log may grow past their offsets again, with other batches.
+"""
+
+from __future__ import annotations
+
+from .diskops import Procedure, Sync, SyncDirectory, Unlink, WriteFile
+from .gaps import FILE_NAME as GAPS_FILE
+from .gaps import encode_gaps, gaps_within
+from .log import Log
+from .producer_snapshots import list_snapshots, load_newest, replay, snapshot_path
+from .producer_state import ProducerState
+
+
+def truncate_to(log: Log, offset: int) -> Procedure[bool]:
+    """Make `offset` the log end offset; False (and nothing done) when the log ends there or before.
+
+    Raises ValueError for a negative offset. The high watermark and the recovery point follow the end down.
+    """
+    if offset < 0:
+        raise ValueError(f"{log.topic_partition}: cannot truncate to offset {offset}")
+    if offset >= log.log_end_offset:
+        return False
+    if log.segments.first.base_offset > offset:
+        yield from truncate_fully_and_start_at(log, offset)
+        return True
+    log.truncations += 1
+    log.modified = True
+    snapshots = yield from _delete_snapshots(log, offset)
+    yield from log.take_out(log.segments.higher_segments(offset))
+    yield from log.active.truncate_to(offset, log.now_ms())
+    if log.sync_metadata:
+        yield Sync(log.active.log)
+        yield SyncDirectory(log.directory)
+    log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    if log.leader_epochs.go_on_from(offset):
+        yield from log.write_leader_epochs()
+    yield from _cut_gaps(log, offset)
+    log.changed(segments=True)
+    log.producers = yield from load_newest(log.directory, snapshots, log.log_start_offset, offset)
+    yield from replay(log.producers, [segment.view() for segment in log.segments], offset)
+    if log.high_watermark >= offset:
+        log.high_watermark_to_end()
+    else:
+        log.producers.on_high_watermark(log.high_watermark)
+    log.check_invariant()
+    return True
+
+
+def _cut_gaps(log: Log, end_offset: int) -> Procedure[None]:
+    """Offsets from the new end on will be given out again."""
+    gaps = gaps_within(log.gaps, 0, end_offset)
+    if gaps != log.gaps:
+        log.gaps = gaps
+        yield WriteFile(f"{log.directory}/{GAPS_FILE}", encode_gaps(gaps), durable=log.sync_metadata)
+
+
+def _delete_snapshots(log: Log, above: int) -> Procedure[list[int]]:
+    """Delete the producer snapshots of offsets greater than `above`; answers the offsets of those that stay."""
+    offsets = yield from list_snapshots(log.directory)
+    for offset in offsets:
+        if offset > above:
+            yield Unlink(snapshot_path(log.directory, offset))
+    return [offset for offset in offsets if offset <= above]
+
+
+def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> Procedure[None]:
+    """Drop every segment and go on with an empty one at `offset`."""
+    log.truncations += 1
+    log.modified = True
+    yield from _delete_snapshots(log, -1)
+    yield from log.take_out(list(log.segments))
+    segment = yield from log.create_segment(offset)
+    if log.sync_metadata:
+        yield SyncDirectory(log.directory)
+        log.names_synced = log.names_created
+    log.segments.add(segment)
+    log.log_end_offset = offset
+    log.log_start_offset = offset if log_start_offset is None else log_start_offset
+    log.recovery_point = min(log.recovery_point, offset)
+    epoch = log.leader_epoch
+    log.leader_epochs.clear()
+    log.leader_epochs.assign(epoch, offset)
+    yield from log.write_leader_epochs()
+    yield from _cut_gaps(log, 0)
+    log.changed(segments=True)
+    log.producers = ProducerState(offset)
+    log.high_watermark_to_end()
+    log.check_invariant()

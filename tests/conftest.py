@@ -1,0 +1,64 @@
+"""What holds for every test: how many examples hypothesis draws, what `full` means, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.support import counts, leaks
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FULL_MAX_EXAMPLES: Final = 300
+
+
+def _register_profiles() -> None:
+    database = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
+    for name, max_examples in ((counts.QUICK, FULL_MAX_EXAMPLES // 10), (counts.FULL, FULL_MAX_EXAMPLES)):
+        settings.register_profile(
+            name,
+            max_examples=max_examples,
+            deadline=None,  # a deadline measures the machine
+            derandomize=False,  # said aloud: hypothesis would turn it on where it finds a CI
+            database=database,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow],  # measures the machine too
+        )
+    settings.load_profile(counts.mode())
+
+
+def _take_interrupts() -> None:
+    """A suite in a shell's background has SIGINT ignored, and so would the processes have that it starts and interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_register_profiles()
+_take_interrupts()
+
+
+def pytest_report_header() -> str:
+    return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if counts.mode() == counts.FULL:
+        return
+    skip = pytest.mark.skip(reason=f"runs only with {counts.VARIABLE}={counts.FULL}")
+    for item in items:
+        if "full" in item.keywords and item.get_closest_marker("full"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No test leaves a descriptor, a thread or a child process. Wider fixtures are set up before this one looks."""
+    before = leaks.snapshot()
+    yield
+    if found := leaks.leaks_since(before):
+        pytest.fail("left behind: " + "; ".join(found), pytrace=False)

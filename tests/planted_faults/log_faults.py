@@ -1,0 +1,408 @@
+"""Faults in what one log does: producers, transactions, reading, cutting back, retention, compaction, recovery."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.planted_faults.planting import Fault
+
+STORAGE: Final = "tests/server/storage"
+
+PRODUCERS: Final = (
+    Fault(
+        name="last-five",
+        why="The oldest of five batches in flight that is sent again is stored twice.",
+        file="server/storage/producer_state.py",
+        old="batches = (*batches[1 - CACHED_BATCHES :], ",
+        new="batches = (*batches[2 - CACHED_BATCHES :], ",
+        tests=(f"{STORAGE}/test_producer_state.py::test_the_last_five_batches_of_a_producer_are_known_again_and_no_others",),
+    ),
+    Fault(
+        name="duplicate-of-an-older-epoch",
+        why="The first batch of a new epoch is taken for the first of the old one and acknowledged without being stored.",
+        file="server/storage/producer_state.py",
+        old="        if header.producer_epoch != self.epoch:\n            return None\n",
+        new="",
+        tests=(f"{STORAGE}/test_producer_state.py::test_sequences_follow_each_other_and_epochs_fence",),
+    ),
+    Fault(
+        name="epoch-fencing",
+        why="A producer that was taken for dead goes on writing beside its successor.",
+        file="server/storage/producer_state.py",
+        old="    if header.producer_epoch < entry.epoch:\n",
+        new="    if header.producer_epoch + 1 < entry.epoch:\n",
+        tests=(f"{STORAGE}/test_producer_state.py::test_sequences_follow_each_other_and_epochs_fence",),
+    ),
+    Fault(
+        name="sequence-wrap",
+        why="A producer is refused for ever after 2^31 records.",
+        file="server/storage/producer_state.py",
+        old="    if first == last + 1 or (first == 0 and last == INT32_MAX):\n",
+        new="    if first == last + 1:\n",
+        tests=(f"{STORAGE}/test_producer_state.py::test_after_the_largest_sequence_only_zero_follows",),
+    ),
+    Fault(
+        name="snapshot-from-behind-the-scan",
+        why="Sequences of batches that recovery takes out count as stored: what is sent again is acknowledged and not there.",
+        file="server/storage/producer_snapshots.py",
+        old="        if not log_start_offset < offset <= at_or_below:\n",
+        new="        if not log_start_offset < offset:\n",
+        tests=(
+            f"{STORAGE}/test_producer_snapshots.py::"
+            "test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted",
+        ),
+    ),
+    Fault(
+        name="snapshot-sync",
+        why="The recovery point passes a segment whose producer snapshot a power cut takes: its sequences are forgotten once "
+        "the batches are deleted.",
+        file="server/storage/log.py",
+        old="        operations: list[DiskOp] = [*self.sync_of_snapshot(), *(Sync(file) for file in files)]\n",
+        new="        operations: list[DiskOp] = [*(Sync(file) for file in files)]\n",
+        tests=(f"{STORAGE}/test_transactions.py::test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it",),
+    ),
+)
+
+TRANSACTIONS: Final = (
+    Fault(
+        name="marker-above-the-high-watermark",
+        why="Records of a transaction are shown as committed before its marker is on the device.",
+        file="server/storage/producer_state.py",
+        old="self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= offset]",
+        new="self._unreplicated = []",
+        tests=(
+            f"{STORAGE}/test_producer_state.py::test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark",
+        ),
+    ),
+    Fault(
+        name="stable-offset-in-an-entry",
+        why="Readers stop looking for aborted transactions too early and take aborted records for committed ones.",
+        file="server/storage/producer_state.py",
+        old="        return min(others, default=completed.last_offset + 1)\n",
+        new="        return completed.last_offset + 1\n",
+        tests=(
+            f"{STORAGE}/test_producer_state.py::test_overlapping_transactions_report_the_last_stable_offset_of_their_moment",
+        ),
+    ),
+    Fault(
+        name="last-stable-offset-below-the-log-start",
+        why="Committed readers of a trimmed log get a position that does not exist.",
+        file="server/storage/log.py",
+        old="        return max(first_unstable, self.log_start_offset)\n",
+        new="        return first_unstable\n",
+        tests=(f"{STORAGE}/test_transactions.py::test_the_first_unstable_offset_is_not_below_the_log_start_offset",),
+    ),
+    Fault(
+        name="aborted-in-a-later-segment",
+        why="A transaction that began in one segment and was aborted in the next is read as committed.",
+        file="server/storage/fetch.py",
+        old="    for slot in range(located.slot, len(snapshot)):\n        entries = ",
+        new="    for slot in range(located.slot, located.slot + 1):\n        entries = ",
+        tests=(f"{STORAGE}/test_transactions.py::test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment",),
+    ),
+    Fault(
+        name="aborted-search-ends-early",
+        why="Of overlapping aborted transactions the one that ends last is left out of a fetch's list.",
+        file="server/storage/transaction_index.py",
+        old="        if txn.last_stable_offset >= upper_bound:\n",
+        new="        if txn.last_offset >= upper_bound:\n",
+        tests=(f"{STORAGE}/test_transaction_index.py::test_aborted_transactions_of_a_range",),
+    ),
+    Fault(
+        name="transaction-index-name",
+        why="A power cut takes the index of a closed segment: its aborted records are read as committed.",
+        file="server/storage/log.py",
+        old="                if active.transaction_index.entries:\n",
+        new="                if False:\n",
+        tests=(
+            f"{STORAGE}/test_transactions.py::"
+            "test_a_transaction_index_is_on_the_device_when_its_segment_is_closed_below_the_recovery_point",
+        ),
+    ),
+)
+
+READING: Final = (
+    Fault(
+        name="fetch-behind-the-stable-offset",
+        why="Undecided records are handed to committed readers.",
+        file="server/storage/log.py",
+        old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
+        new="        return self.readable_end(slot)\n",
+        tests=(f"{STORAGE}/test_transactions.py::test_committed_reads_end_at_the_first_open_transaction",),
+    ),
+    Fault(
+        name="misplaced-base-offset",
+        why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",
+        file="server/storage/fetch_check.py",
+        old="    wrong = _first_misplaced([*before, *placed], following, view.base_offset, end_offset)\n",
+        new="    wrong: _Placed | None = None\n",
+        tests=(
+            f"{STORAGE}/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
+            f"{STORAGE}/test_fetch_check.py::test_every_header_field_outside_of_the_crc_is_checked",
+        ),
+    ),
+    Fault(
+        name="read-into-a-gap",
+        why="A consumer passes lost records over without being told.",
+        file="server/storage/fetch.py",
+        old="                end = min(end, (yield from _gap_position(snapshot, slot, offset)))\n",
+        new="                pass\n",
+        tests=(f"{STORAGE}/test_gaps.py::test_a_read_ends_before_a_gap_and_the_next_one_meets_it",),
+    ),
+)
+
+TRUNCATION: Final = (
+    Fault(
+        name="stale-snapshots",
+        why="A producer snapshot from behind the cut is loaded once the log has grown over it with other batches.",
+        file="server/storage/truncate.py",
+        old="        if offset > above:\n",
+        new="        if False:\n",
+        tests=(f"{STORAGE}/test_transactions.py::test_truncation_deletes_the_snapshot_of_a_clean_stop_behind_its_offset",),
+    ),
+    Fault(
+        name="cut-on-the-device",
+        why="A power cut brings removed batches back behind, or between, the ones that took their offsets.",
+        file="server/storage/truncate.py",
+        old="        yield Sync(log.active.log)\n        yield SyncDirectory(log.directory)\n",
+        new="        pass\n",
+        tests=(f"{STORAGE}/test_log_life.py::test_every_history_keeps_what_it_promised",),
+    ),
+    Fault(
+        name="high-watermark-behind-the-cut",
+        why="The high watermark stays above the end: what is appended there next can be read before it is on the device.",
+        file="server/storage/truncate.py",
+        old="    if log.high_watermark >= offset:\n",
+        new="    if False:\n",
+        tests=(f"{STORAGE}/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
+    ),
+    Fault(
+        name="flush-across-a-cut",
+        why="A flush that was planned before a cut says that the bytes of the batches after it are on the device.",
+        file="server/storage/log.py",
+        old="        if plan.truncations == self.truncations:\n",
+        new="        if True:\n",
+        tests=(f"{STORAGE}/test_log.py::test_a_flush_planned_before_a_truncation_does_not_pass_the_end",),
+    ),
+)
+
+RETENTION: Final = (
+    Fault(
+        name="retention-above-the-high-watermark",
+        why="Records are deleted before anyone could read them.",
+        file="server/storage/retention.py",
+        old="    return log.high_watermark >= _end_of(log, segment) and",
+        new="    return log.log_end_offset >= _end_of(log, segment) and",
+        tests=(f"{STORAGE}/test_retention.py::test_only_segments_wholly_below_the_high_watermark_go",),
+    ),
+    Fault(
+        name="flush-before-giving-up",
+        why="A power cut before the log start checkpoint leaves neither the active segment nor the note that it may be gone.",
+        file="server/storage/retention.py",
+        old="    if log.sync_metadata:\n        plan = log.plan_flush()\n",
+        new="    if False:\n        plan = log.plan_flush()\n",
+        tests=(f"{STORAGE}/test_retention.py::test_the_active_segment_is_on_the_device_before_it_is_given_up",),
+    ),
+    Fault(
+        name="retention-by-the-newest-record",
+        why="A segment goes although its newest record is to be kept.",
+        file="server/storage/retention.py",
+        old="            if now_ms - largest <= log.config.retention_ms:\n",
+        new="            if now_ms - largest < log.config.retention_ms:\n",
+        tests=(f"{STORAGE}/test_retention.py::test_a_segment_goes_when_its_newest_record_is_older_strictly",),
+    ),
+)
+
+CLEANER: Final = (
+    Fault(
+        name="cleaning-above-the-recovery-point",
+        why="The old value of a key is dropped for a new one that a power cut takes back.",
+        file="server/storage/cleaner/selection.py",
+        old="        bounds.append(log.recovery_point)\n",
+        new="",
+        tests=(f"{STORAGE}/cleaner/test_selection.py::test_nothing_above_the_recovery_point_is_cleaned",),
+    ),
+    Fault(
+        name="cleaning-a-decision-that-is-not-synced",
+        why="A value is replaced by that of a transaction whose marker a power cut takes: it is aborted, and both are gone.",
+        file="server/storage/cleaner/selection.py",
+        old="            bounds.append(log.producers.first_unsynced_offset)\n",
+        new="            pass\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_selection.py::test_a_transaction_whose_marker_is_not_on_the_device_holds_the_end_back",
+        ),
+    ),
+    Fault(
+        name="cleaning-undecided-records",
+        why="The value of an open transaction replaces a committed one and is aborted afterwards.",
+        file="server/storage/cleaner/selection.py",
+        old="    bounds = [log.last_stable_offset, log.active.base_offset]\n",
+        new="    bounds = [log.active.base_offset]\n",
+        tests=(f"{STORAGE}/cleaner/test_selection.py::test_undecided_transactions_hold_the_end_back",),
+    ),
+    Fault(
+        name="aborted-in-the-offset-map",
+        why="An aborted record replaces a committed one of its key.",
+        file="server/storage/cleaner/clean.py",
+        old="        elif not transactions.on_data_batch(header) and header.last_offset >= start:\n",
+        new="        elif header.last_offset >= start:\n",
+        tests=(f"{STORAGE}/cleaner/test_clean.py::test_an_aborted_record_does_not_replace_a_committed_one",),
+    ),
+    Fault(
+        name="delete-horizon",
+        why="A tombstone goes in the first round: who reads slowly never hears that the key was deleted.",
+        file="server/storage/cleaner/batch_filter.py",
+        old="        horizon = self.rules.now_ms + self.rules.delete_retention_ms\n",
+        new="        horizon = self.rules.now_ms\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_batch_filter.py::test_a_first_seen_tombstone_gets_a_delete_horizon_and_timestamps_stay",
+        ),
+    ),
+    Fault(
+        name="marker-before-its-records",
+        why="The marker of an aborted transaction goes together with its index entry while records of it may still be read.",
+        file="server/storage/cleaner/transactions.py",
+        old="        self._aborted[header.producer_id] = entry[0], True\n",
+        new="        self._aborted[header.producer_id] = entry[0], False\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_batch_filter.py::"
+            "test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry",
+        ),
+    ),
+    Fault(
+        name="commit-marker-before-its-records",
+        why="Without its marker a committed transaction is open again for whoever rebuilds the producers from the log.",
+        file="server/storage/cleaner/transactions.py",
+        old="            return not has_batches\n",
+        new="            return True\n",
+        tests=(f"{STORAGE}/cleaner/test_batch_filter.py::test_a_commit_marker_stays_while_a_batch_of_its_transaction_does",),
+    ),
+    Fault(
+        name="retain-empty",
+        why="The sequence of a producer whose records were all replaced is forgotten: what it sends again is stored twice.",
+        file="server/storage/cleaner/batch_filter.py",
+        old="        if header.next_offset != self.rules.end_offset and not self._is_last_of_producer(header):\n",
+        new="        if header.next_offset != self.rules.end_offset:\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_batch_filter.py::test_the_last_batch_of_a_producer_stays_as_an_empty_header",
+            f"{STORAGE}/cleaner/test_clean.py::test_the_last_sequence_of_a_producer_outlives_its_records",
+        ),
+    ),
+    Fault(
+        name="swap-before-the-old-is-gone",
+        why="A power cut leaves a new segment and old ones in its range: records are there twice.",
+        file="server/storage/cleaner/swap.py",
+        old="keep_snapshot=segment.base_offset in bases)))\n    yield from _sync_names(log)\n",
+        new="keep_snapshot=segment.base_offset in bases)))\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_swap.py::"
+            "test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing[most stays]",
+        ),
+    ),
+    Fault(
+        name="swap-names",
+        why="Old segments go while the names of the new ones are not on the device: records are lost.",
+        file="server/storage/cleaner/swap.py",
+        old="name + CLEANED_SUFFIX, name + SWAP_SUFFIX)\n        yield from _sync_names(log)\n",
+        new="name + CLEANED_SUFFIX, name + SWAP_SUFFIX)\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_swap.py::"
+            "test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing[most stays]",
+        ),
+    ),
+    Fault(
+        name="swap-at-load",
+        why="A second power cut, during the start, leaves a new segment in place and old ones in its range.",
+        file="server/storage/cleaner/swap_recovery.py",
+        old="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n        fs.sync_directory(directory)\n",
+        new="        _delete_replaced(fs, directory, set(logs), min(logs), max(ends))\n",
+        tests=(
+            f"{STORAGE}/cleaner/test_swap.py::test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_name",
+        ),
+    ),
+)
+
+RECOVERY: Final = (
+    Fault(
+        name="crc",
+        why="Damaged batches are taken for good ones.",
+        file="server/storage/salvage.py",
+        old="        return self._crc(position, size) == crc\n",
+        new="        return True\n",
+        tests=(f"{STORAGE}/test_recovery.py::test_a_damaged_batch_costs_itself_and_nothing_else",),
+    ),
+    Fault(
+        name="batch-in-a-record",
+        why="Behind a damage, a batch that someone keeps in a record's value becomes part of the log.",
+        file="server/storage/salvage.py",
+        old=" or (at < free_from and header.base_offset != next_offset):\n",
+        new=":\n",
+        tests=(
+            f"{STORAGE}/test_salvage.py::test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_when_what_follows_is_damaged_too",
+        ),
+    ),
+    Fault(
+        name="tail-below-the-recovery-point",
+        why="Acknowledged records at the damaged end of the log vanish without a trace and their offsets are given out again.",
+        file="server/storage/recovery.py",
+        old="        if end < promised <= end + INT32_MAX:\n",
+        new="        if False:\n",
+        tests=(f"{STORAGE}/test_recovery.py::test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again",),
+    ),
+    Fault(
+        name="gap-before-the-log-is-replaced",
+        why="A power cut in between leaves a log without the batches and without the note that they are missing.",
+        file="server/storage/quarantine.py",
+        old="""    if gaps:
+        write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
+    _replace(fs, log_path, damages, durable=durable)
+""",
+        new="""    _replace(fs, log_path, damages, durable=durable)
+    if gaps:
+        write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
+""",
+        tests=(f"{STORAGE}/test_quarantine.py::test_a_power_cut_at_any_step_of_recovery_loses_nothing",),
+    ),
+    Fault(
+        name="indexes-before-the-log-is-replaced",
+        why="A power cut leaves the indexes of the damaged log beside the repaired one: lookups land inside batches.",
+        file="server/storage/quarantine.py",
+        old="    if durable:\n        fs.sync_directory(directory)\n    fs.rename(temporary, log_path)\n",
+        new="    fs.rename(temporary, log_path)\n",
+        tests=(f"{STORAGE}/test_quarantine.py::test_indexes_are_gone_before_the_log_has_other_positions",),
+    ),
+    Fault(
+        name="tail-is-kept-before-it-is-cut",
+        why="A power cut takes both the tail and its copy.",
+        file="server/storage/quarantine.py",
+        old='    if durable and file != NO_FILE:\n        fs.sync_directory(log_path.rpartition("/")[0])\n',
+        new="",
+        tests=(f"{STORAGE}/test_quarantine.py::test_a_tail_is_kept_before_it_is_cut",),
+    ),
+    Fault(
+        name="recovered-is-synced",
+        why="Recovered records are served and a second power cut takes them back.",
+        file="server/storage/recovery.py",
+        old="                    self.fs.sync(fd)\n",
+        new="                    pass\n",
+        tests=(f"{STORAGE}/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),
+    ),
+    Fault(
+        name="orphans-before-deleted",
+        why="After a power cut during a deletion the partition is refused: an index tells of a log that is missing.",
+        file="server/storage/load.py",
+        old='    for name in left:\n        fs.unlink(f"{directory}/{name}")\n',
+        new="",
+        tests=(f"{STORAGE}/test_load.py::test_files_of_a_segment_that_is_on_its_way_out_tell_of_no_hole",),
+    ),
+    Fault(
+        name="renames-before-unlinks-at-load",
+        why="A power cut during the start gives a file its old name back when the one before it is gone for good.",
+        file="server/storage/load.py",
+        old="    if any(name.endswith(DELETED_SUFFIX) for name in names):\n",
+        new="    if False:\n",
+        tests=(f"{STORAGE}/test_load.py::test_no_file_of_a_deletion_is_unlinked_before_all_new_names_are_on_the_device",),
+    ),
+)
+
+LOG_FAULTS: Final = (*PRODUCERS, *TRANSACTIONS, *READING, *TRUNCATION, *RETENTION, *CLEANER, *RECOVERY)

@@ -1,0 +1,178 @@
+"""Faults in what the server does with its logs: acknowledging, deleting, coordinating, failing, copying."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.planted_faults.planting import Fault
+
+ACTORS: Final = "tests/server/actors"
+
+PARTITIONS: Final = (
+    Fault(
+        name="answer-before-the-sync",
+        why="An append with acks=all is acknowledged while a power cut can still take it.",
+        file="server/actors/partition.py",
+        old="        for answer, append in zip(plan.answers, appends, strict=True):\n            if append.acks != ACKS_ALL:\n",
+        new="        for answer, append in zip(plan.answers, appends, strict=True):\n            if True:\n",
+        tests=(f"{ACTORS}/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_the_record_after_the_sync",),
+    ),
+    Fault(
+        name="failed-sync",
+        why="The kernel has forgotten what it could not write; a second sync that succeeds says nothing.",
+        file="server/actors/partition.py",
+        old="        if isinstance(operation, Sync | SyncDirectory):\n",
+        new="        if False:\n",
+        tests=(f"{ACTORS}/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
+    ),
+    Fault(
+        name="failed-write-is-taken-back",
+        why="Half a batch stays in the middle of the log.",
+        file="server/actors/partition.py",
+        old="                await self.disk.run(abort(plan), [plan.segment.log])\n",
+        new="                pass\n",
+        tests=(f"{ACTORS}/test_partition.py::test_what_a_failed_write_put_down_is_taken_back_at_once",),
+    ),
+)
+
+DELETION: Final = (
+    Fault(
+        name="checkpoint-before-the-renames",
+        why="A power cut leaves a hole at the start of the log that nothing explains.",
+        file="server/actors/log_retention.py",
+        old="        await self.directories.write_checkpoints(list({id(each.directory)",
+        new="        str(list({id(each.directory)",
+        tests=(f"{ACTORS}/test_log_retention.py::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
+    ),
+    Fault(
+        name="log-start-while-files-can-come-back",
+        why="A power cut gives files their old names back, and nothing says that their records were deleted.",
+        file="server/actors/log_directories.py",
+        old="    first = 0 if log.doomed else log.segments.first.base_offset\n",
+        new="    first = log.segments.first.base_offset\n",
+        tests=(f"{ACTORS}/test_log_retention.py::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
+    ),
+    Fault(
+        name="renames-before-unlinks",
+        why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
+        file="server/actors/log_retention.py",
+        old="            await self.disk.call(self.disk.fs.sync_directory, log.directory)\n",
+        new="            pass\n",
+        tests=(f"{ACTORS}/test_log_retention.py::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
+    ),
+    Fault(
+        name="delete-records-on-the-device",
+        why="Records that someone had to delete are back after a crash.",
+        file="server/actors/log_retention.py",
+        old='        await self._write_checkpoints(hosted, "the records are deleted")\n',
+        new="",
+        tests=(f"{ACTORS}/test_log_retention.py::test_deleted_records_stay_deleted_after_a_crash",),
+    ),
+    Fault(
+        name="recovery-point-before-the-cut",
+        why="Recovery does not look at what was appended behind a cut, because the checkpoint lies above it.",
+        file="server/actors/log_retention.py",
+        old="        await hosted.actor.perform(partial(_lower_recovery_point, offset=offset))\n",
+        new="",
+        tests=(f"{ACTORS}/test_log_retention.py::test_checkpoints_are_lowered_before_a_log_is_cut_and_written_after_it",),
+    ),
+)
+
+COORDINATORS: Final = (
+    Fault(
+        name="decision-before-markers",
+        why="A crash leaves a transaction committed in one partition that is aborted in the others at the next start.",
+        file="server/actors/transactions.py",
+        old="            await self._store(owner, prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence))\n",
+        new="            owner.value = prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence)\n",
+        tests=(f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
+    ),
+    Fault(
+        name="markers-before-completion",
+        why="A crash leaves a partition without its marker that nobody ever writes: its committed readers wait for ever.",
+        file="server/actors/transactions.py",
+        old="""        await self._write_markers(owner, owner.value)
+        await self._store(owner, completed(owner.value, now_ms=self._now_ms()))
+""",
+        new="""        decided = owner.value
+        await self._store(owner, completed(owner.value, now_ms=self._now_ms()))
+        await self._write_markers(owner, decided)
+""",
+        tests=(f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
+    ),
+    Fault(
+        name="partition-before-its-data",
+        why="After a crash nobody knows that the partition has records of the transaction: it gets no marker.",
+        file="server/actors/transactions.py",
+        old="                        await self._store(owner, after)\n",
+        new="                        owner.value = after\n",
+        tests=(
+            f"{ACTORS}/test_transactions.py::test_a_partition_has_joined_before_its_first_batch_is_appended",
+            f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
+        ),
+    ),
+    Fault(
+        name="pending-offsets",
+        why="A group goes on from offsets of a transaction that is aborted: its records are never processed.",
+        file="server/actors/group_offsets.py",
+        old="        elif producer_id != NO_PRODUCER_ID:\n",
+        new="        elif False:\n",
+        tests=(f"{ACTORS}/test_groups.py::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",),
+    ),
+    Fault(
+        name="pending-offset-over-a-later-one",
+        why="A group falls back to the offset of a transaction although it has committed a later one since.",
+        file="server/actors/group_offsets.py",
+        old="            if commit and (current is None or current.record_offset < pending.record_offset):\n",
+        new="            if commit:\n",
+        tests=(f"{ACTORS}/test_groups.py::test_a_commit_outside_that_came_later_wins_over_the_transactions",),
+    ),
+    Fault(
+        name="producer-ids-before-their-use",
+        why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
+        file="server/actors/producer_ids.py",
+        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS)\n",
+        new="                    await disk.call(self._write_block, directory, first)\n",
+        tests=(
+            f"{ACTORS}/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
+            f"{ACTORS}/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
+        ),
+    ),
+)
+
+DIRECTORIES: Final = (
+    Fault(
+        name="failed-directory",
+        why="Partitions of a directory that cannot be written go on accepting records.",
+        file="server/actors/log_directories.py",
+        old="            if hosted.directory is directory:\n                hosted.actor.take_offline(",
+        new="            if False:\n                hosted.actor.take_offline(",
+        tests=(f"{ACTORS}/test_log_directories.py::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",),
+    ),
+    Fault(
+        name="passing-error",
+        why="A full disk takes a directory out of service until the next start.",
+        file="server/actors/log_directories.py",
+        old="            if is_passing(exc):\n                return exc\n",
+        new="",
+        tests=(f"{ACTORS}/test_log_directories.py::test_a_full_disk_takes_nothing_out_of_service",),
+    ),
+    Fault(
+        name="backup-order",
+        why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
+        file="server/storage/backup.py",
+        old='(not files.topic_partition.topic.startswith("__"), files.path)',
+        new='(files.topic_partition.topic.startswith("__"), files.path)',
+        tests=("tests/server/storage/test_backup.py::test_internal_topics_are_noted_before_the_others",),
+    ),
+    Fault(
+        name="backup-of-producer-ids",
+        why="Ids that the copied logs hold are given out a second time where the copy is served.",
+        file="server/storage/backup.py",
+        old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
+        new="",
+        tests=("tests/server/storage/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
+    ),
+)
+
+SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *DIRECTORIES)

@@ -1,0 +1,120 @@
+"""Records of `__consumer_offsets`: bytes that Apache Kafka 4.1.0's generated classes wrote, round trips, damage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.coordinator.offsets import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from triolog.protocol.errors import InvalidRecordError
+from triolog.protocol.types import TopicPartition
+
+COMMIT_KEY = "0001000567726f75700005746f70696300000007"
+GROUP_KEY = "0002000567726f7570"
+OFFSET, TIMESTAMP = 1234567890123, 1700000000000
+
+int64s = st.integers(-(2**63), 2**63 - 1)
+texts = st.text(max_size=50)
+
+
+def test_keys_have_the_bytes_that_kafka_writes() -> None:
+    key = OffsetCommitKey("group", TopicPartition("topic", 7))
+    assert key.encode().hex() == COMMIT_KEY
+    assert decode_offsets_key(bytes.fromhex(COMMIT_KEY)) == key
+    assert GroupMetadataKey("group").encode().hex() == GROUP_KEY
+    assert decode_offsets_key(bytes.fromhex(GROUP_KEY)) == GroupMetadataKey("group")
+
+
+def test_the_value_has_the_bytes_that_kafka_writes() -> None:
+    value = OffsetCommitValue(OFFSET, "méta", TIMESTAMP, leader_epoch=5)
+    assert value.encode().hex() == "00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("00000000011f71fb04cb00056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
+        (
+            "00010000011f71fb04cb00056dc3a974610000018bcfe568000000018bcfe56be7",
+            OffsetCommitValue(OFFSET, "méta", TIMESTAMP, expire_timestamp=1700000000999),
+        ),
+        ("00020000011f71fb04cb00056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP)),
+        ("00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800", OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
+        ("00040000011f71fb04cb00000005066dc3a974610000018bcfe5680000", OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5)),
+        # A tagged field of 16 bytes, as Kafka 4.1 can put a topic id there.
+        (
+            "00040000011f71fb04cb00000005066dc3a974610000018bcfe56800010010" + "ab" * 16,
+            OffsetCommitValue(OFFSET, "méta", TIMESTAMP, 5),
+        ),
+    ],
+    ids=["v0", "v1", "v2", "v3", "v4", "v4 tagged"],
+)
+def test_every_version_of_the_value_is_read(data: str, expected: OffsetCommitValue) -> None:
+    assert decode_offset_commit_value(bytes.fromhex(data)) == expected
+
+
+def test_kinds_of_records_that_are_not_known_are_left_alone() -> None:
+    assert decode_offsets_key(bytes.fromhex("0003000567726f7570")) is None
+
+
+@given(texts, st.builds(TopicPartition, texts, st.integers(0, 2**31 - 1)))
+def test_keys_come_back(group: str, topic_partition: TopicPartition) -> None:
+    key = OffsetCommitKey(group, topic_partition)
+    assert decode_offsets_key(memoryview(key.encode())) == key
+    assert decode_offsets_key(GroupMetadataKey(group).encode()) == GroupMetadataKey(group)
+
+
+@given(st.builds(OffsetCommitValue, int64s, texts, int64s, st.integers(-1, 2**31 - 1), st.just(-1)))
+def test_values_come_back(value: OffsetCommitValue) -> None:
+    assert decode_offset_commit_value(memoryview(value.encode())) == value
+
+
+@pytest.mark.parametrize("data", [COMMIT_KEY, GROUP_KEY])
+def test_a_key_cut_anywhere_is_refused(data: str) -> None:
+    whole = bytes.fromhex(data)
+    for size in range(len(whole)):
+        with pytest.raises(InvalidRecordError):
+            decode_offsets_key(whole[:size])
+    with pytest.raises(InvalidRecordError, match="ends at position"):
+        decode_offsets_key(whole + b"\0")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "00010000011f71fb04cb00056dc3a974610000018bcfe568000000018bcfe56be7",
+        "00030000011f71fb04cb0000000500056dc3a974610000018bcfe56800",
+        "00040000011f71fb04cb00000005066dc3a974610000018bcfe56800010002abcd",
+    ],
+)
+def test_a_value_cut_anywhere_is_refused(data: str) -> None:
+    whole = bytes.fromhex(data)
+    for size in range(len(whole)):
+        with pytest.raises(InvalidRecordError):
+            decode_offset_commit_value(whole[:size])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("0005", "version 5"),
+        ("ffff", "version -1"),
+        ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "null string"),
+        ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length -2"),
+        ("00030000011f71fb04cb000000050002c3280000018bcfe56800", "not UTF-8"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:
+    with pytest.raises(InvalidRecordError, match=why):
+        decode_offset_commit_value(bytes.fromhex(data))
+
+
+def test_a_string_that_is_too_long_is_not_written() -> None:
+    with pytest.raises(ValueError, match="32768 bytes"):
+        GroupMetadataKey("a" * 32768).encode()

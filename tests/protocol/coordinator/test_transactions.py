@@ -1,0 +1,120 @@
+"""Records of `__transaction_state`: bytes that Apache Kafka 4.1.0's generated classes wrote, round trips, damage."""
+
+from __future__ import annotations
+
+import contextlib
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.coordinator.transactions import (
+    TransactionLogValue,
+    TransactionState,
+    decode_transaction_key,
+    decode_transaction_value,
+    encode_transaction_key,
+)
+from triolog.protocol.errors import InvalidRecordError
+from triolog.protocol.types import TopicPartition
+
+KEY = "000000056d6f766572"
+EMPTY = TransactionLogValue(producer_id=1000, producer_epoch=2, timeout_ms=60000, last_update_ms=1700000000000)
+ONGOING = TransactionLogValue(
+    producer_id=1000,
+    producer_epoch=2,
+    timeout_ms=60000,
+    state=TransactionState.ONGOING,
+    partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 3), TopicPartition("a", 0)}),
+    last_update_ms=1700000000001,
+    start_ms=1700000000000,
+)
+EMPTY_V0 = "000000000000000003e800020000ea6000ffffffff0000018bcfe56800ffffffffffffffff"
+ONGOING_V0 = (
+    "000000000000000003e800020000ea60010000000200016100000002000000000000000300016200000001000000010000018bcfe56801"
+    "0000018bcfe56800"
+)
+EMPTY_V1 = "000100000000000003e800020000ea6000000000018bcfe56800ffffffffffffffff00"
+ONGOING_V1 = "000100000000000003e800020000ea60010302610300000000000000030002620200000001000000018bcfe568010000018bcfe5680000"
+TAGGED_V1 = (
+    "000100000000000003e800020000ea6004010000018bcfe568010000018bcfe5680003000800000000000003e7010800000000000003e902020002"
+)
+
+int64s = st.integers(-(2**63), 2**63 - 1)
+partitions = st.frozensets(st.builds(TopicPartition, st.text(max_size=20), st.integers(0, 2**31 - 1)), max_size=5)
+values = st.builds(
+    TransactionLogValue,
+    producer_id=int64s,
+    producer_epoch=st.integers(-1, 2**15 - 1),
+    timeout_ms=st.integers(0, 2**31 - 1),
+    state=st.sampled_from([state for state in TransactionState if state not in (0, 6)]),
+    partitions=partitions,
+    last_update_ms=int64s,
+    start_ms=int64s,
+)
+
+
+def test_the_key_has_the_bytes_that_kafka_writes() -> None:
+    assert encode_transaction_key("mover").hex() == KEY
+    assert decode_transaction_key(bytes.fromhex(KEY)) == "mover"
+
+
+@pytest.mark.parametrize(("value", "data"), [(EMPTY, EMPTY_V0), (ONGOING, ONGOING_V0)])
+def test_the_value_has_the_bytes_that_kafka_writes(value: TransactionLogValue, data: str) -> None:
+    assert value.encode().hex() == data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (EMPTY_V0, EMPTY),
+        (ONGOING_V0, ONGOING),
+        (EMPTY_V1, EMPTY),
+        (ONGOING_V1, ONGOING),
+        (TAGGED_V1, attrs.evolve(ONGOING, state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())),
+    ],
+)
+def test_both_versions_of_the_value_are_read(data: str, expected: TransactionLogValue) -> None:
+    assert decode_transaction_value(bytes.fromhex(data)) == expected
+
+
+@given(values)
+def test_values_come_back(value: TransactionLogValue) -> None:
+    assert decode_transaction_value(memoryview(value.encode())) == value
+
+
+@given(st.text(max_size=50))
+def test_keys_come_back(transactional_id: str) -> None:
+    assert decode_transaction_key(memoryview(encode_transaction_key(transactional_id))) == transactional_id
+
+
+def test_kinds_of_records_that_are_not_known_are_left_alone() -> None:
+    assert decode_transaction_key(bytes.fromhex("0001aabb")) is None
+
+
+@pytest.mark.parametrize("data", [EMPTY_V0, ONGOING_V0, EMPTY_V1, ONGOING_V1, TAGGED_V1])
+def test_a_value_cut_anywhere_or_too_long_is_refused(data: str) -> None:
+    whole = bytes.fromhex(data)
+    for damaged in [*(whole[:size] for size in range(len(whole))), whole + b"\0"]:
+        with pytest.raises(InvalidRecordError):
+            decode_transaction_value(damaged)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("0002", "version 2"),
+        (EMPTY_V0.replace("ea6000", "ea6006", 1), "state is 6"),
+        (EMPTY_V0.replace("ffffffff", "7fffffff", 1), "announces 2147483647 entries"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_before_anything_is_allocated(data: str, why: str) -> None:
+    with pytest.raises(InvalidRecordError, match=why):
+        decode_transaction_value(bytes.fromhex(data))
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
+    for version in (b"\0\0", b"\0\1"):
+        with contextlib.suppress(InvalidRecordError):
+            decode_transaction_value(version + data)

@@ -1,0 +1,67 @@
+"""docs/native-protocol.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from triolog.protocol import errors
+from triolog.protocol.native import messages
+from triolog.protocol.native.connection import NativeConnection, Request, Response
+from triolog.protocol.native.state import Role
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "native-protocol.md").read_text()
+
+
+def hex_examples() -> list[bytes]:
+    blocks = re.findall(r"```hex\n(.*?)```", TEXT, re.DOTALL)
+    return [bytes.fromhex(re.sub(r"#.*", "", block)) for block in blocks]
+
+
+def test_worked_example_is_what_client_and_server_say() -> None:
+    hello, produce, produced = hex_examples()
+    server, client = NativeConnection(Role.SERVER), NativeConnection(Role.CLIENT)
+
+    server.receive_data(hello)
+    request = server.next_event()
+    assert isinstance(request, Request)
+    assert messages.decode_request(*request[1:4]) == messages.HelloRequest("doc")
+    client.send_request(1, "hello", 1, {"client_id": "doc"})
+    answer = messages.HelloResponse("triolog", "1", 0, "cluster", messages.API_VERSIONS)
+    client.receive_data(b"".join(server.send_response(1, None, answer.to_body())))
+    client.next_event()
+
+    server.receive_data(produce)
+    request = server.next_event()
+    assert isinstance(request, Request)
+    expected = messages.ProduceRequest((messages.ProducePartition("t", 0, (messages.PlainRecord(None, b"k", b"hi"),)),))
+    assert messages.decode_request(*request[1:4]) == expected
+
+    outcome = messages.ProduceResponse((messages.ProducePartitionResponse("t", 0, None, 0, -1, 0),))
+    assert b"".join(server.send_response(2, None, outcome.to_body())) == produced
+    client.send_request(2, "produce", 1, expected.to_body())
+    client.receive_data(produced)
+    response = client.next_event()
+    assert isinstance(response, Response)
+    assert messages.decode_response("produce", 1, response.body or {}) == outcome
+
+
+def test_every_call_has_its_section_and_no_other() -> None:
+    calls = TEXT.split("## Calls")[1].split("## An example")[0]
+    assert re.findall(r"^### (\w+)$", calls, re.MULTILINE) == list(messages.REQUESTS)
+
+
+def test_every_request_key_is_named_in_its_section() -> None:
+    for api, request in messages.REQUESTS.items():
+        section = TEXT.split(f"### {api}\n")[1].split("\n#")[0]
+        missing = [key for key in request.keys if not re.search(rf"\b{key}\b", section)]
+        assert not missing, api
+
+
+def test_error_table_is_the_error_codes() -> None:
+    rows = re.findall(r"^\| (-?\d+) \| `(\w+)` \| (yes|no) \|$", TEXT, re.MULTILINE)
+    assert [(int(code), name, retriable == "yes") for code, name, retriable in rows] == [
+        (code.value, code.name, code in errors.RETRIABLE_CODES)
+        for code in sorted(errors.ErrorCode)
+        if code is not errors.ErrorCode.NONE
+    ]

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import LocalProtocolError, RemoteProtocolError
+from triolog.protocol.native import frames
+
+from tests.support.native_messages import MSGPACK_VALUES
+
+
+def unpacked(pieces: list[Any]) -> object:
+    stream = b"".join(pieces)
+    assert int.from_bytes(stream[:4], "big") == len(stream) - 4
+    return frames.unpack(memoryview(stream)[4:])
+
+
+@given(value=MSGPACK_VALUES)
+def test_values_round_trip(value: object) -> None:
+    assert frames.unpack(memoryview(msgpack.packb(value))) == value
+
+
+@given(garbage=st.binary(max_size=200))
+def test_garbage_is_a_value_or_the_peers_error(garbage: bytes) -> None:
+    try:
+        frames.unpack(memoryview(garbage))
+        complaint = ""
+    except RemoteProtocolError as exc:
+        complaint = str(exc)
+    assert not complaint or complaint.startswith(f"a frame of {len(garbage)} bytes is not one msgpack value")
+
+
+@given(value=MSGPACK_VALUES, extra=st.binary(min_size=1, max_size=5))
+def test_bytes_after_the_value_are_refused(value: object, extra: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="not one msgpack value"):
+        frames.unpack(memoryview(msgpack.packb(value) + extra))
+
+
+@pytest.mark.parametrize(
+    ("frame", "complaint"),
+    [
+        (msgpack.packb(msgpack.ExtType(5, b"abc")), "max_ext_len"),
+        (b"\xc7\x00\x05", "extension type 5 of 0 bytes"),
+        (msgpack.packb(msgpack.Timestamp(1, 2)), "max_ext_len"),
+        (b"\x81\x01\x02", "int"),
+        (b"\xa2\xff\xfe", "utf-8"),
+        (b"\x91" * 5000 + b"\xc0", "not one msgpack value"),
+        (b"\xc1", "FormatError"),
+        (b"", "incomplete"),
+    ],
+    ids=["ext", "empty ext", "timestamp", "int key", "not utf-8", "deep", "never used", "nothing"],
+)
+def test_what_the_protocol_does_not_use_is_refused(frame: bytes, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        frames.unpack(memoryview(frame))
+
+
+def test_array_that_claims_more_than_it_sends_allocates_nothing() -> None:
+    frame = memoryview(b"\xdd\x04\x00\x00\x00" * 1000 + bytes(frames.UNCOUNTED_FRAME_BYTES))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=rf"claims 67108865 msgpack objects, expected at most {len(frame)}"):
+            frames.unpack(frame)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 65_536
+
+
+def test_small_frame_of_nested_claims_stays_within_its_arithmetic() -> None:
+    header = b"\xdc" + (frames.UNCOUNTED_FRAME_BYTES).to_bytes(2, "big")
+    frame = memoryview((header * frames.UNCOUNTED_FRAME_BYTES)[: frames.UNCOUNTED_FRAME_BYTES])
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            frames.unpack(frame)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= frames.UNCOUNTED_FRAME_BYTES**2 // len(header) * 8 + 65_536 < 1 << 20
+
+
+def test_largest_honest_fetch_fits_the_object_limit() -> None:
+    entry = {"topic": "t" * 249, "partition": 2**31 - 1, "offset": 2**63 - 1, "max_bytes": 2**31 - 1}
+    frames.unpack(memoryview(msgpack.packb([1, "fetch", 1, {"partitions": [entry] * 10_000}])))
+
+
+@given(value=st.lists(MSGPACK_VALUES, max_size=3))
+def test_object_count_is_exact(value: list[object]) -> None:
+    frame = memoryview(msgpack.packb(value))
+    frames.check_objects(frame, objects_in(value))
+    with pytest.raises(RemoteProtocolError, match=f"expected at most {objects_in(value) - 1}"):
+        frames.check_objects(frame, objects_in(value) - 1)
+
+
+def objects_in(value: object) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(objects_in, value))
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(objects_in, value.values()))
+    return 1
+
+
+@given(garbage=st.binary(max_size=64))
+def test_counting_garbage_ends(garbage: bytes) -> None:
+    with contextlib.suppress(RemoteProtocolError):
+        frames.check_objects(memoryview(garbage), 100)
+
+
+@given(
+    sizes=st.lists(st.none() | st.sampled_from([0, 1, 255, 256, 1024, 1025, 65_535, 65_536, 70_000]), min_size=1, max_size=5),
+    other=MSGPACK_VALUES,
+)
+def test_records_as_buffers_make_the_same_frame_as_records_inside(sizes: list[int | None], other: object) -> None:
+    def body(make: Any) -> dict[str, Any]:
+        return {
+            "other": other,
+            "partitions": [{"topic": "t", "records": [] if size is None else make(size)} for size in sizes],
+        }
+
+    pieces = frames.pack_frame((7, None), body(lambda size: memoryview(bytearray(size))))
+    plain = msgpack.packb([7, None, body(bytes)])
+    assert b"".join(pieces) == len(plain).to_bytes(4, "big") + plain
+    assert unpacked(pieces) == [7, None, body(bytes)]
+
+
+def test_large_records_are_sent_as_the_buffer_that_came() -> None:
+    records = memoryview(bytearray(5000))
+    pieces = frames.pack_frame((7, None), {"partitions": [{"topic": "t", "records": records}]})
+    assert len(pieces) == 2
+    assert pieces[1] is records
+
+
+def test_small_records_are_copied_into_one_buffer() -> None:
+    pieces = frames.pack_frame((7, None), {"partitions": [{"topic": "t", "records": bytes(100)}]})
+    assert len(pieces) == 1
+
+
+@pytest.mark.parametrize("body", [{"partitions": object()}, {"key": 2**64}, {"key": "\ud800"}])
+def test_what_msgpack_cannot_say_is_our_error(body: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError, match="cannot be packed"):
+        frames.pack_frame((1, None), body)

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol import errors, limits
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.native import messages
+from triolog.protocol.native.messages import decode_request, decode_response
+
+from tests.support.native_messages import MSGPACK_VALUES, REQUESTS, RESPONSES
+
+APIS = st.sampled_from(list(messages.REQUESTS))
+
+
+def over_the_wire(body: dict[str, Any]) -> dict[str, Any]:
+    unpacked = msgpack.unpackb(msgpack.packb(body))
+    assert isinstance(unpacked, dict)
+    return unpacked
+
+
+def complaint_about(api: str, body: dict[str, Any]) -> str:
+    """What the server would answer to this body; the call's name when it has nothing to complain about."""
+    try:
+        decode_request(api, 1, body)
+    except errors.RequestError as exc:
+        return exc.message
+    return api
+
+
+@pytest.mark.parametrize("api", messages.REQUESTS)
+@given(data=st.data())
+def test_requests_round_trip(api: str, data: st.DataObject) -> None:
+    request = data.draw(REQUESTS[api])
+    assert decode_request(api, 1, over_the_wire(request.to_body())) == request
+
+
+@pytest.mark.parametrize("api", messages.RESPONSES)
+@given(data=st.data())
+def test_responses_round_trip(api: str, data: st.DataObject) -> None:
+    response = data.draw(RESPONSES[api])
+    assert response == decode_response(api, 1, over_the_wire(response.to_body()))
+
+
+@given(api=APIS, body=st.dictionaries(st.text(max_size=12), MSGPACK_VALUES, max_size=5))
+def test_any_map_is_a_message_or_an_answerable_error(api: str, body: dict[str, Any]) -> None:
+    assert complaint_about(api, body).startswith(api)
+
+
+@given(api=APIS.filter(lambda api: bool(messages.REQUESTS[api].keys)), data=st.data())
+def test_one_wrong_value_anywhere_is_an_answerable_error(api: str, data: st.DataObject) -> None:
+    body = over_the_wire(data.draw(REQUESTS[api]).to_body())
+    holder: Any = body
+    while True:
+        key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
+        inner = holder[key]
+        if not (isinstance(inner, dict | list) and inner and data.draw(st.booleans())):
+            break
+        holder = inner
+    holder[key] = data.draw(MSGPACK_VALUES)
+    assert complaint_about(api, body).startswith((api, "isolation"))
+
+
+@given(api=APIS, body=st.dictionaries(st.text(max_size=12), MSGPACK_VALUES, max_size=5))
+def test_any_answer_is_a_message_or_the_servers_error(api: str, body: dict[str, Any]) -> None:
+    try:
+        decode_response(api, 1, body)
+        complaint = ""
+    except errors.RemoteProtocolError as exc:
+        complaint = str(exc)
+    assert not complaint or complaint.startswith(f"the server's answer: {api}")
+
+
+PARTITION = {"topic": "t", "partition": 0}
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "complaint"),
+    [
+        (
+            "produce",
+            {"partitons": []},
+            "produce has unknown key 'partitons'; known: acks, partitions, timeout_ms, transactional_id",
+        ),
+        ("produce", {"partitions": [], "transactional_id": ""}, "produce.transactional_id is str '', expected str of 1 to 255"),
+        ("produce", {}, "produce.partitions is missing, expected array"),
+        ("produce", {"partitions": None}, "produce.partitions is nil, expected array"),
+        ("produce", {"partitions": [7]}, "produce.partitions[0] is int 7, expected map"),
+        (
+            "produce",
+            {"partitions": [{"topic": 5, "partition": 0, "records": b""}]},
+            "produce.partitions[0].topic is int 5, expected str of 1 to 249 characters",
+        ),
+        (
+            "produce",
+            {"partitions": [{**PARTITION, "records": b""}, {**PARTITION, "records": b"", "recods": 1}]},
+            "produce.partitions[1] has unknown key 'recods'; known: partition, records, topic",
+        ),
+        ("produce", {"partitions": [PARTITION]}, "produce.partitions[0].records is missing, expected bin or array of records"),
+        (
+            "produce",
+            {"partitions": [{**PARTITION, "records": [[None, None, b""], [1.5, None, None]]}]},
+            f"produce.partitions[0].records[1].timestamp is float 1.5, expected nil or int from 0 to {limits.INT64_MAX}",
+        ),
+        (
+            "produce",
+            {"partitions": [{**PARTITION, "records": [[1, None, None, [["h"]]]]}]},
+            "produce.partitions[0].records[0].headers[0] is array of 1, expected [str, bin or nil]",
+        ),
+        (
+            "produce",
+            {"partitions": [], "timeout_ms": True},
+            "produce.timeout_ms is bool True, expected int from 0 to 2147483647",
+        ),
+        (
+            "produce",
+            {"partitions": [{**PARTITION, "partition": 2**31, "records": b""}]},
+            "produce.partitions[0].partition is int 2147483648, expected int from 0 to 2147483647",
+        ),
+        (
+            "fetch",
+            {"partitions": [{**PARTITION, "offset": -1}]},
+            f"fetch.partitions[0].offset is int -1, expected int from 0 to {limits.INT64_MAX}",
+        ),
+        ("fetch", {"partitions": [], "format": "csv"}, "fetch.format is str 'csv', expected one of 'batches', 'records'"),
+        (
+            "offsets_for_times",
+            {"partitions": [{**PARTITION, "timestamp": "yesterday"}]},
+            "offsets_for_times.partitions[0].timestamp is str 'yesterday', "
+            f"expected int from -3 to {limits.INT64_MAX} or one of latest, earliest, max_timestamp",
+        ),
+        ("explain", {"partitions": [PARTITION]}, "explain.partitions[0] has neither of offset and timestamp, expected one"),
+        (
+            "create_topics",
+            {"topics": [{"name": "t", "partitions": 1, "config": {"k": 1}}]},
+            "create_topics.topics[0].config[str 'k'] is int 1, expected str under a str",
+        ),
+        ("fetch", {"partitions": [], "gaps": True}, "fetch.gaps is bool True, expected one of 'refuse', 'skip'"),
+        (
+            "fetch",
+            {"partitions": [], "isolation": "dirty"},
+            "fetch.isolation is str 'dirty', expected one of 'read_uncommitted'",
+        ),
+        (
+            "alter_configs",
+            {"topics": [{"name": "t", "unset": ["k"]}]},
+            "alter_configs.topics[0] has unknown key 'unset'; known: delete, name, set",
+        ),
+        (
+            "alter_configs",
+            {"topics": [{"name": "t", "delete": [""]}]},
+            "alter_configs.topics[0].delete[0] is str '', expected str of 1 to 255 characters",
+        ),
+        (
+            "create_partitions",
+            {"topics": [{"name": "t", "total": -1}]},
+            "create_partitions.topics[0].total is int -1, expected int from 0 to 2147483647",
+        ),
+        (
+            "delete_records",
+            {"partitions": [{**PARTITION, "before_offset": -2}]},
+            f"delete_records.partitions[0].before_offset is int -2, expected int from -1 to {limits.INT64_MAX}",
+        ),
+        ("init_producer", {"transactional_id": "x" * 256}, "init_producer.transactional_id is str of 256 characters"),
+        ("init_producer", {"timeout_ms": -1}, "init_producer.timeout_ms is int -1, expected int from 0 to 2147483647"),
+        (
+            "end_transaction",
+            {"transactional_id": "x", "producer_id": 0, "producer_epoch": 32768, "commit": True},
+            "end_transaction.producer_epoch is int 32768, expected int from 0 to 32767",
+        ),
+        (
+            "end_transaction",
+            {"transactional_id": "x", "producer_id": 0, "producer_epoch": 0},
+            "end_transaction.commit is missing",
+        ),
+        ("commit_offsets", {"partitions": []}, "commit_offsets.group is missing, expected str of 1 to 255 characters"),
+        (
+            "commit_offsets",
+            {"group": "g", "partitions": [{**PARTITION, "offset": 1, "metadata": "x" * 32768}]},
+            "commit_offsets.partitions[0].metadata is str of 32768 characters, expected nil or str of at most 32767",
+        ),
+        (
+            "commit_offsets",
+            {"group": "g", "partitions": [], "transaction": {"transactional_id": "x", "producer_id": "7"}},
+            "commit_offsets.transaction.producer_id is str '7', expected int",
+        ),
+        (
+            "commit_offsets",
+            {"group": "g", "partitions": [], "transaction": {"id": "x"}},
+            "commit_offsets.transaction has unknown key 'id'; known: producer_epoch, producer_id, transactional_id",
+        ),
+        ("fetch_offsets", {"group": "g" * 256}, "fetch_offsets.group is str of 256 characters"),
+        ("list_groups", {"group": "g"}, "list_groups has unknown key 'group'; known: "),
+        ("delete_groups", {"groups": ["a", 1]}, "delete_groups.groups[1] is int 1, expected str of 1 to 255 characters"),
+        ("delete_topics", {"topics": ["a", "x" * 250]}, "delete_topics.topics[1] is str of 250 characters"),
+        ("hello", {"client_id": ""}, "hello.client_id is str '', expected str of 1 to 255 characters"),
+        ("hello", {b"client_id": ""}, "hello has unknown key b'client_id'; known: client_id, software"),
+    ],
+)
+def test_wrong_body_names_the_key_what_was_found_and_what_was_expected(api: str, body: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(errors.InvalidRequestError) as caught:
+        decode_request(api, 1, body)
+    assert caught.value.message.startswith(complaint)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("api", "version"), [("prodce", 1), ("produce", 0), ("produce", 2), ("init_producers", 1)])
+def test_unknown_call_or_version_is_unsupported(api: str, version: int) -> None:
+    with pytest.raises(errors.UnsupportedVersionError, match=api):
+        decode_request(api, version, {})
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_other_acks_have_kafkas_error(acks: int) -> None:
+    with pytest.raises(errors.RequestError, match=f"acks is {acks}, expected 0, 1 or -1") as caught:
+        decode_request("produce", 1, {"partitions": [], "acks": acks})
+    assert caught.value.code is ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_absent_keys_have_their_defaults() -> None:
+    assert decode_request("produce", 1, {"partitions": []}) == messages.ProduceRequest((), acks=-1, timeout_ms=30_000)
+    assert decode_request("fetch", 1, {"partitions": [{**PARTITION, "offset": 3}]}) == messages.FetchRequest(
+        (messages.FetchPartition("t", 0, 3, max_bytes=1 << 20),),
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=50 << 20,
+        isolation=messages.Isolation.READ_UNCOMMITTED,
+        format=messages.Format.BATCHES,
+        gaps=messages.Gaps.REFUSE,
+    )
+    assert decode_request("init_producer", 1, {}) == messages.InitProducerRequest(None, 60_000)
+    assert decode_request("fetch_offsets", 1, {"group": "g"}) == messages.FetchOffsetsRequest("g", None, False)
+    assert decode_request("commit_offsets", 1, {"group": "g", "partitions": [{**PARTITION, "offset": 3}]}) == (
+        messages.CommitOffsetsRequest("g", (messages.CommittedPartition("t", 0, 3, None),), None)
+    )
+    assert decode_request("metadata", 1, {}) == messages.MetadataRequest(None)
+
+
+@pytest.mark.parametrize(("name", "timestamp"), [("latest", -1), ("earliest", -2), ("max_timestamp", -3)])
+def test_special_timestamps_have_names(name: str, timestamp: int) -> None:
+    body = {"partitions": [{**PARTITION, "timestamp": name}]}
+    assert decode_request("offsets_for_times", 1, body) == messages.OffsetsForTimesRequest(
+        (messages.OffsetsForTimesPartition("t", 0, timestamp),)
+    )
+
+
+def test_more_partitions_than_the_limit_are_refused() -> None:
+    entry = {**PARTITION, "offset": 0}
+    decode_request("fetch", 1, {"partitions": [entry] * 10_000})
+    with pytest.raises(errors.InvalidRequestError, match=r"has 10001 entries, expected at most 10000"):
+        decode_request("fetch", 1, {"partitions": [entry] * 10_001})
+
+
+def test_more_keys_than_the_limit_are_refused() -> None:
+    def change(**fields: Any) -> dict[str, Any]:
+        return {"topics": [{"name": "t", **fields}]}
+
+    decode_request("alter_configs", 1, change(set={f"k{n}": "" for n in range(1_000)}, delete=["k"] * 1_000))
+    with pytest.raises(errors.InvalidRequestError, match=r"topics\[0\].set has 1001 keys, expected at most 1000"):
+        decode_request("alter_configs", 1, change(set={f"k{n}": "" for n in range(1_001)}))
+    with pytest.raises(errors.InvalidRequestError, match=r"topics\[0\].delete has 1001 entries, expected at most 1000"):
+        decode_request("alter_configs", 1, change(delete=["k"] * 1_001))
+
+
+@pytest.mark.parametrize("api", messages.RESPONSES)
+@given(data=st.data())
+def test_client_skips_keys_it_does_not_know(api: str, data: st.DataObject) -> None:
+    response = data.draw(RESPONSES[api])
+    body = over_the_wire(response.to_body())
+    body["from_the_future"] = 1
+    for entry in [*body.get("partitions", []), *body.get("topics", []), *body.get("groups", [])]:
+        if api != "list_groups":
+            entry["from_the_future"] = [1]
+    assert response == decode_response(api, 1, body)
+
+
+def test_records_is_the_last_key_wherever_it_stands() -> None:
+    produce = messages.ProduceRequest((messages.ProducePartition("t", 0, b"x"),)).to_body()
+    fetched = messages.FetchResponse((messages.FetchPartitionResponse("t", 0),)).to_body()
+    for body in (produce, fetched):
+        assert list(body)[-1] == "partitions"
+        assert list(body["partitions"][0])[-1] == "records"

@@ -1,0 +1,245 @@
+"""Building batches: what is written, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.limits import INT32_MAX
+from triolog.protocol.records.batch import check_batch, parse_header, with_producer
+from triolog.protocol.records.builder import BatchBuilder, build_batch
+from triolog.protocol.records.record import iter_records, walk_records
+from triolog.protocol.types import CompressionType, Record, TimestampType
+
+from tests.support.record_batches import RecordTuple, compression_types, record_lists
+
+
+@given(record_lists(), st.integers(0, 2**62), compression_types())
+def test_what_is_built_is_read_back(records: list[RecordTuple], base_offset: int, compression_type: CompressionType) -> None:
+    batch = build_batch(records, base_offset=base_offset, compression_type=compression_type)
+    if not records:
+        assert batch == b""
+        return
+    header = parse_header(batch)
+    check_batch(memoryview(batch), header)
+    expected = [Record(base_offset + index, *record) for index, record in enumerate(records)]
+    assert list(iter_records(memoryview(batch))) == expected
+    assert header.compression_type is compression_type
+    assert header.base_timestamp == records[0][0]
+    assert header.max_timestamp == max(record[0] for record in records)
+    assert (header.records_count, header.last_offset) == (len(records), base_offset + len(records) - 1)
+
+
+@given(record_lists(min_size=1), st.integers(0, 1000))
+def test_the_estimated_size_is_the_size_without_compression(records: list[RecordTuple], base_offset: int) -> None:
+    builder = BatchBuilder(base_offset=base_offset)
+    offsets = [builder.append(*record) for record in records]
+    assert offsets == list(range(base_offset, base_offset + len(records)))
+    assert builder.records_count == len(records)
+    batch = builder.build()
+    assert len(batch) == builder.estimated_size_bytes
+    assert builder.build() == batch
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
+def test_any_kind_of_bytes_may_be_appended_and_changed_afterwards(make: Any) -> None:
+    value = bytearray(b"value")
+    builder = BatchBuilder()
+    builder.append(1, make(b"key"), value, (("h", make(b"hv")),))
+    value[:] = b"other"
+    (record,) = iter_records(builder.build())
+    assert record == Record(0, 1, b"key", b"value", (("h", b"hv"),))
+
+
+def test_nothing_appended_builds_nothing() -> None:
+    """Kafka: MemoryRecordsBuilderTest.testWriteEmptyRecordSet."""
+    assert BatchBuilder().build() == b""
+    assert BatchBuilder(is_transactional=True).build() == b""
+
+
+def test_under_create_time_the_largest_timestamp_counts_wherever_it_stands() -> None:
+    """Kafka: MemoryRecordsBuilderTest.buildUsingCreateTime."""
+    header = parse_header(build_batch([(0, None, None, ()), (2, None, None, ()), (1, None, None, ())]))
+    assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (0, 2, 2)
+
+
+def test_under_log_append_time_every_record_reports_it() -> None:
+    """Kafka: MemoryRecordsBuilderTest.buildUsingLogAppendTime."""
+    records: list[RecordTuple] = [(timestamp, None, None, ()) for timestamp in (3, 9, 5)]
+    batch = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=7)
+    header = parse_header(batch)
+    assert (header.base_timestamp, header.max_timestamp, header.last_offset) == (3, 7, 2)
+    assert [record.timestamp for record in iter_records(batch)] == [7, 7, 7]
+
+
+def test_a_delete_horizon_leaves_the_timestamps_of_the_records() -> None:
+    """Kafka: MemoryRecordsBuilderTest.testRecordTimestampsWithDeleteHorizon."""
+    records: list[RecordTuple] = [(timestamp, b"k", None, ()) for timestamp in (50, 100, 150)]
+    batch = build_batch(records, delete_horizon_ms=100)
+    header = parse_header(batch)
+    assert (header.has_delete_horizon, header.base_timestamp, header.max_timestamp) == (True, 100, 150)
+    assert [record.timestamp for record in iter_records(batch)] == [50, 100, 150]
+
+
+def test_records_without_a_timestamp_make_a_batch_without_one() -> None:
+    header = parse_header(build_batch([(-1, None, None, ())]))
+    assert (header.base_timestamp, header.max_timestamp) == (-1, -1)
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=10, unique=True).map(sorted), st.integers(0, 9))
+def test_explicit_offsets_keep_their_gaps(offsets: list[int], removed_behind: int) -> None:
+    builder = BatchBuilder(base_offset=100)
+    for offset in offsets:
+        builder.append_at(100 + offset, 1, b"k", b"v")
+    last_offset = 100 + offsets[-1] + removed_behind
+    batch = builder.build(last_offset=last_offset)
+    header = parse_header(batch)
+    assert (header.base_offset, header.last_offset) == (100, last_offset)
+    assert [record.offset - 100 for record in iter_records(batch)] == offsets
+    walk = walk_records(batch, header, allow_gaps=True)
+    assert walk.offsets_consecutive == (len(offsets) == offsets[-1] + removed_behind + 1)
+
+
+def test_append_continues_after_an_explicit_offset() -> None:
+    builder = BatchBuilder(base_offset=5)
+    builder.append_at(9, 1, None, None)
+    assert builder.append(1, None, None) == 10
+
+
+@pytest.mark.parametrize("offset", [4, 9, 5 + INT32_MAX + 1])
+def test_an_offset_that_does_not_follow_is_refused(offset: int) -> None:
+    builder = BatchBuilder(base_offset=5)
+    builder.append_at(9, 1, None, None)
+    with pytest.raises(ValueError, match=f"offset {offset} does not follow"):
+        builder.append_at(offset, 1, None, None)
+    assert builder.records_count == 1
+
+
+def test_a_last_offset_below_the_last_record_is_refused() -> None:
+    builder = BatchBuilder(base_offset=5)
+    builder.append_at(9, 1, None, None)
+    with pytest.raises(ValueError, match="last offset 8 lies below"):
+        builder.build(last_offset=8)
+
+
+@pytest.mark.parametrize("timestamp", [-2, -(2**40), 2**63])
+def test_a_timestamp_before_the_epoch_is_refused(timestamp: int) -> None:
+    with pytest.raises(ValueError, match=f"timestamp {timestamp}"):
+        BatchBuilder().append(timestamp, None, None)
+
+
+def test_a_timestamp_that_no_delta_reaches_is_refused() -> None:
+    builder = BatchBuilder()
+    builder.append(-1, None, None)
+    with pytest.raises(ValueError, match="64 bits after the base timestamp -1"):
+        builder.append(2**63 - 1, None, None)
+    assert [record.timestamp for record in iter_records(builder.build())] == [-1]
+
+
+def test_a_refused_first_record_leaves_no_base_timestamp() -> None:
+    builder = BatchBuilder()
+    unencodable: Any = "a string"
+    with pytest.raises(TypeError):
+        builder.append(1, b"k", unencodable)
+    builder.append(2, b"k", b"v")
+    assert parse_header(builder.build()).base_timestamp == 2
+
+
+def test_a_null_header_key_is_refused() -> None:
+    builder = BatchBuilder()
+    null_key: Any = None
+    with pytest.raises(ValueError, match="header key is null"):
+        builder.append(1, None, None, ((null_key, b"v"),))
+    assert builder.build() == b""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"is_transactional": True}, "needs a producer id"),
+        ({"producer_id": 5, "base_sequence": 0}, "has no epoch"),
+        ({"producer_id": 5, "producer_epoch": 0}, "base sequence -1"),
+    ],
+)
+def test_a_producer_that_is_only_half_there_is_refused(options: dict[str, Any], message: str) -> None:
+    """Kafka: MemoryRecordsBuilderTest.testWriteIdempotentWithInvalidEpoch, testWriteIdempotentWithInvalidBaseSequence."""
+    with pytest.raises(ValueError, match=message):
+        build_batch([(1, None, None, ())], **options)
+
+
+def test_a_control_batch_takes_control_records_and_needs_no_sequence() -> None:
+    builder = BatchBuilder(is_control=True, is_transactional=True, producer_id=5, producer_epoch=0)
+    with pytest.raises(ValueError, match="control record's key"):
+        builder.append(1, b"abc", None)
+    with pytest.raises(ValueError, match="control record's key"):
+        builder.append(1, None, None)
+    builder.append(1, bytes(4), bytes(6))
+    header = parse_header(builder.build())
+    assert (header.is_control, header.base_sequence, header.size_bytes) == (True, -1, 78)
+
+
+def test_a_delete_horizon_before_the_epoch_is_refused() -> None:
+    with pytest.raises(ValueError, match="delete horizon -1"):
+        BatchBuilder(delete_horizon_ms=-1)
+
+
+@pytest.mark.parametrize(("records_count", "size"), [(1, 200), (3, 70_000)])
+@pytest.mark.parametrize("compression_type", CompressionType)
+def test_the_codec_named_is_the_codec_used(compression_type: CompressionType, records_count: int, size: int) -> None:
+    batch = build_batch([(1, None, b"x" * size, ())] * records_count, compression_type=compression_type)
+    assert (len(batch) < size) == (compression_type != CompressionType.NONE)
+    start = {
+        CompressionType.NONE: b"",
+        CompressionType.GZIP: b"\x1f\x8b\x08",
+        CompressionType.SNAPPY: b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01",
+        CompressionType.LZ4: bytes.fromhex("04224d18604082"),
+        CompressionType.ZSTD: bytes.fromhex("28b52ffd"),
+    }[compression_type]
+    assert batch[61:].startswith(start)
+
+
+@given(
+    records=record_lists(min_size=1, max_size=5),
+    compression_type=compression_types(),
+    producer=st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.integers(0, INT32_MAX)),
+    is_transactional=st.booleans(),
+)
+def test_a_producer_named_late_is_as_one_named_early(
+    records: list[RecordTuple], compression_type: CompressionType, producer: tuple[int, int, int], is_transactional: bool
+) -> None:
+    producer_id, producer_epoch, base_sequence = producer
+    builder = BatchBuilder(compression_type=compression_type)
+    for record in records:
+        builder.append(*record)
+    builder.set_producer(*producer, is_transactional=is_transactional)
+    expected = build_batch(
+        records,
+        compression_type=compression_type,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+    assert builder.build() == expected
+
+
+@given(
+    records=record_lists(min_size=1, max_size=5),
+    producer=st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.integers(0, INT32_MAX)),
+)
+def test_a_batch_of_another_producer_is_the_same_batch_with_its_name(
+    records: list[RecordTuple], producer: tuple[int, int, int]
+) -> None:
+    producer_id, producer_epoch, base_sequence = producer
+    first = build_batch(records, producer_id=1, producer_epoch=2, base_sequence=3, is_transactional=True)
+    changed = with_producer(first, *producer)
+    check_batch(memoryview(changed), parse_header(changed))
+    assert changed == build_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=True,
+    )

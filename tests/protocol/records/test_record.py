@@ -1,0 +1,322 @@
+"""Reading records, walking them unread, and finding one by time: the three must tell the same of any bytes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from triolog.protocol.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
+from triolog.protocol.records.builder import BatchBuilder, build_batch
+from triolog.protocol.records.compression import compress
+from triolog.protocol.records.record import RecordsWalk, first_record_at, iter_records, walk_records
+from triolog.protocol.records.varint import encode_varint
+from triolog.protocol.types import CompressionType, Record, TimestampType
+
+from tests.support.record_batches import (
+    RecordTuple,
+    compression_types,
+    damaged,
+    patched,
+    record_lists,
+    timestamps,
+    with_records,
+)
+
+DOCUMENTED = (InvalidRecordError, CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError)
+MAX_BYTES = 1 << 20
+THREE = build_batch([(1, b"a", b"1", ()), (2, b"b", b"2", ()), (3, b"c", b"3", ())])
+MIXED = build_batch(
+    [
+        (1_000, b"k" * 70, b"v" * 9000, ()),
+        (900, None, None, (("h", None), ("name", b"value"))),
+        (-1, b"", b"", ()),
+        (1_000 + (1 << 40), None, b"x", ()),
+    ]
+)
+
+
+def records_of(batch: bytes, header: BatchHeader) -> list[Record]:
+    return list(iter_records(batch, header, max_bytes=MAX_BYTES))
+
+
+def record_bytes(body: str) -> bytes:
+    """A record of the hexadecimal `body`, with its true length before it."""
+    data = bytes.fromhex(body)
+    return encode_varint(len(data)) + data
+
+
+def test_a_record_is_laid_out_as_kafka_lays_it_out() -> None:
+    batch = build_batch([(5, None, b"test", ())])
+    assert batch[61:] == bytes.fromhex("14 00 00 00 01 08 74657374 00")
+    assert list(iter_records(batch)) == [Record(0, 5, None, b"test", ())]
+
+
+def test_null_and_empty_are_told_apart() -> None:
+    records: list[RecordTuple] = [(1, None, b"", (("", None), ("", b""))), (1, b"", None, ())]
+    assert list(iter_records(build_batch(records))) == [Record(0, *records[0]), Record(1, *records[1])]
+
+
+def test_any_negative_length_is_null() -> None:
+    batch, header = with_records(record_bytes("00 00 00 05 07 02 0268 09"), count=1)
+    assert records_of(batch, header) == [Record(0, 0, None, None, (("h", None),))]
+    assert walk_records(batch, header).has_null_key
+
+
+def test_a_header_key_that_is_not_utf8_is_read_with_replacements() -> None:
+    batch, header = with_records(record_bytes("00 00 00 01 01 02 04ff61 00"), count=1)
+    assert records_of(batch, header)[0].headers == (("\ufffda", b""),)
+    assert walk_records(batch, header).records_count == 1
+
+
+def test_attributes_of_a_record_are_ignored() -> None:
+    batch, header = with_records(record_bytes("ff 00 00 01 01 00"), count=1)
+    assert records_of(batch, header) == [Record(0, 0, None, None)]
+    assert walk_records(batch, header).records_count == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        pytest.param(encode_varint(100) + bytes(3) + b"\x01" + encode_varint(105) + bytes(200), 1, id="value-size"),
+        pytest.param(record_bytes("00 00 00 01 01 01"), 1, id="negative-headers-count"),
+        pytest.param(record_bytes("00 00 00 01 01 7e"), 1, id="headers-count-above-remaining"),
+        pytest.param(record_bytes("00 00 00 01 01 02 02 68 7e 61"), 1, id="header-value-beyond-body"),
+        pytest.param(record_bytes("00 00 00 01 01 04 02 68 02 61"), 1, id="headers-count-too-high"),
+        pytest.param(record_bytes("00 00 00 01 01 02 02 68 02 61 02 68 02 61"), 1, id="headers-count-too-low"),
+        pytest.param(record_bytes("00 00 00 01 01 02 01 02 61"), 1, id="null-header-key"),
+        pytest.param(record_bytes("00 80"), 1, id="underflow-in-timestamp-delta"),
+        pytest.param(encode_varint(10), 1, id="body-missing"),
+        pytest.param(encode_varint(-11) + bytes.fromhex("00 00 00 01 01 00"), 1, id="negative-length"),
+        pytest.param(b"\xff\xff\xff\xff\xff\x01", 1, id="varint-too-long"),
+        pytest.param(b"", 1, id="no-records"),
+        pytest.param(THREE[61:], 2, id="count-too-low"),
+        pytest.param(THREE[61:], 4, id="count-too-high"),
+        pytest.param(THREE[61:], 2**31 - 1, id="count-absurd"),
+        pytest.param(THREE[61:] + b"\x00", 3, id="byte-behind-the-records"),
+        pytest.param(THREE[61:], -1, id="negative-count"),
+    ],
+)
+@pytest.mark.parametrize("compression_type", CompressionType)
+def test_records_that_contradict_themselves_are_invalid(records: bytes, count: int, compression_type: CompressionType) -> None:
+    """Kafka: DefaultRecordTest.testInvalidValueSize, testInvalidNumHeaders, testInvalidHeaderValue,
+    testBasicSerdeInvalidHeaderCountTooHigh, testBasicSerdeInvalidHeaderCountTooLow, testUnderflowReadingVarlong,
+    testInvalidSizeOfBodyInBytes, DefaultRecordBatchTest.testInvalidRecordCountTooLittleNonCompressedV2,
+    testInvalidRecordCountTooLittleCompressedV2."""
+    batch, header = with_records(compress(compression_type, records), count=count, attributes=compression_type)
+    with pytest.raises(InvalidRecordError):
+        records_of(batch, header)
+    with pytest.raises(InvalidRecordError):
+        walk_records(batch, header)
+
+
+@pytest.mark.parametrize(("last_offset_delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0), (-5, -4)])
+@pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.GZIP])
+def test_a_count_that_the_offsets_deny_is_invalid(
+    last_offset_delta: int, count: int, compression_type: CompressionType
+) -> None:
+    records = compress(compression_type, THREE[61:])
+    batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, attributes=compression_type)
+    with pytest.raises(InvalidRecordError):
+        walk_records(batch, header)
+
+
+@pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.GZIP])
+@pytest.mark.parametrize("deltas", [(0,) * 20, (1, 2, 3), (0, 1, 3), (0, 2, 1), (-1, 0, 1)])
+def test_offset_deltas_that_are_not_consecutive_are_invalid_for_a_producer(
+    deltas: tuple[int, ...], compression_type: CompressionType
+) -> None:
+    records = b"".join(record_bytes(f"00 00 {encode_varint(delta).hex()} 01 01 00") for delta in deltas)
+    batch, header = with_records(compress(compression_type, records), count=len(deltas), attributes=compression_type)
+    with pytest.raises(InvalidRecordError, match="offset delta"):
+        walk_records(batch, header)
+
+
+@pytest.mark.parametrize("deltas", [(0, 0), (3, 2), (0, 6), (-1, 2)])
+def test_offset_deltas_of_a_compacted_batch_still_increase_within_the_batch(deltas: tuple[int, ...]) -> None:
+    records = b"".join(record_bytes(f"00 00 {encode_varint(delta).hex()} 01 01 00") for delta in deltas)
+    batch, header = with_records(records, count=len(deltas), last_offset_delta=5)
+    with pytest.raises(InvalidRecordError, match="last offset delta is 5"):
+        walk_records(batch, header, allow_gaps=True)
+
+
+def test_a_batch_emptied_by_compaction_has_nothing_to_walk() -> None:
+    batch, header = with_records(b"", count=0, last_offset_delta=5)
+    assert walk_records(batch, header, allow_gaps=True) == RecordsWalk(0, -1, 0, False, -1, False)
+    assert records_of(batch, header) == []
+    with pytest.raises(InvalidRecordError, match="counts 0 records"):
+        walk_records(batch, header)
+
+
+def test_data_behind_a_count_of_zero_is_not_read_but_refused_in_a_walk() -> None:
+    batch, header = with_records(b"garbage", count=0, last_offset_delta=5)
+    assert records_of(batch, header) == []
+    with pytest.raises(InvalidRecordError, match="7 bytes of them"):
+        walk_records(batch, header, allow_gaps=True)
+
+
+@pytest.mark.parametrize(("base", "delta"), [(2**63 - 1, "02"), (-(2**63), "01")])
+def test_a_timestamp_outside_64_bits_is_invalid(base: int, delta: str) -> None:
+    batch, header = with_records(record_bytes(f"00 {delta} 00 01 01 00"), count=1, base_timestamp=base)
+    with pytest.raises(InvalidRecordError, match="exceed 64 bits"):
+        records_of(batch, header)
+    with pytest.raises(InvalidRecordError, match="exceed 64 bits"):
+        walk_records(batch, header)
+
+
+def test_the_smallest_timestamp_is_of_the_records_that_have_one() -> None:
+    walk = walk_records(MIXED, parse_header(MIXED))
+    assert walk == RecordsWalk(4, 1_000 + (1 << 40), len(MIXED) - 61, True, 900, True)
+    untimed = build_batch([(-1, b"k", None, ())])
+    assert walk_records(untimed, parse_header(untimed)) == RecordsWalk(1, -1, len(untimed) - 61, False, -1, True)
+
+
+def test_less_than_a_header_is_no_batch() -> None:
+    with pytest.raises(CorruptRecordError, match="60 bytes are no record batch"):
+        list(iter_records(THREE[:60]))
+
+
+@pytest.mark.parametrize("compression_type", [member for member in CompressionType if member])
+def test_records_beyond_the_limit_are_too_large(compression_type: CompressionType) -> None:
+    batch = build_batch([(1, None, bytes(100_000), ())], compression_type=compression_type)
+    header = parse_header(batch)
+    assert walk_records(batch, header, max_bytes=100_020).uncompressed_bytes <= 100_020
+    with pytest.raises(RecordTooLargeError):
+        walk_records(batch, header, max_bytes=100_000)
+    with pytest.raises(RecordTooLargeError):
+        list(iter_records(batch, header, max_bytes=100_000))
+    with pytest.raises(RecordTooLargeError):
+        first_record_at(batch, header, timestamp=1, min_offset=0, max_bytes=100_000)
+
+
+@given(record_lists(min_size=1), compression_types(), st.sampled_from(TimestampType))
+def test_a_walk_tells_what_reading_tells(
+    records: list[RecordTuple], compression_type: CompressionType, timestamp_type: TimestampType
+) -> None:
+    """Kafka: DefaultRecordBatchTest.testSkipKeyValueIteratorCorrectness."""
+    batch = build_batch(records, compression_type=compression_type, timestamp_type=timestamp_type, log_append_time=12345)
+    header = parse_header(batch)
+    assert_walk_agrees(batch, header, walk_records(batch, header))
+    assert walk_records(batch, header, allow_gaps=True) == walk_records(memoryview(batch), header)
+
+
+@given(record_lists(min_size=1, max_size=8), st.data())
+def test_a_walk_with_gaps_tells_what_reading_tells(records: list[RecordTuple], data: st.DataObject) -> None:
+    builder = BatchBuilder(base_offset=7)
+    offset = 7
+    for record in records:
+        offset += data.draw(st.integers(0, 9000))
+        builder.append_at(offset, *record)
+        offset += 1
+    batch = builder.build(last_offset=offset + 1)
+    header = parse_header(batch)
+    walk = walk_records(batch, header, allow_gaps=True)
+    assert not walk.offsets_consecutive
+    assert_walk_agrees(batch, header, walk)
+
+
+def assert_walk_agrees(batch: bytes, header: BatchHeader, walk: RecordsWalk) -> None:
+    records = records_of(batch, header)
+    stamped = [record.timestamp for record in records if record.timestamp != -1]
+    assert walk.records_count == len(records)
+    assert walk.max_timestamp == max(record.timestamp for record in records)
+    assert walk.min_timestamp == min(stamped, default=-1)
+    assert walk.has_null_key == any(record.key is None for record in records)
+    offsets = [record.offset - header.base_offset for record in records]
+    assert walk.offsets_consecutive == (offsets == list(range(header.last_offset_delta + 1)))
+    if header.attributes & 7 == 0:
+        assert walk.uncompressed_bytes == len(batch) - RECORD_BATCH_OVERHEAD
+
+
+@given(record_lists(min_size=1), timestamps(), st.integers(-2, 25), st.sampled_from(TimestampType))
+def test_the_first_record_at_a_time_is_what_a_scan_finds(
+    records: list[RecordTuple], timestamp: int, from_offset: int, timestamp_type: TimestampType
+) -> None:
+    batch = build_batch(records, base_offset=1000, timestamp_type=timestamp_type, log_append_time=1_700_000_010_000)
+    header = parse_header(batch)
+    for asked in (timestamp, *(record[0] for record in records), 1_700_000_010_000, 1_700_000_010_001):
+        found = first_record_at(batch, header, timestamp=asked, min_offset=1000 + from_offset)
+        assert found == scan(batch, header, asked, 1000 + from_offset)
+
+
+def scan(batch: bytes, header: BatchHeader, timestamp: int, min_offset: int) -> tuple[int, int] | None:
+    for record in iter_records(batch, header, max_bytes=MAX_BYTES):
+        if record.timestamp >= timestamp and record.offset >= min_offset:
+            return record.offset, record.timestamp
+    return None
+
+
+@given(damaged(MIXED[61:]), st.integers(-1, 6), st.integers(-1, 6), st.booleans())
+@example(MIXED[61:], 4, 3, False)
+def test_walking_accepts_exactly_what_reading_accepts(
+    records: bytes, count: int, last_offset_delta: int, allow_gaps: bool
+) -> None:
+    batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, base_timestamp=1000)
+    try:
+        read: list[Record] | None = records_of(batch, header)
+    except InvalidRecordError:
+        read = None
+    try:
+        walk: RecordsWalk | None = walk_records(batch, header, allow_gaps=allow_gaps)
+    except InvalidRecordError:
+        walk = None
+    if read is None or (count == 0 and records):
+        assert walk is None
+        return
+    deltas = [record.offset for record in read]
+    consecutive = bool(deltas) and deltas == list(range(last_offset_delta + 1))
+    increasing = deltas == sorted(set(deltas)) and all(0 <= delta <= last_offset_delta for delta in deltas)
+    assert (walk is not None) == (consecutive or (allow_gaps and increasing and last_offset_delta >= 0))
+    assert first_record_at(batch, header, timestamp=950, min_offset=0) == scan(batch, header, 950, 0)
+
+
+@given(st.data(), st.sampled_from(CompressionType), st.integers(0, 0xFF), st.integers(-(2**31), 2**31 - 1))
+def test_any_bytes_are_read_or_refused_as_documented(
+    data: st.DataObject, compression_type: CompressionType, attributes: int, count: int
+) -> None:
+    original = compress(compression_type, MIXED[61:])
+    records = data.draw(st.one_of(damaged(original), st.binary(max_size=60)))
+    counts = (count, 4, 1)
+    flags = (attributes, compression_type)
+    batch, header = with_records(
+        records,
+        count=data.draw(st.sampled_from(counts)),
+        attributes=data.draw(st.sampled_from(flags)),
+        last_offset_delta=3,
+        base_timestamp=1000,
+    )
+    for read in (
+        lambda: records_of(batch, header),
+        lambda: walk_records(batch, header, max_bytes=MAX_BYTES),
+        lambda: walk_records(batch, header, max_bytes=MAX_BYTES, allow_gaps=True),
+        lambda: first_record_at(batch, header, timestamp=950, min_offset=2, max_bytes=MAX_BYTES),
+    ):
+        with contextlib.suppress(*DOCUMENTED):
+            read()
+
+
+@pytest.mark.parametrize("compression_type", CompressionType)
+def test_reading_is_the_same_for_every_codec(compression_type: CompressionType) -> None:
+    """Kafka: DefaultRecordBatchTest.testStreamingIteratorConsistency, testSkipKeyValueIteratorCorrectness."""
+    big: list[RecordTuple] = [
+        (1, b"k", b"v" * 200 * 1024, ()),
+        (2, None, None, (("h", None),)),
+        (3, b"k", None, (("a", b"1"), ("a", b"2"))),
+    ]
+    batch = build_batch(big, compression_type=compression_type)
+    header = parse_header(batch)
+    assert records_of(batch, header) == records_of(build_batch(big), parse_header(build_batch(big)))
+    assert walk_records(batch, header).uncompressed_bytes == len(build_batch(big)) - 61
+
+
+def test_a_walk_states_where_the_batch_contradicts_itself() -> None:
+    batch = patched(THREE, base_offset=77)[:-1]
+    with pytest.raises(InvalidRecordError, match=r"batch at offset 77: .* end inside record 2 of 3"):
+        walk_records(batch, parse_header(batch))

@@ -1,0 +1,307 @@
+"""The cleaner of a running server: with its process, beside appends and reads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.protocol.errors import UnknownTopicOrPartitionError
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.cleaner import MOST_FAILURES, Cleaner
+from triolog.server.actors.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
+from triolog.server.broker import Broker
+from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
+from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob
+from triolog.server.storage.cleaner.selection import choose, plan_round
+from triolog.server.storage.diskops import drive
+from triolog.server.storage.filesystem import OsFileSystem
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, records_from, running_broker, until
+from tests.support.logs import START_MS
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.1"}
+
+
+@asynccontextmanager
+async def compacted(directory: Path, *, enable: bool = False, **settings: Any) -> AsyncIterator[Broker]:
+    """A broker with one compacted partition; its own cleaner is off unless `enable`."""
+    settings = {"cleaner_enable": enable, "cleaner_backoff_ms": 10, "topic": COMPACTED} | settings
+    async with running_broker(directory, **settings) as broker:
+        if TOPIC not in broker.topics():
+            await broker.create_topic(TOPIC)
+        yield broker
+
+
+async def put(broker: Broker, key: int, value: int) -> int:
+    answer = await broker.append(PARTITION, [(START_MS, str(key).encode(), str(value).encode(), ())])
+    return answer.base_offset
+
+
+async def fill(broker: Broker, records: int = 200, keys: int = 7, start: int = 0) -> None:
+    for number in range(start, start + records):
+        await put(broker, number % keys, number)
+    await until(lambda: recovered(broker))
+
+
+def recovered(broker: Broker) -> bool:
+    log = actor_of(broker).log
+    return log.recovery_point >= log.active.base_offset
+
+
+async def state(broker: Broker) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in await records_from(broker)}
+
+
+def cleaner_of(broker: Broker) -> Cleaner:
+    return Cleaner(broker._manager)
+
+
+def job_of(broker: Broker, **settings: Any) -> CleaningJob:
+    log = actor_of(broker).log
+    return plan_round(log, drive(OsFileSystem(), choose(log, None, START_MS)), START_MS, map_bytes=1 << 20, **settings)
+
+
+def leftovers(directory: Path) -> list[str]:
+    return [path.name for path in directory.rglob("*") if path.suffix in (".cleaned", ".swap")]
+
+
+async def test_a_running_server_compacts_what_is_due(tmp_path: Path) -> None:
+    async with compacted(tmp_path, enable=True) as broker:
+        await fill(broker)
+        before = await state(broker)
+        end = actor_of(broker).log.active.base_offset
+        await until(lambda: read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: end})
+        assert await state(broker) == before
+        assert len(await records_from(broker)) < 60
+    assert leftovers(tmp_path) == []
+
+
+async def test_what_was_compacted_is_there_after_a_restart_and_is_not_done_again(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        assert await cleaner_of(broker).clean_dirtiest()
+        before = await records_from(broker)
+        clean_up_to = actor_of(broker).log.active.base_offset
+    assert read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: clean_up_to}
+    async with compacted(tmp_path) as broker:
+        assert await records_from(broker) == before
+        cleaner = cleaner_of(broker)
+        await cleaner.load()
+        assert cleaner.clean_up_to == {actor_of(broker).log: clean_up_to}
+        assert not await cleaner.clean_dirtiest()
+
+
+async def test_appends_and_reads_go_on_during_a_round(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await fill(broker, 400)
+        expected = await state(broker)
+        done = False
+        reads = 0
+
+        async def append_and_read() -> None:
+            nonlocal reads
+            number = 400
+            while not done:
+                await put(broker, number % 7, number)
+                expected[str(number % 7).encode()] = str(number).encode()
+                number += 1
+                assert await state(broker) == expected
+                reads += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append_and_read)
+            assert await cleaner_of(broker).clean_dirtiest()
+            done = True
+        assert reads > 1
+        assert await state(broker) == expected
+        assert len(await records_from(broker)) < 400
+
+
+async def test_the_dirtiest_log_comes_first(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await broker.create_topic("other")
+        await fill(broker, 400)
+        for number in range(100):
+            await broker.append(TopicPartition("other", 0), [(START_MS, b"k", str(number).encode() * 9, ())])
+        await until(lambda: actor_of(broker, TopicPartition("other", 0)).log.recovery_point > 50)
+        cleaner = cleaner_of(broker)
+        assert await cleaner.clean_dirtiest()
+        first = next(iter(cleaner.clean_up_to))
+        assert await cleaner.clean_dirtiest()
+        assert len(cleaner.clean_up_to) == 2
+        assert not await cleaner.clean_dirtiest()
+        await put(broker, 1, 1)
+        assert first in cleaner.clean_up_to
+
+
+async def test_what_is_not_dirty_enough_is_left_alone(tmp_path: Path) -> None:
+    async with compacted(tmp_path, topic={**COMPACTED, "min.cleanable.dirty.ratio": "1.0"}) as broker:
+        await fill(broker)
+        assert not await cleaner_of(broker).clean_dirtiest()
+
+
+async def test_a_topic_that_is_not_compacted_is_left_alone(tmp_path: Path) -> None:
+    async with compacted(tmp_path, topic={**COMPACTED, "cleanup.policy": "delete"}) as broker:
+        await fill(broker)
+        assert not await cleaner_of(broker).clean_dirtiest()
+
+
+async def test_a_killed_process_leaves_cleaned_files_only_and_the_next_round_starts_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.cleaned` files are discarded; the log is as it was."""
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        before = await records_from(broker)
+        cleaner = cleaner_of(broker)
+        seen: list[str] = []
+        receive = CleanerProcess.next
+
+        async def kill_first(process: CleanerProcess) -> Any:
+            if not seen:
+                await receive(process)
+                seen.extend(leftovers(tmp_path))
+                os.kill(process.process.pid, signal.SIGKILL)
+            return await receive(process)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(CleanerProcess, "next", kill_first)
+            assert not await cleaner.clean_dirtiest()
+        assert seen
+        assert all(name.endswith(".cleaned") for name in seen)
+        assert leftovers(tmp_path) == []
+        assert await records_from(broker) == before
+        assert "was ended by signal 9" in caplog.text
+        assert await cleaner.clean_dirtiest()
+        assert cleaner.uncleanable == {}
+
+
+async def test_cleaned_files_of_a_killed_server_are_discarded_at_the_next_start(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        before = await records_from(broker)
+        async with open_cleaner_process(job_of(broker)) as process:
+            assert isinstance(await process.next(), CleanedGroup)
+    assert leftovers(tmp_path) != []
+    async with compacted(tmp_path) as broker:
+        assert leftovers(tmp_path) == []
+        assert await records_from(broker) == before
+
+
+async def test_a_process_ends_with_its_server(tmp_path: Path) -> None:
+    """Its standard input ends: that is all that a killed server can say."""
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        async with open_cleaner_process(job_of(broker)) as process:
+            await process.next()
+            assert process.process.stdin is not None
+            await process.process.stdin.aclose()
+            with trio.fail_after(30):
+                assert await process.process.wait() == 1
+
+
+async def test_a_process_is_ended_when_nobody_wants_its_result_any_more(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        with trio.fail_after(30):
+            async with open_cleaner_process(job_of(broker, max_bytes_per_second=1)) as process:
+                with trio.move_on_after(0.2):
+                    await process.next()
+        assert process.process.returncode == -signal.SIGKILL
+
+
+async def test_damage_is_said_and_the_partition_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        path = Path(actor_of(broker).log.segments.first.log.path)
+        content = bytearray(path.read_bytes())
+        content[65] ^= 1
+        path.write_bytes(content)
+        cleaner = cleaner_of(broker)
+        assert not await cleaner.clean_dirtiest()
+        [reason] = cleaner.uncleanable.values()
+        assert "CRC" in reason
+        assert not await cleaner.clean_dirtiest()
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"{PARTITION} is not compacted any more until the next start" in record.getMessage()
+    assert "triolog verify" in record.getMessage()
+
+
+async def test_a_process_that_dies_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def die(process: CleanerProcess) -> Any:
+        raise CleanerFailedError("process 1 was ended by signal 9 before its round was done", "died")
+
+    monkeypatch.setattr(CleanerProcess, "next", die)
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        cleaner = cleaner_of(broker)
+        for left in reversed(range(MOST_FAILURES)):
+            assert not await cleaner.clean_dirtiest()
+            assert len(cleaner.uncleanable) == (left == 0)
+
+
+async def test_a_topic_deleted_during_a_round_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = CleanerProcess.next
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        cleaner = cleaner_of(broker)
+
+        async def delete_first(process: CleanerProcess) -> Any:
+            answer = await receive(process)
+            await broker.delete_topic(TOPIC)
+            return answer
+
+        monkeypatch.setattr(CleanerProcess, "next", delete_first)
+        assert not await cleaner.clean_dirtiest()
+        assert cleaner.uncleanable == {}
+        assert not await cleaner.clean_dirtiest()
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await records_from(broker)
+
+
+async def test_a_topic_that_stops_being_compacted_during_a_round_keeps_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = CleanerProcess.next
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        before = await records_from(broker)
+
+        async def alter_first(process: CleanerProcess) -> Any:
+            answer = await receive(process)
+            await broker.alter_configs(TOPIC, {"cleanup.policy": "delete", "retention.ms": "-1"}, [])
+            return answer
+
+        monkeypatch.setattr(CleanerProcess, "next", alter_first)
+        assert not await cleaner_of(broker).clean_dirtiest()
+        assert await records_from(broker) == before
+        assert leftovers(tmp_path) == []
+
+
+async def test_a_checkpoint_that_is_not_in_the_log_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka: LogCleanerManagerTest.testDirtyOffsetResetIfLargerThanEndOffset."""
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        cleaner = cleaner_of(broker)
+        cleaner.clean_up_to[actor_of(broker).log] = 10_000
+        assert await cleaner.clean_dirtiest()
+        assert "counts as not compacted" in caplog.text
+        assert len(await records_from(broker)) < 60
+
+
+async def test_a_checkpoint_that_cannot_be_read_means_that_nothing_is_compacted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with compacted(tmp_path) as broker:
+        (tmp_path / CLEANER_OFFSET_FILE).write_text("nonsense")
+        cleaner = cleaner_of(broker)
+        await cleaner.load()
+        assert cleaner.clean_up_to == {}
+        assert "compacted logs are cleaned from their start" in caplog.text

@@ -1,0 +1,410 @@
+"""Committed offsets: kept, read back after any stop, expired, deleted, and part of transactions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.coordinator.offsets import (
+    OFFSETS_TOPIC,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from triolog.protocol.coordinator.partitioner import coordinator_partition
+from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.internal_topic import INTERNAL_TOPIC_CONFIG, store
+from triolog.server.broker import Broker
+from triolog.server.storage.append import prepare_append
+from triolog.server.storage.producer_state import AppendOrigin
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, until
+from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import START_MS, Clock
+from tests.support.transactions import TransactionalProducer, committed_offset
+
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
+OTHER = TopicPartition(TOPIC, 1)
+DAY_MS = 86_400_000
+
+
+async def commit(broker: Broker, offset: int, *, group: str = "group", partition: TopicPartition = PARTITION) -> None:
+    assert await broker.commit_offsets(group, [(partition, offset, None)]) == [None]
+
+
+async def put_records(broker: Broker, *records: tuple[bytes, bytes | None]) -> None:
+    """Records in `__consumer_offsets` as Kafka may have left them."""
+    await broker._manager.create_internal_topic(OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+    actor = actor_of(broker, OFFSETS)
+    batch = build_batch([(START_MS, key, value, ()) for key, value in records])
+    prepared = prepare_append(batch, OFFSETS, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
+    await store(actor, prepared, lambda _: None)
+
+
+def code_of(answers: Sequence[RequestError | None]) -> list[ErrorCode | None]:
+    return [None if error is None else error.code for error in answers]
+
+
+# ---- commit and fetch ---------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_made_before_the_first_commit(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert await broker.fetch_offsets("group", [PARTITION]) == [(PARTITION, -1, "")]
+        assert await broker.fetch_offsets("group", None) == []
+        assert broker.list_groups() == []
+        assert list(broker.topics()) == [TOPIC]
+
+
+async def test_a_committed_offset_is_read_back_with_its_note(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert await broker.commit_offsets("group", [(PARTITION, 5, "note")]) == [None]
+        assert await broker.fetch_offsets("group", [PARTITION, OTHER]) == [(PARTITION, 5, "note"), (OTHER, -1, "")]
+        await commit(broker, 3)
+        assert await broker.fetch_offsets("group", None) == [(PARTITION, 3, "")]
+        assert await broker.fetch_offsets("other", [PARTITION]) == [(PARTITION, -1, "")]
+        assert broker.list_groups() == ["group"]
+
+
+async def test_the_log_holds_what_kafka_would_have_written(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.commit_offsets("group", [(PARTITION, 5, "note")])
+        [record] = await records_from(broker, OFFSETS)
+        assert decode_offsets_key(record.key or b"") == OffsetCommitKey("group", PARTITION)
+        assert decode_offset_commit_value(record.value or b"") == OffsetCommitValue(5, "note", START_MS)
+        description = broker.describe_topic(OFFSETS_TOPIC)
+        assert description.configs == INTERNAL_TOPIC_CONFIG
+        assert len(description.partitions) == 1
+
+
+async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
+    unknown = TopicPartition("unknown", 0)
+    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+        answers = await broker.commit_offsets(
+            "group",
+            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None), (PARTITION, -1, None)],
+        )
+        assert code_of(answers) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            None,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_REQUEST,
+        ]
+        assert await broker.fetch_offsets("group", None) == [(PARTITION, 7, "é" * 5)]
+
+
+async def test_a_commit_of_nothing_valid_writes_nothing(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert code_of(await broker.commit_offsets("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert OFFSETS_TOPIC not in broker.topics()
+
+
+@pytest.mark.parametrize("group", ["", "g" * 40_000])
+async def test_a_name_that_cannot_be_a_groups_is_refused(tmp_path: Path, group: str) -> None:
+    async with one_partition(tmp_path) as broker:
+        for call in (
+            broker.commit_offsets(group, [(PARTITION, 1, None)]),
+            broker.fetch_offsets(group),
+            broker.delete_group(group),
+        ):
+            with pytest.raises(RequestError) as refused:
+                await call
+            assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"max.message.bytes": "300"}) as broker:
+        with pytest.raises(RequestError, match="fewer at a time") as refused:
+            await broker.commit_offsets("group", [(PARTITION, number, "note " * 10) for number in range(5)])
+        assert refused.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        await commit(broker, 1)
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", ".log") as gate:
+                nursery.start_soon(commit, broker, 2)
+                await gate.reached()
+                assert await committed_offset(broker, "group", PARTITION) == 1
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_a_commit_that_could_not_be_written_does_not_count(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 1)
+        fs.fail("write", ".log")
+        with pytest.raises(RequestError) as failed:
+            await commit(broker, 2)
+        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        await broker.delete_group("group")
+
+
+async def test_the_last_of_commits_at_once_counts_for_all_readers(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(commit, broker, number)
+        last = (await records_from(broker, OFFSETS))[-1]
+        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
+
+
+async def test_a_commit_whose_caller_went_away_is_kept(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 1)
+        with fs.hold("write", ".log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(commit, broker, 2)
+                await gate.reached()
+                nursery.cancel_scope.cancel()
+                gate.release()
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+# ---- restarts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+async def test_offsets_survive_a_clean_stop(tmp_path: Path, partitions: int) -> None:
+    groups = [f"group-{number}" for number in range(20)]
+    async with one_partition(tmp_path, offsets_topic_num_partitions=partitions) as broker:
+        for number, group in enumerate(groups):
+            await commit(broker, number, group=group)
+            place = TopicPartition(OFFSETS_TOPIC, coordinator_partition(group, partitions))
+            assert (await records_from(broker, place))[-1].key == OffsetCommitKey(group, PARTITION).encode()
+    async with one_partition(tmp_path) as broker:
+        assert broker.list_groups() == sorted(groups)
+        assert [await committed_offset(broker, group, PARTITION) for group in groups] == list(range(20))
+        await commit(broker, 99, group="group-3")
+    async with one_partition(tmp_path, offsets_topic_num_partitions=7) as broker:
+        assert await committed_offset(broker, "group-3", PARTITION) == 99
+
+
+async def test_an_acknowledged_commit_survives_a_kill(tmp_path: Path) -> None:
+    async with one_partition(tmp_path / "running", durability="fsync") as broker:
+        for number in range(10):
+            await commit(broker, number)
+            shutil.copytree(tmp_path / "running", tmp_path / str(number))
+    for number in range(10):
+        async with one_partition(tmp_path / str(number)) as broker:
+            assert await committed_offset(broker, "group", PARTITION) == number
+
+
+async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path) -> None:
+    """Value version 1 with an expiry of its own, a group with members, and a kind of record that is not known here."""
+    old = bytes.fromhex("0001" + "0000000000000007" + "0000" + f"{START_MS:016x}" + f"{START_MS + 10:016x}")
+    async with one_partition(tmp_path) as broker:
+        await put_records(
+            broker,
+            (OffsetCommitKey("old", PARTITION).encode(), old),
+            (GroupMetadataKey("members").encode(), b"whatever"),
+            (b"\x00\x03\x00\x05group", b"of a newer Kafka"),
+        )
+    clock = Clock()
+    async with one_partition(tmp_path, clock=clock) as broker:
+        assert broker.list_groups() == ["members", "old"]
+        assert await committed_offset(broker, "old", PARTITION) == 7
+        clock.advance(10)
+        assert await broker._coordinators.groups.expire() == 1
+        await broker.delete_group("members")
+        assert broker.list_groups() == []
+
+
+async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
+    """The offset below it would come back otherwise."""
+    async with one_partition(tmp_path) as broker:
+        await put_records(broker, (OffsetCommitKey("group", PARTITION).encode(), b"\x00\x63"))
+    async with one_partition(tmp_path) as broker:
+        for call in (broker.fetch_offsets("group", [PARTITION]), broker.commit_offsets("group", [(PARTITION, 1, None)])):
+            with pytest.raises(RequestError, match=r"version 99.*triolog verify") as refused:
+                await call
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.list_groups() == []
+        await broker.append(PARTITION, [(START_MS, None, b"v", ())])
+
+
+# ---- taking back --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        await commit(broker, 2, group="kept")
+        await broker.delete_group("group")
+        assert broker.list_groups() == ["kept"]
+        with pytest.raises(RequestError) as refused:
+            await broker.delete_group("group")
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await records_from(broker, OFFSETS))[-1].value is None
+    async with one_partition(tmp_path) as broker:
+        assert broker.list_groups() == ["kept"]
+
+
+async def test_a_group_that_commits_right_now_is_not_deleted_and_does_not_expire(tmp_path: Path) -> None:
+    fs, clock = GateFileSystem(), Clock()
+    async with one_partition(tmp_path, fs=fs, clock=clock) as broker:
+        await commit(broker, 1)
+        clock.advance(8 * DAY_MS)
+        with fs.hold("write", ".log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(commit, broker, 2)
+                await gate.reached()
+                with pytest.raises(RequestError) as refused:
+                    await broker.delete_group("group")
+                assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+                assert await broker._coordinators.groups.expire() == 0
+                gate.release()
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path: Path) -> None:
+    clock = Clock()
+    async with running_broker(tmp_path, clock=clock) as broker:
+        await broker.create_topic(TOPIC, 2)
+        await commit(broker, 1)
+        clock.advance(DAY_MS)
+        await commit(broker, 2, partition=OTHER)
+        clock.advance(6 * DAY_MS - 1)
+        assert await broker._coordinators.groups.expire() == 0
+        clock.advance(1)
+        assert await broker._coordinators.groups.expire() == 1
+        assert await broker.fetch_offsets("group", None) == [(OTHER, 2, "")]
+        clock.advance(DAY_MS)
+        assert await broker._coordinators.groups.expire() == 1
+        assert broker.list_groups() == []
+    async with running_broker(tmp_path, clock=clock) as broker:
+        assert broker.list_groups() == []
+
+
+async def test_what_expired_while_the_server_was_down_goes_after_the_start(tmp_path: Path) -> None:
+    clock = Clock()
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await commit(broker, 1)
+    clock.advance(8 * DAY_MS)
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await until(lambda: broker.list_groups() == [])
+
+
+async def test_many_offsets_expire_in_several_batches(tmp_path: Path) -> None:
+    clock = Clock()
+    async with running_broker(tmp_path, clock=clock, topic={"segment.index.bytes": "100"}) as broker:
+        await broker.create_topic(TOPIC, 30)
+        partitions = [TopicPartition(TOPIC, number) for number in range(30)]
+        for number in range(10):
+            group = "g" * 1000 + str(number)
+            assert await broker.commit_offsets(group, [(each, 1, None) for each in partitions]) == [None] * 30
+        end = broker.snapshot(OFFSETS).log_end_offset
+        clock.advance(8 * DAY_MS)
+        assert await broker._coordinators.groups.expire() == 300
+        assert broker.snapshot(OFFSETS).log_end_offset == end + 300
+        assert broker.list_groups() == []
+
+
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.create_topic(TOPIC)
+        await broker.create_topic("kept")
+        await commit(broker, 5)
+        await commit(broker, 6, partition=TopicPartition("kept", 0))
+        await broker.delete_topic(TOPIC)
+        await broker.create_topic(TOPIC)
+        assert await broker.fetch_offsets("group", None) == [(TopicPartition("kept", 0), 6, "")]
+    async with running_broker(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_clients_cannot_write_or_delete_what_belongs_to_the_coordinator(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        for call in (
+            broker.append(OFFSETS, [(START_MS, b"k", b"v", ())]),
+            broker.append(OFFSETS, build_batch([(START_MS, b"k", b"v", ())])),
+            broker.delete_topic(OFFSETS_TOPIC),
+        ):
+            with pytest.raises(InvalidTopicError, match="belongs to the server"):
+                await call
+
+
+# ---- transactions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts(tmp_path: Path, outcome: str) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        with pytest.raises(RequestError, match="topic-0") as unstable:
+            await broker.fetch_offsets("group", None, require_stable=True)
+        assert unstable.value.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await broker.fetch_offsets("other", [PARTITION], require_stable=True) == [(PARTITION, -1, "")]
+        with pytest.raises(RequestError, match="still open"):
+            await broker.delete_group("group")
+        await (producer.commit() if outcome == "commit" else producer.abort())
+        expected = 2 if outcome == "commit" else 1
+        assert await broker.fetch_offsets("group", [PARTITION], require_stable=True) == [(PARTITION, expected, "")]
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == expected
+
+
+async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_path: Path) -> None:
+    """[OffsetMetadataManager] The later record of the log counts, whenever its transaction ends."""
+    async with one_partition(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        await commit(broker, 3)
+        await producer.commit()
+        assert await committed_offset(broker, "group", PARTITION) == 3
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == 3
+
+
+async def test_offsets_below_an_open_transaction_do_not_expire(tmp_path: Path) -> None:
+    clock = Clock()
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        clock.advance(8 * DAY_MS)
+        assert await broker._coordinators.groups.expire() == 0
+
+
+async def test_offsets_of_a_transaction_wait_for_it_across_a_restart(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        producer.broker = broker
+        await producer.commit()
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_a_topic_is_deleted_although_its_offsets_cannot_be_taken_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 5)
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        await broker.delete_topic(TOPIC)
+        assert TOPIC not in broker.topics()
+    assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text

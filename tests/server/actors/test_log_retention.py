@@ -1,0 +1,353 @@
+"""Retention and DeleteRecords on a running broker: what goes, what readers see, what is on the device when."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.errors import LogOfflineError
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import START_MS, Clock, batch
+
+SIZE: Final = len(batch(value=b"0" * 10))
+DAY_MS: Final = 86_400_000
+YEAR_2013_MS: Final = 1_357_000_000_000
+
+
+def started_at(directory: Path, name: str = LOG_START_FILE) -> int | None:
+    """What the checkpoint says of the partition."""
+    return decode_offsets(name, (directory / name).read_bytes()).get(PARTITION)
+
+
+def files(directory: Path, pattern: str) -> list[str]:
+    return sorted(path.name for path in (directory / "topic-0").glob(pattern))
+
+
+@asynccontextmanager
+async def ten_segments(directory: Path, clock: Clock | None = None, **topic: str) -> AsyncIterator[Broker]:
+    """Fifty records, five in each segment, stamped START_MS."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.ms": "-1"} | {
+        key.replace("_", "."): text for key, text in topic.items()
+    }
+    async with one_partition(directory, clock=clock or Clock(), topic=settings) as broker:
+        for number in range(50):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        yield broker
+
+
+# ---- the regular look -------------------------------------------------------------------------------------------------
+
+
+async def test_expired_segments_go_and_reading_them_is_out_of_range(tmp_path: Path) -> None:
+    """Kafka: LogManagerTest.testCleanupExpiredSegments."""
+    clock = Clock()
+    async with ten_segments(tmp_path, clock, retention_ms=str(DAY_MS), file_delete_delay_ms="1000") as broker:
+        manager = broker._manager
+        assert await manager.retention.run_pass() == 0
+        clock.advance(DAY_MS + 1)
+        assert await manager.retention.run_pass() == 10
+        assert len(actor_of(broker).log.segments) == 1
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker)
+        assert len(files(tmp_path, "*.log.deleted")) == 10
+        await manager.delete_doomed()
+        assert len(files(tmp_path, "*.log.deleted")) == 10
+        clock.advance(1000)
+        await manager.delete_doomed()
+        assert files(tmp_path, "*.deleted") == []
+        assert files(tmp_path, "*.log") == [f"{50:020d}.log"]
+        assert (await broker.append(PARTITION, value("next"))).base_offset == 50
+        assert await values_from(broker, offset=50) == [b"next"]
+
+
+async def test_no_file_is_unlinked_before_all_new_names_are_on_the_device(tmp_path: Path) -> None:
+    """A power cut could give the others their old names back: a log with a hole."""
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": "0", "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(12):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        assert await broker._manager.retention.run_pass() == 3
+        fs.fail("sync_directory", "topic-0")
+        with pytest.raises(OSError, match="No space"):
+            await broker._manager.delete_doomed()
+        assert len(files(tmp_path, "*.log.deleted")) == 3
+        await broker._manager.delete_doomed()
+        assert files(tmp_path, "*.deleted") == []
+
+
+async def test_size_keeps_at_least_retention_bytes(tmp_path: Path) -> None:
+    """Kafka: LogManagerTest.testCleanupSegmentsToMaintainSize."""
+    async with ten_segments(tmp_path, retention_bytes=str(25 * SIZE + 10)) as broker:
+        assert await broker._manager.retention.run_pass() == 4
+        assert len(actor_of(broker).log.segments) == 6
+        assert len(await values_from(broker, offset=20)) == 30
+
+
+async def test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": "0"}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(12):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        with fs.hold("rename", f"{0:020d}.log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker._manager.retention.run_pass)
+                await gate.reached()
+                assert started_at(tmp_path) == 12
+                gate.release()
+        assert files(tmp_path, "*.log") == [f"{12:020d}.log"]
+
+
+async def test_a_checkpoint_that_cannot_be_written_keeps_the_files_and_the_next_pass_goes_on(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(15):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            await broker._manager.retention.run_pass()
+        assert len(files(tmp_path, "*.log")) == 3
+        assert await broker._manager.retention.run_pass() == 2
+        assert started_at(tmp_path) == 10
+
+
+async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tmp_path: Path) -> None:
+    """Kafka: LogManagerTest.testCheckpointLogStartOffsetForNormalTopic."""
+    clock = Clock()
+    async with ten_segments(tmp_path, clock, file_delete_delay_ms="1000") as broker:
+        manager = broker._manager
+        assert await broker.delete_records(PARTITION, 31) == 31
+        assert started_at(tmp_path) == 31
+        assert await broker.delete_records(PARTITION, 35) == 35
+        assert await manager.retention.run_pass() == 7
+        await manager.write_checkpoints()
+        assert started_at(tmp_path) == 35, "renames that a power cut takes back would bring older segments back"
+        clock.advance(1000)
+        await manager.delete_doomed()
+        await manager.write_checkpoints()
+        assert started_at(tmp_path) is None
+
+
+async def test_appends_and_reads_go_on_between_the_pieces_of_a_deletion(tmp_path: Path) -> None:
+    """A turn of the log renames 16 segments at most; an append that waits comes before the next ones."""
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(SIZE), "retention.bytes": str(SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(101):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        with fs.hold("rename", f"{0:020d}.log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker._manager.retention.run_pass)
+                await gate.reached()
+                nursery.start_soon(broker.append, PARTITION, value("in between"))
+                assert (await values_from(broker, offset=100))[0] == f"{100:010d}".encode()
+                gate.release()
+                await until(lambda: actor_of(broker).log.log_end_offset == 102)
+                assert len(actor_of(broker).log.segments) > 2, "the append did not wait for all of it"
+        assert len(actor_of(broker).log.segments) == 2
+
+
+async def test_maintenance_runs_retention_at_its_interval(tmp_path: Path) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE), "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, topic=settings, retention_check_interval_ms=1) as broker:
+        for number in range(15):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        await until(lambda: files(tmp_path, "*") != [] and len(files(tmp_path, "*.log*")) == 1)
+        assert actor_of(broker).log.log_start_offset == 10
+
+
+async def test_a_partition_that_is_offline_is_left_out(tmp_path: Path) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, topic=settings) as broker:
+        await broker.create_topic(TOPIC, 2)
+        for number in range(2):
+            for count in range(15):
+                await broker.append(TopicPartition(TOPIC, number), value(f"{count:010d}"))
+        actor_of(broker).take_offline("a test says so")
+        assert await broker._manager.retention.run_pass() == 2
+        assert len(files(tmp_path, "*.log")) == 3
+
+
+# ---- data from 2013 ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_old_records_are_warned_of_and_expire_unless_retention_says_otherwise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: bool
+) -> None:
+    configs = {"retention.ms": "-1"} if kept else {}
+    async with running_broker(tmp_path) as broker:
+        await broker.create_topic(TOPIC, 1, configs)
+        with caplog.at_level(logging.WARNING):
+            for number in range(3):
+                await broker.append(PARTITION, value(f"flight {number}", YEAR_2013_MS))
+        warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
+        assert len(warnings) == (0 if kept else 1)
+        assert kept or ("older than retention.ms=604800000" in warnings[0] and "set retention.ms=-1" in warnings[0])
+        assert broker.describe_config(TOPIC)["retention.ms"] == (("-1", "topic") if kept else ("604800000", "default"))
+        assert await broker._manager.retention.run_pass() == (0 if kept else 1)
+        assert len(await values_from(broker, offset=actor_of(broker).log.log_start_offset)) == (3 if kept else 0)
+        assert actor_of(broker).log.log_end_offset == 3
+
+
+# ---- delete records ---------------------------------------------------------------------------------------------------
+
+
+async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> None:
+    async with ten_segments(tmp_path / "live") as broker:
+        assert await broker.delete_records(PARTITION, 17) == 17
+        assert started_at(tmp_path / "live") == 17
+        _copy(tmp_path / "live", tmp_path / "crashed")
+    async with one_partition(tmp_path / "crashed") as broker:
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker, offset=16)
+        assert (await values_from(broker, offset=17))[0] == f"{17:010d}".encode()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The files as a killed process leaves them."""
+    for path in source.rglob("*"):
+        if path.is_file():
+            (target / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+            (target / path.relative_to(source)).write_bytes(path.read_bytes())
+
+
+async def test_minus_one_deletes_up_to_the_high_watermark(tmp_path: Path) -> None:
+    async with ten_segments(tmp_path) as broker:
+        assert await broker.delete_records(PARTITION, -1) == 50
+        assert await values_from(broker, offset=50) == []
+        assert await broker.delete_records(PARTITION, 3) == 50, "the log start offset never goes back"
+
+
+@pytest.mark.parametrize("offset", [51, -2])
+async def test_offsets_that_are_not_there_are_refused(tmp_path: Path, offset: int) -> None:
+    async with ten_segments(tmp_path) as broker:
+        with pytest.raises(OffsetOutOfRangeError):
+            await broker.delete_records(PARTITION, offset)
+        assert actor_of(broker).log.log_start_offset == 0
+
+
+async def test_a_compacted_topic_refuses_and_one_with_both_policies_does_not(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.create_topic(TOPIC, 1, {"cleanup.policy": "compact"})
+        await broker.append(PARTITION, [(START_MS, b"key", b"value", ())])
+        with pytest.raises(RequestError, match=r"cleanup\.policy=compact has no delete") as raised:
+            await broker.delete_records(PARTITION, 1)
+        assert raised.value.code is ErrorCode.POLICY_VIOLATION
+        await broker.alter_configs(TOPIC, {"cleanup.policy": "compact,delete"})
+        assert await broker.delete_records(PARTITION, 1) == 1
+
+
+async def test_the_servers_own_topics_refuse(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        with pytest.raises(RequestError, match="the server's own") as raised:
+            await broker.delete_records(TopicPartition("__consumer_offsets", 0), 0)
+        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_it_is_answered_once_the_checkpoint_is_on_the_device(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    answers: list[int] = []
+    async with one_partition(tmp_path, fs=fs) as broker, trio.open_nursery() as nursery:
+        await broker.append(PARTITION, value("x"))
+
+        async def delete() -> None:
+            answers.append(await broker.delete_records(PARTITION, 1))
+
+        with fs.hold("sync", f"{LOG_START_FILE}.tmp") as gate:
+            nursery.start_soon(delete)
+            await gate.reached()
+            await trio.testing.wait_all_tasks_blocked()
+            assert answers == []
+            gate.release()
+        await until(lambda: answers == [1])
+
+
+async def test_a_full_disk_is_answered_with_the_next_step(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.append(PARTITION, value("x"))
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(LogOfflineError, match=r"cannot be written: .*No space.*; free space, then ask again"):
+            await broker.delete_records(PARTITION, 1)
+        assert await broker.delete_records(PARTITION, 1) == 1
+        assert started_at(tmp_path) == 1
+
+
+# ---- truncation -------------------------------------------------------------------------------------------------------
+
+
+async def test_checkpoints_are_lowered_before_a_log_is_cut_and_written_after_it(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        for _ in range(10):
+            await broker.append(PARTITION, value("x"))
+        await broker._manager.write_checkpoints()
+        assert started_at(tmp_path, RECOVERY_POINT_FILE) == 10
+        with fs.hold("truncate", ".log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker._manager.retention.truncate_to, PARTITION, 4)
+                await gate.reached()
+                assert started_at(tmp_path, RECOVERY_POINT_FILE) == 4
+                gate.release()
+        assert started_at(tmp_path, HIGH_WATERMARK_FILE) == 4
+        assert len(await values_from(broker)) == 4
+        assert (await broker.append(PARTITION, value("y"))).base_offset == 4
+
+
+# ---- beside other work on the same files ------------------------------------------------------------------------------
+
+
+async def test_a_flush_in_the_background_and_retention_take_turns(tmp_path: Path) -> None:
+    """A flush that was planned syncs files by the names that they have."""
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(10):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        await until(lambda: actor_of(broker).log.recovery_point == 5)
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", f"{5:020d}.log") as gate:
+                for number in range(10, 15):
+                    await broker.append(PARTITION, value(f"{number:010d}"))
+                await gate.reached()
+                nursery.start_soon(broker._manager.retention.run_pass)
+                await trio.testing.wait_all_tasks_blocked()
+                assert files(tmp_path, "*.deleted") == []
+                gate.release()
+        await until(lambda: len(files(tmp_path, "*.log.deleted")) == 2)
+        assert actor_of(broker).log.offline is None
+        assert not [call for call in fs.calls if call.operation == "sync" and call.path.endswith(".deleted")]
+
+
+async def test_producer_snapshots_go_with_their_segments(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
+    clock = Clock()
+    record = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=0)
+    settings = {"segment.bytes": str(len(record)), "retention.bytes": "0", "file.delete.delay.ms": "1000"}
+    async with one_partition(tmp_path, clock=clock, topic=settings) as broker:
+        for sequence in range(3):
+            records = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            await broker.append(PARTITION, records)
+        assert files(tmp_path, "*.snapshot") == [f"{offset:020d}.snapshot" for offset in (1, 2)]
+        assert await broker._manager.retention.run_pass() == 3
+        clock.advance(1000)
+        await broker._manager.delete_doomed()
+        assert files(tmp_path, "*.snapshot*") == [f"{3:020d}.snapshot"]
+        assert actor_of(broker).log.producers.entries[1].last_sequence == 2

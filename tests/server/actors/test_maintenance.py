@@ -1,0 +1,57 @@
+"""What is done from time to time, and that a disk which refuses it once is asked again."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from triolog.server.storage.checkpoints import HIGH_WATERMARK_FILE
+
+from tests.support.brokers import PARTITION, TOPIC, one_partition, until, value
+from tests.support.gate_fs import GateFileSystem
+
+
+def has_written(directory: Path, line: str) -> bool:
+    return line in (directory / HIGH_WATERMARK_FILE).read_text()
+
+
+async def test_checkpoints_are_written_while_the_server_runs(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, checkpoint_interval_ms=1) as broker:
+        for number in range(1, 3):
+            await broker.append(PARTITION, value("x"))
+            await until(lambda expected=number: has_written(tmp_path, f"{TOPIC} 0 {expected}\n"))  # type: ignore[misc]
+
+
+async def test_a_checkpoint_that_cannot_be_written_is_said_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=1) as broker:
+        fs.fail("write", f"{HIGH_WATERMARK_FILE}.tmp", number=errno.ENOSPC)
+        await broker.append(PARTITION, value("x"))
+        await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
+    assert any("tried again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
+
+
+async def test_what_was_deleted_goes_by_itself(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, checkpoint_interval_ms=1, topic={"file.delete.delay.ms": "0"}) as broker:
+        await broker.delete_topic(TOPIC)
+        await until(lambda: not any(path.is_dir() for path in tmp_path.iterdir()))
+
+
+async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserve(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    settings = {"checkpoint_interval_ms": 100, "disk_reserve_bytes": 1000, "topic": {"file.delete.delay.ms": "0"}}
+    async with one_partition(tmp_path, fs=fs, **settings) as broker:
+        await broker.create_topic("gone")
+        with fs.hold("unlink", ".log") as gate:
+            await broker.delete_topic("gone")
+            await gate.reached()
+            fs.free = 0
+            await until(lambda: broker.log_directories()[0].is_refusing)
+            fs.free = 2000
+            await until(lambda: not broker.log_directories()[0].is_refusing)
+            await broker.append(PARTITION, value("x"))
+            await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
+            gate.release()

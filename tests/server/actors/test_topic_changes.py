@@ -1,0 +1,260 @@
+"""Topics that grow and are configured while they are served: in effect when it is answered, and there after a restart."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.errors import LogOfflineError
+from triolog.server.storage.topics_file import TOPICS_FILE, decode_topics
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, value, values_from
+from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import batch
+
+SIZE = len(batch())
+
+
+def stored_configs(directory: Path) -> dict[str, str]:
+    """What topics.json says of the topic."""
+    _, topics = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
+    return next(topic.configs for topic in topics if topic.name == TOPIC)
+
+
+def segments(broker: Broker) -> int:
+    return len(actor_of(broker).log.segments)
+
+
+# ---- configuration ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        for _ in range(3):
+            await broker.append(PARTITION, value("x"))
+        assert segments(broker) == 1
+        await broker.alter_configs(TOPIC, {"segment.bytes": "100", "retention.ms": "1"})
+        assert broker.describe_config(TOPIC)["segment.bytes"] == ("100", "topic")
+        assert stored_configs(tmp_path) == {"segment.bytes": "100", "retention.ms": "1"}
+        for _ in range(2):
+            await broker.append(PARTITION, value("x"))
+        assert segments(broker) == 3
+        await broker.alter_configs(TOPIC, {}, ["retention.ms"])
+    async with one_partition(tmp_path) as broker:
+        assert broker.describe_topic(TOPIC).configs == {"segment.bytes": "100"}
+        assert broker.describe_config(TOPIC)["retention.ms"][1] == "default"
+
+
+async def test_retention_follows_a_change(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"segment.bytes": "100"}) as broker:
+        for _ in range(5):
+            await broker.append(PARTITION, value("x"))
+        retention = broker._manager.retention
+        assert await retention.run_pass() == 0
+        await broker.alter_configs(TOPIC, {"retention.bytes": "100"})
+        assert await retention.run_pass() == 3
+        await broker.alter_configs(TOPIC, {"cleanup.policy": "compact", "retention.bytes": "0"})
+        assert await retention.run_pass() == 0
+        await broker.alter_configs(TOPIC, {"cleanup.policy": "delete"})
+        assert await retention.run_pass() == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "deletes", "said"),
+    [
+        ({"no.such.key": "1"}, [], "no.such.key"),
+        ({}, ["no.such.key"], "no.such.key"),
+        ({"segment.bytes": "5"}, [], "5 is not in 14..2147483647"),
+        ({"retention.ms": "-2"}, [], "-2 is not in -1.."),
+        ({"disk.full.policy": "panic"}, [], "none of refuse, expire-oldest"),
+        ({"retention.ms": "5"}, ["retention.ms"], "say one of both"),
+        ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, [], "is above"),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_the_range_and_changes_nothing(
+    tmp_path: Path, changes: dict[str, str], deletes: list[str], said: str
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        before = broker.describe_config(TOPIC)
+        for validate_only in (True, False):
+            with pytest.raises(InvalidConfigError) as raised:
+                await broker.alter_configs(TOPIC, changes, deletes, validate_only=validate_only)
+            assert raised.value.code is ErrorCode.INVALID_CONFIG
+            assert said in raised.value.message
+        assert broker.describe_config(TOPIC) == before
+        assert stored_configs(tmp_path) == {}
+
+
+async def test_validating_changes_nothing(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.alter_configs(TOPIC, {"segment.bytes": "100"}, validate_only=True)
+        assert stored_configs(tmp_path) == broker.describe_topic(TOPIC).configs == {}
+
+
+async def test_a_change_that_the_disk_refuses_is_not_in_effect(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.fail("write", f"{TOPICS_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(LogOfflineError, match="stays as it was"):
+            await broker.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert actor_of(broker).config.segment_bytes != 100
+        assert stored_configs(tmp_path) == broker.describe_topic(TOPIC).configs == {}
+        await broker.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert actor_of(broker).config.segment_bytes == 100
+
+
+async def test_a_stricter_durability_holds_for_what_was_written_before(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.append(PARTITION, value("x"))
+        assert actor_of(broker).log.recovery_point == 0
+        await broker.alter_configs(TOPIC, {"durability": "fsync"})
+        assert actor_of(broker).log.recovery_point == 1
+        await broker.append(PARTITION, value("y"))
+        assert actor_of(broker).log.recovery_point == 2
+
+
+async def test_a_partition_that_is_offline_does_not_keep_the_others_from_a_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.create_topic(TOPIC, 2)
+        actor_of(broker).take_offline("a test says so")
+        with caplog.at_level(logging.WARNING):
+            await broker.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert "takes its configuration over at the next start" in caplog.text
+        assert actor_of(broker, TopicPartition(TOPIC, 1)).config.segment_bytes == 100
+
+
+async def test_a_preallocated_segment_is_cut_to_its_data_when_preallocation_is_switched_off(tmp_path: Path) -> None:
+    path = tmp_path / "topic-0" / f"{0:020d}.log"
+    async with one_partition(tmp_path, topic={"preallocate": "true", "segment.bytes": "10000"}) as broker:
+        await broker.append(PARTITION, value("x"))
+        assert path.stat().st_size == 10_000
+        await broker.alter_configs(TOPIC, {"preallocate": "false"})
+        assert path.stat().st_size == actor_of(broker).log.size_in_bytes
+        await broker.append(PARTITION, value("y" * 9900))
+    async with one_partition(tmp_path) as broker:
+        assert len(await values_from(broker)) == 2
+
+
+# ---- more partitions --------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic_id = await broker.create_topic(TOPIC, 2, {"segment.bytes": "1000"})
+        await broker.append(TopicPartition(TOPIC, 1), value("kept"))
+        await broker.create_partitions(TOPIC, 4)
+        await broker.append(TopicPartition(TOPIC, 3), value("new"))
+    async with running_broker(tmp_path) as broker:
+        description = broker.describe_topic(TOPIC)
+        assert (description.topic_id, len(description.partitions)) == (topic_id, 4)
+        assert await values_from(broker, TopicPartition(TOPIC, 1)) == [b"kept"]
+        assert await values_from(broker, TopicPartition(TOPIC, 3)) == [b"new"]
+        assert actor_of(broker, TopicPartition(TOPIC, 3)).config.segment_bytes == 1000
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 10_001])
+async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: Path, total: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.create_topic(TOPIC, 2)
+        for validate_only in (True, False):
+            with pytest.raises(RequestError) as raised:
+                await broker.create_partitions(TOPIC, total, validate_only=validate_only)
+            assert raised.value.code is ErrorCode.INVALID_PARTITIONS
+        assert len(broker.describe_topic(TOPIC).partitions) == 2
+
+
+async def test_validating_more_partitions_makes_none(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.create_partitions(TOPIC, 5, validate_only=True)
+        assert not (tmp_path / "topic-1").exists()
+
+
+async def test_partitions_that_the_disk_refuses_leave_nothing_and_can_be_made_again(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.fail("write", f"{TOPICS_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(LogOfflineError, match="could not be made"):
+            await broker.create_partitions(TOPIC, 3)
+        assert len(broker.describe_topic(TOPIC).partitions) == 1
+        assert not (tmp_path / "topic-1").exists()
+        await broker.create_partitions(TOPIC, 3)
+        await broker.append(TopicPartition(TOPIC, 2), value("x"))
+
+
+async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker, trio.open_nursery() as nursery:
+        with fs.hold("sync", f"{TOPICS_FILE}.tmp") as gate:
+            nursery.start_soon(broker.create_partitions, TOPIC, 2)
+            await gate.reached()
+            with pytest.raises(RequestError, match="partitions 0 to 0"):
+                await broker.append(TopicPartition(TOPIC, 1), value("x"))
+            gate.release()
+
+
+async def test_a_partition_left_by_an_addition_that_was_cut_off_is_reported_left_alone_and_taken_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.create_partitions(TOPIC, 2)
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.create_partitions(TOPIC, 3)
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    with caplog.at_level(logging.WARNING):
+        async with one_partition(tmp_path) as broker:
+            assert len(broker.describe_topic(TOPIC).partitions) == 2
+            assert [each.stray for each in broker.log_directories()] == [(str(tmp_path / "topic-2"),)]
+            await broker.create_partitions(TOPIC, 3)
+            await broker.append(TopicPartition(TOPIC, 2), value("x"))
+    assert "topic-2 is left alone" in caplog.text
+
+
+async def test_records_that_are_in_the_way_are_never_taken_over(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.create_partitions(TOPIC, 2)
+        await broker.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    async with one_partition(tmp_path) as broker:
+        with pytest.raises(LogOfflineError, match="holds records of a partition that is not served; move it away first"):
+            await broker.create_partitions(TOPIC, 2)
+        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+
+
+# ---- the server's own topics ------------------------------------------------------------------------------------------
+
+
+async def test_internal_topics_are_made_by_the_server_only_and_stay(tmp_path: Path) -> None:
+    name = "__transaction_state"
+    async with running_broker(tmp_path) as broker:
+        with pytest.raises(RequestError, match="the server's own"):
+            await broker.create_topic(name)
+        await broker._manager.create_internal_topic(name, 3, {"cleanup.policy": "compact"})
+        for refused in (broker._manager.delete_topic(name), broker.create_partitions(name, 5)):
+            with pytest.raises(RequestError, match="the server's own") as raised:
+                await refused
+            assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    async with running_broker(tmp_path) as broker:
+        assert broker.describe_topic(name).configs == {"cleanup.policy": "compact"}
+
+
+# ---- adoption ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_it_was_configured(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker.create_topic("said")
+    (tmp_path / TOPICS_FILE).unlink()
+    async with running_broker(tmp_path, adopted_topics={"said": {"segment.ms": "777"}}) as broker:
+        assert broker.describe_topic(TOPIC).configs == {"retention.ms": "-1", "retention.bytes": "-1"}
+        assert broker.describe_topic("said").configs == {"segment.ms": "777"}
+        assert broker.describe_topic("__consumer_offsets").configs["cleanup.policy"] == "compact"

@@ -1,0 +1,484 @@
+"""Rounds of cleaning over whole logs."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from triolog.protocol.errors import CorruptRecordError
+from triolog.protocol.limits import MIB
+from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches
+from triolog.protocol.types import Bytes, CompressionType, Isolation
+from triolog.server.config import LogConfig
+from triolog.server.storage import fetch
+from triolog.server.storage.cleaner.clean import CleaningError, build_offset_map, clean
+from triolog.server.storage.cleaner.compact import compact
+from triolog.server.storage.cleaner.job import CleaningJob
+from triolog.server.storage.cleaner.selection import LogToClean, plan_round
+from triolog.server.storage.cleaner.swap import replace_group
+from triolog.server.storage.cleaner.writer import SYNC_BYTES
+from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.offset_index import OffsetIndex
+from triolog.server.storage.producer_state import ProducerState
+from triolog.server.storage.transaction_index import decode_entries
+
+from tests.support import compaction
+from tests.support.compaction import MAP_BYTES, end_transaction, keyed_batch, last_offsets, offsets, put, put_all, stored
+from tests.support.logs import START_MS, DrivenLog, open_driven
+
+ONE_KEY_MAP = {"map_bytes": 72, "map_load_factor": 0.5}
+"""Three slots, of which one may be taken."""
+
+
+def log_of(directory: Path, **config: Any) -> DrivenLog:
+    settings: dict[str, Any] = {"cleanup_policy": ("compact",), "delete_retention_ms": 1000, "index_interval_bytes": 100}
+    return open_driven(directory, config=LogConfig(**(settings | config)))
+
+
+def transactional(producer_id: int, sequence: int = 0, epoch: int = 0) -> dict[str, Any]:
+    return {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence, "is_transactional": True}
+
+
+def idempotent(producer_id: int, sequence: int = 0) -> dict[str, Any]:
+    return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+
+
+def job_for(driven: DrivenLog, first_dirty: int, **changes: Any) -> CleaningJob:
+    driven.roll()
+    driven.flush()
+    chosen = LogToClean(
+        first_dirty_offset=first_dirty, end_offset=driven.log.active.base_offset, clean_bytes=0, cleanable_bytes=0
+    )
+    job = plan_round(driven.log, chosen, driven.clock(), map_bytes=MAP_BYTES)
+    return attrs.evolve(job, **changes)
+
+
+def keys(driven: DrivenLog) -> list[str]:
+    return [key for _, key, _ in stored(driven)]
+
+
+def aborted(driven: DrivenLog) -> set[tuple[int, int]]:
+    """(producer id, first offset) of all that a read-committed consumer is told was aborted."""
+    snapshot = driven.log.snapshot()
+    offset, found = snapshot.log_start_offset, set()
+    while offset < snapshot.last_stable_offset:
+        reading = fetch.read(snapshot, offset, 1 << 20, min_one_batch=True, isolation=Isolation.READ_COMMITTED)
+        answer = driven.run(reading)
+        found |= {(txn.producer_id, txn.first_offset) for txn in answer.aborted or ()}
+        *_, (last, _) = iter_batches(answer.records)
+        offset = last.next_offset
+    return found
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, segment_bytes=300)
+    for number in range(30):
+        put(driven, number % 7, number)
+    before = stored(driven)
+    done = compaction.clean(driven)
+    last = {key: offset for offset, key, _ in before}
+    assert stored(driven) == [record for record in before if last[record[1]] == record[0]]
+    assert done.result.next_dirty_offset == 30
+    assert driven.log.log_end_offset == 30
+
+
+def test_records_of_keys_that_the_map_has_at_later_offsets_go(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testCleanSegments: exactly keys 1, 3, 5, 7, 9 go; all bytes of the segments are read."""
+    driven = log_of(tmp_path, segment_bytes=400)
+    for number in range(20):
+        put(driven, number, number)
+    sources = driven.log.size_in_bytes
+    for number in (1, 3, 5, 7, 9):
+        put(driven, number, "later")
+    done = compaction.clean(driven)
+    assert keys(driven)[:15] == [str(number) for number in range(20) if number not in (1, 3, 5, 7, 9)]
+    assert done.result.bytes_read >= sources
+    assert sum(group.bytes_read for group in done.groups) < done.result.bytes_read
+
+
+@pytest.mark.parametrize(("first_dirty", "kept"), [(2, [1, 2, 3, 4]), (3, [2, 3, 4]), (4, [3, 4])])
+def test_a_full_map_ends_the_round_where_it_is(tmp_path: Path, first_dirty: int, kept: list[int]) -> None:
+    """Kafka: LogCleanerTest.testPartialSegmentClean."""
+    driven = log_of(tmp_path)
+    for number in (0, 1, 0, 1, 0):
+        put(driven, number, "value")
+    for dirty in range(2, first_dirty + 1):
+        compact_with(driven, job_for(driven, dirty, **ONE_KEY_MAP) if dirty == 2 else again(driven, dirty))
+    assert offsets(driven) == kept
+
+
+def again(driven: DrivenLog, first_dirty: int) -> CleaningJob:
+    chosen = LogToClean(
+        first_dirty_offset=first_dirty, end_offset=driven.log.active.base_offset, clean_bytes=0, cleanable_bytes=0
+    )
+    return attrs.evolve(plan_round(driven.log, chosen, driven.clock(), map_bytes=72), map_load_factor=0.5)
+
+
+def compact_with(driven: DrivenLog, job: CleaningJob) -> int:
+    """Run a job and put what it makes in place; answers where the next round begins."""
+    work = clean(driven.fs, job)
+    truncations = driven.log.truncations
+    try:
+        while True:
+            group = next(work)
+            if group.cleaned is not None:
+                truncations = driven.run(replace_group(driven.log, job, group, truncations))
+    except StopIteration as stop:
+        return stop.value.next_dirty_offset  # type: ignore[no-any-return]
+
+
+def test_rounds_with_a_small_map_come_to_the_end(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, segment_bytes=300)
+    for number in range(50):
+        put(driven, number % 10, number)
+    driven.roll()
+    checkpoint: int | None = None
+    rounds = 0
+    while checkpoint != 50:
+        checkpoint = compaction.clean(driven, checkpoint, map_bytes=24 * 5).result.next_dirty_offset
+        rounds += 1
+    assert rounds > 3
+    assert stored(driven) == [(offset, str(offset % 10), str(offset)) for offset in range(40, 50)]
+
+
+def test_a_map_that_does_not_hold_one_batch_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put_all(driven, [(number, number) for number in range(10)])
+    with pytest.raises(CleaningError, match="raise cleaner_dedupe_buffer_bytes"):
+        compaction.clean(driven, map_bytes=72)
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".cleaned")] == []
+    assert len(offsets(driven)) == 10
+
+
+def test_the_map_has_exactly_the_keys_of_its_range(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testBuildOffsetMap."""
+    driven = log_of(tmp_path, segment_bytes=500)
+    for number in range(100):
+        put(driven, number, number)
+    job = job_for(driven, 0)
+    bounds = compaction.bases(driven.log)
+    for start, stop in ((0, bounds[3]), (bounds[2], bounds[5]), (37, bounds[-1]), (0, bounds[-1])):
+        built = build_offset_map(driven.fs, attrs.evolve(job, first_dirty_offset=start, end_offset=stop), lambda size: None)
+        assert built.latest_offset + 1 == stop
+        assert built.entries == stop - start
+        for number in range(100):
+            assert built.get(str(number).encode()) == (number if start <= number < stop else -1)
+
+
+# ---- tombstones ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_key_with_a_tombstone_survives_its_horizon(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testCleaningWithDeletes."""
+    driven = log_of(tmp_path, segment_bytes=400)
+    for number in range(20):
+        put(driven, number, number)
+    for number in range(0, 20, 2):
+        put(driven, number, None)
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    assert sorted(keys(driven), key=int) == [str(number) for number in range(20)]
+    driven.clock.advance(1000)
+    put(driven, 99, "so that there is something dirty")
+    compaction.clean(driven, checkpoint)
+    assert set(keys(driven)) == {str(number) for number in range(1, 20, 2)} | {"99"}
+
+
+# ---- producers -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testLogCleanerRetainsProducerLastSequence: batches 1, 3 and 4 remain."""
+    driven = log_of(tmp_path)
+    put_all(driven, [(0, 0)])
+    put_all(driven, [(0, 1)], **idempotent(1, 0))
+    put_all(driven, [(0, 2)], **idempotent(2, 0))
+    put_all(driven, [(0, 3)], **idempotent(3, 0))
+    put_all(driven, [(1, 4)], **idempotent(2, 1))
+    before = {producer_id: entry.last_sequence for producer_id, entry in driven.log.producers.entries.items()}
+    compaction.clean(driven)
+    assert stored(driven) == [(3, "0", "3"), (4, "1", "4")]
+    assert last_offsets(driven) == [1, 3, 4]
+    replayed = ProducerState()
+    for header, batch in compaction.raw_batches(driven):
+        replayed.replay(header, batch)
+    assert {producer_id: entry.last_sequence for producer_id, entry in replayed.entries.items()} == before
+
+
+def test_an_aborted_producer_keeps_its_last_sequence_until_it_writes_again(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testLogCleanerRetainsLastSequenceEvenIfTransactionAborted."""
+    driven = log_of(tmp_path)
+    put_all(driven, [(1, 1)], **transactional(9, 0))
+    put_all(driven, [(2, 2), (3, 3)], **transactional(9, 1))
+    end_transaction(driven, 9, commit=False)
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    assert last_offsets(driven) == [2, 3]
+    assert offsets(driven) == [3]
+    put_all(driven, [(1, 5), (2, 6)], **transactional(9, 3))
+    end_transaction(driven, 9, commit=True)
+    compaction.clean(driven, checkpoint)
+    assert last_offsets(driven) == [3, 5, 6]
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------------
+
+
+def test_aborted_records_vanish_and_what_is_reported_stays_right(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testBasicTransactionAwareCleaning."""
+    driven = log_of(tmp_path, segment_bytes=2048)
+    put_all(driven, [(1, 1)], **transactional(1, 0))
+    put_all(driven, [(2, 2)], **transactional(2, 0))
+    put_all(driven, [(2, 3)], **transactional(2, 1))
+    put_all(driven, [(3, 4)], **transactional(1, 1))
+    end_transaction(driven, 1, commit=False)
+    end_transaction(driven, 2, commit=True)
+    put_all(driven, [(2, 6)], **transactional(1, 2))
+    end_transaction(driven, 1, commit=False)
+    put_all(driven, [(4, 8)])
+    before = aborted(driven)
+    assert before == {(1, 0), (1, 6)}
+    compaction.clean(driven)
+    assert stored(driven) == [(2, "2", "3"), (8, "4", "8")]
+    assert offsets(driven) == [2, 4, 5, 7, 8]
+    assert aborted(driven) == before
+    first = driven.log.segments.first
+    content = Path(first.transaction_index.path).read_bytes()
+    assert [txn[:3] for txn in decode_entries("", content)] == [(1, 0, 4), (1, 6, 7)]
+    assert driven.run(first.view().aborted_transactions()) == decode_entries("", content)
+
+
+def test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testCommitMarkerRemoval."""
+    driven = log_of(tmp_path)
+    put_all(driven, [(1, 1)], **transactional(1, 0))
+    put_all(driven, [(2, 2)], **transactional(1, 1))
+    end_transaction(driven, 1, commit=True)
+    put_all(driven, [(1, 3)], **transactional(1, 2))
+    end_transaction(driven, 1, commit=True)
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    assert offsets(driven) == [1, 2, 3, 4]
+    put_all(driven, [(2, 5)], **transactional(1, 3))
+    end_transaction(driven, 1, commit=True)
+    for advance_ms, expected in ((0, [2, 3, 4, 5, 6]), (1, [2, 3, 4, 5, 6, 7]), (1000, [3, 4, 5, 6, 8])):
+        driven.clock.advance(advance_ms)
+        checkpoint = compaction.clean(driven, checkpoint).result.next_dirty_offset
+        assert offsets(driven) == expected
+        put(driven, "other", "something dirty")
+
+
+def test_an_abort_whose_marker_is_in_the_active_segment_counts(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put_all(driven, [(1, 1)])
+    put_all(driven, [(1, 2)], **transactional(1, 0))
+    driven.roll()
+    end_transaction(driven, 1, commit=False)
+    driven.flush()
+    done = compact(driven.fs, driven.log, None, map_bytes=MAP_BYTES)
+    driven.close_files()
+    assert done is not None
+    assert stored(driven) == [(0, "1", "1")]
+    assert last_offsets(driven) == [0, 1, 2]
+
+
+def test_an_aborted_record_does_not_replace_a_committed_one(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put(driven, 1, "committed")
+    put_all(driven, [(1, "aborted")], **transactional(1, 0))
+    end_transaction(driven, 1, commit=False)
+    compaction.clean(driven)
+    assert stored(driven) == [(0, "1", "committed")]
+
+
+def test_undecided_records_are_not_cleaned(tmp_path: Path) -> None:
+    """Kafka: LogCleanerManagerTest.testUndecidedTransactionalDataNotCleanable."""
+    driven = log_of(tmp_path)
+    put(driven, 1, "old")
+    driven.roll()
+    put_all(driven, [(1, "open")], **transactional(1, 0))
+    done = compaction.clean(driven)
+    assert done.chosen.end_offset == 1
+    assert [record[0] for record in stored(driven)] == [0, 1]
+
+
+# ---- batches, segments, files ------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_the_range_is_kept_when_all_is_superseded(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testCleanSegmentsRetainingLastEmptyBatch."""
+    driven = log_of(tmp_path)
+    put_all(driven, [(1, 1)], **transactional(1, 0))
+    end_transaction(driven, 1, commit=False)
+    put_all(driven, [(2, 2), (3, 3)], **transactional(2, 0))
+    driven.roll()
+    end_transaction(driven, 2, commit=False)
+    driven.log.producers.entries.clear()
+    compaction.clean(driven)
+    assert stored(driven) == []
+    reopened = driven.reopen(was_clean=False, recovery_point=0)
+    assert reopened.log.log_end_offset == 5
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+def test_a_batch_above_what_the_topic_allows_now_is_cleaned(tmp_path: Path, codec: CompressionType) -> None:
+    """Kafka: LogCleanerTest.testLargeMessage, testMessageLargerThanMaxMessageSize."""
+    noise = random.Random(1).randbytes(3 << 20)
+    driven = log_of(tmp_path, max_message_bytes=8 << 20)
+    driven.append(keyed_batch([("large", noise), ("small", b"1")], compression_type=codec))
+    driven.append(keyed_batch([("small", b"2")], compression_type=codec))
+    driven.log.config = attrs.evolve(driven.log.config, max_message_bytes=100)
+    compaction.clean(driven)
+    assert [(offset, key) for _, records in compaction.batches(driven) for offset, key, _ in records] == [
+        (0, b"large"),
+        (2, b"small"),
+    ]
+
+
+def test_cleaned_files_are_as_long_as_their_content(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testSizeTrimmedForPreallocatedAndCompactedTopic."""
+    driven = log_of(tmp_path, preallocate=True, segment_bytes=4096)
+    for number in range(20):
+        put(driven, number % 3, number)
+    compaction.clean(driven)
+    first = driven.log.segments.first
+    assert Path(first.log.path).stat().st_size == first.size < 4096
+    assert Path(first.offset_index.path).stat().st_size == first.offset_index.size_in_bytes
+    assert Path(first.time_index.path).stat().st_size == first.time_index.size_in_bytes
+
+
+def test_small_segments_become_one(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, segment_bytes=200)
+    for number in range(40):
+        put(driven, number % 4, number)
+    segments = len(driven.log.segments)
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    assert checkpoint == 40
+    put(driven, 0, "once more")
+    compaction.clean(driven, checkpoint)
+    assert len(driven.log.segments) < segments // 4
+    assert len(stored(driven)) == 4
+
+
+def test_a_segment_that_stays_as_it_is_is_not_written(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    for number in range(20):
+        put(driven, number, number)
+    done = compaction.clean(driven)
+    assert [group.cleaned for group in done.groups] == [None]
+    assert done.result.bytes_written == 0
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.suffix in (".cleaned", ".deleted")) == []
+
+
+def test_a_cleaned_log_is_as_old_as_the_newest_that_it_replaces(tmp_path: Path) -> None:
+    """Kafka: Cleaner.cleanSegments; retention goes by it where records have no timestamps."""
+    driven = log_of(tmp_path, segment_bytes=200)
+    for number in range(6):
+        put(driven, number % 2, number, timestamp=-1)
+    driven.roll()
+    for number, segment in enumerate(driven.log.segments):
+        os.utime(segment.log.path, (1000 + number, 1000 + number))
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
+    inactive = len(driven.log.segments) - 1
+    compaction.clean(driven)
+    assert Path(driven.log.segments.first.log.path).stat().st_mtime == 1000 + inactive - 1
+
+
+def test_indexes_are_those_of_a_log_that_was_written_that_way(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    for number in range(200):
+        put(driven, number % 60, number, timestamp=START_MS + number)
+    compaction.clean(driven)
+    first = driven.log.segments.first
+    assert first.offset_index.entries > 10
+    names = [first.offset_index.path, first.time_index.path]
+    written = [Path(name).read_bytes() for name in names]
+    for name in names:
+        Path(name).unlink()
+    driven.reopen(was_clean=True)
+    assert [Path(name).read_bytes() for name in names] == written
+    index = driven.run(OffsetIndex.load(first.offset_index.path, 0, 1 << 20))
+    assert index is not None
+    for offset in range(140, 200):
+        assert driven.read(offset, 1).records[:8] == offset.to_bytes(8, "big")
+
+
+def test_offsets_for_times_are_what_a_scan_gives(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, segment_bytes=1000)
+    for number in range(100):
+        put(driven, number % 30, number, timestamp=START_MS + (number * 37) % 100)
+    compaction.clean(driven)
+    records = driven.records()
+    for timestamp in range(START_MS - 1, START_MS + 102):
+        expected = next((record.offset for record in records if record.timestamp >= timestamp), -1)
+        assert driven.offset_for(timestamp).offset == expected
+
+
+def test_damage_ends_the_round_and_changes_nothing(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, segment_bytes=300)
+    for number in range(30):
+        put(driven, number % 5, number)
+    driven.roll()
+    path = Path(list(driven.log.segments)[3].log.path)
+    content = bytearray(path.read_bytes())
+    content[RECORD_BATCH_OVERHEAD] ^= 1
+    path.write_bytes(content)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        compaction.clean(driven)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_log_that_ends_inside_a_batch_is_said(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put(driven, 1, 1)
+    put(driven, 1, 2)
+    driven.roll()
+    path = Path(driven.log.segments.first.log.path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptRecordError, match=r"ends inside the batch at position \d+ of \d+; see `triolog verify`"):
+        compaction.clean(driven)
+
+
+class _UnsyncedBytes(OsFileSystem):
+    """Knows how many bytes of a file were written since its last sync, and the most there ever were."""
+
+    def __init__(self) -> None:
+        self.now: dict[int, int] = {}
+        self.most = 0
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        super().write(fd, buffers, position)
+        self.now[fd] = self.now.get(fd, 0) + sum(map(len, buffers))
+        self.most = max(self.most, *self.now.values())
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self.now[fd] = 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_cleaned_segment_is_forced_to_the_device_in_pieces(tmp_path: Path, durable: bool) -> None:
+    driven = log_of(tmp_path)
+    for number in range(24):
+        put(driven, number % 20, "x" * (MIB - 100))
+    fs = _UnsyncedBytes()
+    (group,) = clean(fs, job_for(driven, 0, durable=durable))
+    assert group.cleaned is not None
+    assert fs.most >= SYNC_BYTES
+    assert (fs.most < SYNC_BYTES + 3 * MIB) is durable
+    driven.close_files()
+
+
+def test_a_job_survives_its_way_to_another_process(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put_all(driven, [(1, 1)], **idempotent(1, 0))
+    end_transaction(driven, 2, commit=True)
+    job = job_for(driven, 0, max_bytes_per_second=10)
+    assert CleaningJob.decode(job.encode()) == job
+    assert job.encode().count(b"\n") == 1

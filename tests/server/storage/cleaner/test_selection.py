@@ -1,0 +1,176 @@
+"""What of a log may be cleaned, and whether it is worth it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from triolog.server.config import LogConfig
+from triolog.server.storage.cleaner.selection import CleanableOffsets, LogToClean, choose, cleanable_offsets, log_to_clean
+
+from tests.support.compaction import end_transaction, put, put_all
+from tests.support.logs import START_MS, DrivenLog, open_driven
+
+HOUR_MS = 3_600_000
+
+
+def log_of(directory: Path, segments: int = 5, *, step_ms: int = HOUR_MS, **config: Any) -> DrivenLog:
+    """Segments of two records each, an hour apart, and an empty active one; all on the device."""
+    config["message_timestamp_after_max_ms"] = 100 * HOUR_MS
+    driven = open_driven(directory, config=LogConfig(cleanup_policy=("compact",), **config))
+    for number in range(segments):
+        for record in range(2):
+            put(driven, record, number, timestamp=START_MS + number * step_ms)
+        driven.roll()
+    driven.flush()
+    return driven
+
+
+def chosen(driven: DrivenLog, checkpoint: int | None, now_ms: int = START_MS + 10 * HOUR_MS) -> LogToClean:
+    try:
+        return driven.run(choose(driven.log, checkpoint, now_ms))
+    finally:
+        driven.log.drop_maps()
+
+
+def test_a_log_that_was_never_cleaned_is_dirty_from_its_start_to_its_active_segment(tmp_path: Path) -> None:
+    """Kafka: LogCleanerManagerTest.testCleanableOffsetsForNone."""
+    driven = log_of(tmp_path)
+    assert cleanable_offsets(driven.log, None, 0) == CleanableOffsets(0, 10, is_reset=False)
+    assert chosen(driven, None).dirty_ratio == 1.0
+    put(driven, 1, 1)
+    assert cleanable_offsets(driven.log, 4, 0) == CleanableOffsets(4, 10, is_reset=False)
+    driven.run(driven.log.close())
+
+
+@pytest.mark.parametrize("high_watermark", [5, 6])
+def test_nothing_from_the_high_watermark_on_is_cleaned(tmp_path: Path, high_watermark: int) -> None:
+    """Kafka: LogCleanerManagerTest.testCleanableOffsetsForNone: the bound is the last stable offset; segments round it down."""
+    driven = log_of(tmp_path)
+    driven.log.set_high_watermark(high_watermark, 4, 0)
+    offsets = cleanable_offsets(driven.log, None, 0)
+    assert offsets.first_uncleanable_offset == high_watermark
+    assert log_to_clean(driven.log, offsets).end_offset == (4 if high_watermark == 5 else 6)
+
+
+def test_nothing_above_the_recovery_point_is_cleaned(tmp_path: Path) -> None:
+    """A new value that a power cut can take back is no reason to drop the old one."""
+    driven = log_of(tmp_path)
+    driven.log.recovery_point = 7
+    assert chosen(driven, None).end_offset == 6
+    driven.log.sync_metadata = False
+    assert chosen(driven, None).end_offset == 10
+
+
+def test_undecided_transactions_hold_the_end_back(tmp_path: Path) -> None:
+    """Kafka: LogCleanerManagerTest.testUndecidedTransactionalDataNotCleanable."""
+    driven = open_driven(tmp_path, config=LogConfig(cleanup_policy=("compact",), min_compaction_lag_ms=HOUR_MS))
+    options: dict[str, Any] = {"producer_id": 15, "producer_epoch": 0, "is_transactional": True}
+    put_all(driven, [(1, "a")], **options, base_sequence=0)
+    put_all(driven, [(2, "b")], **options, base_sequence=1)
+    put_all(driven, [(3, "c")], **options, base_sequence=2)
+    driven.roll()
+    driven.flush()
+    driven.clock.advance(HOUR_MS + 1)
+    assert cleanable_offsets(driven.log, 0, driven.clock()).first_uncleanable_offset == 0
+    end_transaction(driven, 15, commit=False)
+    driven.roll()
+    driven.flush()
+    driven.log.set_high_watermark(4, 4, 0)
+    assert cleanable_offsets(driven.log, 0, driven.clock()).first_uncleanable_offset == 3, "the marker's segment is young"
+    driven.clock.advance(HOUR_MS + 1)
+    assert cleanable_offsets(driven.log, 0, driven.clock()).first_uncleanable_offset == 4
+
+
+def test_a_transaction_whose_marker_is_not_on_the_device_holds_the_end_back(tmp_path: Path) -> None:
+    """Its records are on the device, but a power cut could open it again, and then it may be aborted."""
+    driven = open_driven(tmp_path, config=LogConfig(cleanup_policy=("compact",)))
+    put(driven, 1, "old")
+    put(driven, 1, "new", producer_id=15, producer_epoch=0, base_sequence=0, is_transactional=True)
+    driven.roll()
+    driven.flush()
+    end_transaction(driven, 15, commit=True)
+    driven.roll()
+    assert (driven.log.recovery_point, driven.log.last_stable_offset) == (2, 3)
+    assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 1
+    driven.flush()
+    assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 3
+
+
+@pytest.mark.parametrize(("lag_hours", "end"), [(1, 8), (3, 4), (4, 2), (100, 0), (0, 10)])
+def test_segments_younger_than_the_lag_wait(tmp_path: Path, lag_hours: int, end: int) -> None:
+    """Kafka: LogCleanerManagerTest.testCleanableOffsetsForTime, testCleanableOffsetsForShortTime."""
+    driven = log_of(tmp_path, min_compaction_lag_ms=lag_hours * HOUR_MS)
+    assert cleanable_offsets(driven.log, 0, START_MS + 4 * HOUR_MS).first_uncleanable_offset == end
+
+
+def test_the_lag_counts_for_dirty_segments_only(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, min_compaction_lag_ms=3 * HOUR_MS)
+    assert cleanable_offsets(driven.log, 6, START_MS + 4 * HOUR_MS).first_uncleanable_offset == 6
+
+
+@pytest.mark.parametrize("checkpoint", [3, 11])
+def test_a_checkpoint_outside_of_the_log_is_reset_to_its_start(tmp_path: Path, checkpoint: int) -> None:
+    """Kafka: LogCleanerManagerTest.testDirtyOffsetResetIfLargerThanEndOffset, testDirtyOffsetResetIfSmallerThanStartOffset."""
+    driven = log_of(tmp_path)
+    driven.log.log_start_offset = 4
+    assert cleanable_offsets(driven.log, checkpoint, 0) == CleanableOffsets(4, 10, is_reset=True)
+    for inside in (4, 10):
+        assert cleanable_offsets(driven.log, inside, 0) == CleanableOffsets(inside, 10, is_reset=False)
+
+
+def test_the_ratio_is_of_bytes_and_the_active_segment_does_not_count(tmp_path: Path) -> None:
+    """Kafka: LogToClean.cleanableRatio."""
+    driven = log_of(tmp_path)
+    put(driven, 1, "x" * 10_000)
+    driven.flush()
+    found = chosen(driven, 6)
+    assert found.clean_bytes == 3 * found.cleanable_bytes / 2
+    assert found.dirty_ratio == pytest.approx(0.4)
+    assert found.is_due(0.39)
+    assert not found.is_due(found.dirty_ratio)
+    driven.run(driven.log.close())
+
+
+def test_an_empty_log_is_not_due(tmp_path: Path) -> None:
+    found = chosen(open_driven(tmp_path), None)
+    assert (found.dirty_ratio, found.is_due(0.0)) == (0.0, False)
+
+
+def test_an_old_dirty_record_makes_a_log_due_whatever_its_ratio(tmp_path: Path) -> None:
+    """Kafka: LogCleanerManager.maxCompactionDelay, which goes by the first batch of each dirty segment."""
+    driven = log_of(tmp_path, max_compaction_lag_ms=5 * HOUR_MS)
+    last = START_MS + 4 * HOUR_MS
+    for checkpoint, now_ms, due in (
+        (8, last + 5 * HOUR_MS, False),
+        (8, last + 5 * HOUR_MS + 1, True),
+        (6, last + 5 * HOUR_MS, True),
+        (10, last + 50 * HOUR_MS, False),
+    ):
+        assert chosen(driven, checkpoint, now_ms).is_due(1.0) is due
+
+
+def test_without_a_most_lag_no_header_is_read(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    for segment in driven.log.segments:
+        Path(segment.log.path).unlink()
+    assert not chosen(driven, None).needs_compaction_now
+
+
+def test_a_ratio_of_one_is_never_exceeded(tmp_path: Path) -> None:
+    assert not attrs.evolve(chosen(log_of(tmp_path), None)).is_due(1.0)
+
+
+@pytest.mark.parametrize(("policy", "segments"), [(("compact",), 2), (("delete",), 1)])
+def test_the_active_segment_of_a_compacted_log_is_rolled_within_the_lag(
+    tmp_path: Path, policy: tuple[str, ...], segments: int
+) -> None:
+    """Kafka: LogConfig.maxSegmentMs: what stays in the active segment could never be compacted in time."""
+    config = LogConfig(cleanup_policy=policy, max_compaction_lag_ms=HOUR_MS, message_timestamp_after_max_ms=10 * HOUR_MS)
+    driven = open_driven(tmp_path, config=config)
+    for timestamp in (START_MS, START_MS + HOUR_MS, START_MS + HOUR_MS + 1):
+        put(driven, 1, 1, timestamp=timestamp)
+    assert len(driven.log.segments) == segments
+    driven.run(driven.log.close())

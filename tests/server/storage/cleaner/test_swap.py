@@ -1,0 +1,299 @@
+"""Cleaned segments in the place of old ones: nothing is lost or doubled, whenever the machine goes off."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from triolog.server.config import LogConfig
+from triolog.server.storage.cleaner.clean import clean
+from triolog.server.storage.cleaner.compact import compact
+from triolog.server.storage.cleaner.selection import choose, plan_round
+from triolog.server.storage.cleaner.swap import SegmentsChangedError, replace_group, replace_segments
+from triolog.server.storage.cleaner.swap_recovery import complete_swaps
+from triolog.server.storage.diskops import drive
+from triolog.server.storage.errors import SnapshotExpiredError
+from triolog.server.storage.filesystem import FileSystem, OsFileSystem
+from triolog.server.storage.truncate import truncate_to
+
+from tests.support import compaction
+from tests.support.compaction import MAP_BYTES, put, stored
+from tests.support.counts import counts
+from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.support.logs import DrivenLog, open_driven, read_all
+
+DIRECTORY = "/log"
+
+
+def filled(directory: str | Path, fs: FileSystem | None = None, records: int = 40, **config: Any) -> DrivenLog:
+    """A log of several segments, all on the device, of records that are superseded here and there."""
+    settings: dict[str, Any] = {"cleanup_policy": ("compact",), "segment_bytes": 320, "index_interval_bytes": 50}
+    driven = open_driven(directory, fs=fs, config=LogConfig(**(settings | config)))
+    for number in range(records):
+        put(driven, number % 11, number)
+    driven.roll()
+    driven.flush()
+    driven.fs.sync_directory("/")
+    return driven
+
+
+def final(records: list[tuple[int, str, str | None]]) -> dict[str, tuple[int, str | None]]:
+    return {key: (offset, value) for offset, key, value in records}
+
+
+def names(fs: FileSystem, suffix: str) -> list[str]:
+    return [name for name in fs.list_directory(DIRECTORY) if name.endswith(suffix)]
+
+
+# ---- a crash at every operation --------------------------------------------------------------------------------------------
+
+
+def cut_round(cut: int | None, segment_bytes: int, *, records: int = 24) -> tuple[CrashFileSystem, DrivenLog, bool]:
+    """A round that is cut after so many changes; whether it came to its end before."""
+    fs = CrashFileSystem(page_bytes=512)
+    driven = filled(DIRECTORY, fs, records)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
+    fs.cut_after(cut)
+    try:
+        compact(fs, driven.log, None, map_bytes=MAP_BYTES)
+    except PowerCut:
+        return fs, driven, False
+    return fs, driven, True
+
+
+@pytest.mark.parametrize("segment_bytes", [320, 700, 100_000], ids=["single segments", "pairs", "one group"])
+def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segment_bytes: int) -> None:
+    """Kafka: LogCleanerTest.testRecoveryAfterCrash, on a disk that may drop and reorder what was not synced."""
+    rng = random.Random(20)
+    most = next(cut for cut in range(16, 10_000, 16) if cut_round(cut, segment_bytes)[2])
+    for _ in range(counts(400)):
+        fs, driven, _ = cut_round(rng.randrange(most), segment_bytes)
+        check_after_crash(fs.crash(rng), driven, rng)
+
+
+@pytest.mark.parametrize(("records", "segment_bytes"), [(12, 100_000), (24, 700)], ids=["most stays", "nothing stays"])
+def test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing(records: int, segment_bytes: int) -> None:
+    """Many disks for each operation: what survives of several renames is chance."""
+    rng = random.Random(21)
+    disks = counts(100)
+    cut, done = 0, False
+    while not done:
+        for _ in range(disks):
+            fs = CrashFileSystem(page_bytes=512)
+            driven = filled(DIRECTORY, fs, records)
+            driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
+            job, group, truncations = cleaned_group(driven)
+            fs.cut_after(cut)
+            try:
+                driven.run(replace_group(driven.log, job, group, truncations))
+                done = True
+            except PowerCut:
+                pass
+            check_after_crash(fs.crash(rng), driven, rng)
+        cut += 1
+    assert cut > 10
+
+
+def check_after_crash(fs: CrashFileSystem, driven: DrivenLog, rng: random.Random) -> None:
+    """Completing is interrupted too, once; then the log is opened as after any unclean stop."""
+    end = driven.log.log_end_offset
+    before = [(offset, str(offset % 11), str(offset)) for offset in range(end)]
+    fs.cut_after(rng.randrange(30))
+    with contextlib.suppress(PowerCut):
+        complete_swaps(fs, DIRECTORY)
+    fs = fs.crash(rng)
+    complete_swaps(fs, DIRECTORY)
+    assert names(fs, ".swap") + names(fs, ".cleaned") == []
+    opened = open_driven(DIRECTORY, fs=fs, config=driven.log.config, was_clean=False, recovery_point=driven.log.recovery_point)
+    found = stored(opened)
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    assert set(found) <= set(before)
+    assert final(found) == final(before)
+    assert opened.log.log_end_offset == end
+    compaction.clean(opened)
+    assert sorted(stored(opened)) == sorted((offset, key, value) for key, (offset, value) in final(before).items())
+
+
+def test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_name() -> None:
+    """Else a second power cut leaves a new segment and old ones of its range, and nothing that tells them apart."""
+    rng = random.Random(22)
+    stopped = CrashFileSystem(page_bytes=512)
+    driven = filled(DIRECTORY, stopped, 12)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=100_000)
+    cleaned_group(driven)
+    for name in names(stopped, ".cleaned"):
+        stopped.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{name.removesuffix('.cleaned')}.swap")
+    stopped.sync_directory(DIRECTORY)
+    completed = stopped.crash(rng)
+    complete_swaps(completed, DIRECTORY)
+    for cut in range(30):
+        for _ in range(counts(100)):
+            fs = stopped.crash(rng)
+            fs.cut_after(cut)
+            with contextlib.suppress(PowerCut):
+                complete_swaps(fs, DIRECTORY)
+            fs = fs.crash(rng)
+            complete_swaps(fs, DIRECTORY)
+            assert sorted(names(fs, ".log")) == sorted(names(completed, ".log"))
+
+
+# ---- what Kafka leaves -----------------------------------------------------------------------------------------------------
+
+
+def interrupted(tmp_path: Path) -> tuple[DrivenLog, list[str]]:
+    """A log with the `.cleaned` files of its only group; answers the names of its segment files before."""
+    driven = filled(tmp_path, segment_bytes=320)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
+    job = plan_round(driven.log, drive(driven.fs, choose(driven.log, None, 0)), 0, map_bytes=MAP_BYTES)
+    next(clean(driven.fs, job))
+    return driven, sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index")))
+
+
+def move(directory: Path, source: str, target: str) -> None:
+    for path in sorted(directory.iterdir()):
+        if path.name.endswith(source):
+            path.rename(directory / (path.name.removesuffix(source) + target))
+
+
+def suffixes(directory: Path) -> set[str]:
+    return {path.suffix for path in directory.iterdir()}
+
+
+def test_cleaned_files_are_discarded_at_load(tmp_path: Path) -> None:
+    """Kafka: LogCleanerTest.testRecoveryAfterCrash, first case: renamed to .cleaned only."""
+    driven, before = interrupted(tmp_path)
+    expected = stored(driven)
+    complete_swaps(OsFileSystem(), str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index"))) == before
+    assert ".cleaned" not in suffixes(tmp_path)
+    assert stored(driven.reopen(was_clean=False, recovery_point=40)) == expected
+
+
+@pytest.mark.parametrize("old_are_deleted", [False, True])
+def test_swap_files_are_completed_at_load(tmp_path: Path, old_are_deleted: bool) -> None:
+    """Kafka: LogCleanerTest.testRecoveryAfterCrash, cases two to four."""
+    driven, before = interrupted(tmp_path)
+    expected = final(stored(driven))
+    move(tmp_path, ".cleaned", ".swap")
+    if old_are_deleted:
+        for name in before[: len(before) // 2]:
+            if not name.startswith(f"{driven.log.active.base_offset:020d}"):
+                (tmp_path / name).rename(tmp_path / f"{name}.deleted")
+    complete_swaps(OsFileSystem(), str(tmp_path))
+    assert suffixes(tmp_path) & {".swap", ".cleaned"} == set()
+    opened = driven.reopen(was_clean=False, recovery_point=40)
+    assert final(stored(opened)) == expected
+    assert compaction.bases(opened.log) == [0, driven.log.active.base_offset]
+
+
+def test_a_swap_that_is_not_complete_is_taken_back(tmp_path: Path) -> None:
+    """Kafka: LogLoader.removeTempFilesAndCollectSwapFiles: .swap at or behind a .cleaned goes."""
+    driven, before = interrupted(tmp_path)
+    expected = stored(driven)
+    cleaned = sorted(path for path in tmp_path.iterdir() if path.suffix == ".cleaned")
+    cleaned[0].rename(cleaned[0].with_suffix(".swap"))
+    complete_swaps(OsFileSystem(), str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index"))) == before
+    assert stored(driven.reopen(was_clean=False, recovery_point=40)) == expected
+
+
+def test_files_of_the_log_that_are_nobodys_segment_stay(tmp_path: Path) -> None:
+    driven, _ = interrupted(tmp_path)
+    move(tmp_path, ".cleaned", ".swap")
+    kept = ["00000000000000000003.corrupt-77", "00000000000000000000.snapshot", "notes.txt", "quarantine-checkpoint"]
+    for name in [*kept, "00000000000000000003.snapshot"]:
+        (tmp_path / name).write_bytes(b"")
+    complete_swaps(OsFileSystem(), str(tmp_path))
+    present = {path.name for path in tmp_path.iterdir()}
+    assert set(kept) <= present
+    assert "00000000000000000003.snapshot" not in present
+    driven.close_files()
+
+
+def test_nothing_to_complete_changes_nothing(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    complete_swaps(OsFileSystem(), str(tmp_path))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    driven.close_files()
+
+
+# ---- readers, and other changes of the log -----------------------------------------------------------------------------------
+
+
+def test_a_reader_of_an_old_snapshot_finishes_on_the_old_files(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    snapshot = driven.log.snapshot()
+    before = read_all(driven.fs, snapshot)
+    compaction.clean(driven)
+    assert read_all(driven.fs, snapshot) == before
+    assert driven.log.snapshot().truncations > snapshot.truncations
+    for doomed in driven.log.doomed:
+        for path in doomed.paths:
+            Path(path).unlink()
+    with pytest.raises(SnapshotExpiredError):
+        read_all(driven.fs, snapshot)
+
+
+def test_a_segment_can_be_replaced_again_before_its_first_files_are_deleted(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    put(driven, 3, "again")
+    compaction.clean(driven, checkpoint)
+    paths = [path for doomed in driven.log.doomed for path in doomed.paths]
+    assert len(paths) == len(set(paths))
+    assert all(Path(path).exists() and path.endswith(".deleted") for path in paths)
+
+
+def test_snapshots_of_producers_go_with_the_segments_that_were_merged(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
+    compaction.clean(driven)
+    assert compaction.bases(driven.log) == [0, 40]
+    assert sorted(path.name for path in tmp_path.glob("*.snapshot")) == ["00000000000000000040.snapshot"]
+
+
+def cleaned_group(driven: DrivenLog) -> Any:
+    job = plan_round(driven.log, drive(driven.fs, choose(driven.log, None, 0)), 0, map_bytes=MAP_BYTES)
+    return job, next(clean(driven.fs, job)), driven.log.truncations
+
+
+def test_a_log_that_was_cut_back_meanwhile_keeps_its_segments(tmp_path: Path) -> None:
+    """A record that was cut off was the reason to drop an older one."""
+    driven = filled(tmp_path)
+    job, group, truncations = cleaned_group(driven)
+    driven.run(truncate_to(driven.log, 35))
+    before = stored(driven)
+    with pytest.raises(SegmentsChangedError, match="cut back"):
+        driven.run(replace_group(driven.log, job, group, truncations))
+    assert stored(driven) == before
+
+
+def test_a_topic_that_is_not_compacted_any_more_keeps_its_segments(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    job, group, truncations = cleaned_group(driven)
+    driven.log.config = attrs.evolve(driven.log.config, cleanup_policy=("delete",))
+    with pytest.raises(SegmentsChangedError, match=r"cleanup\.policy"):
+        driven.run(replace_group(driven.log, job, group, truncations))
+
+
+def test_segments_that_retention_took_out_are_not_put_back(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    job, group, truncations = cleaned_group(driven)
+    driven.run(driven.log.take_out([driven.log.segments.first]))
+    before = stored(driven)
+    with pytest.raises(SegmentsChangedError, match="taken out"):
+        driven.run(replace_group(driven.log, job, group, truncations))
+    assert stored(driven) == before
+
+
+def test_the_active_segment_is_never_replaced(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    _, group, _ = cleaned_group(driven)
+    with pytest.raises(SegmentsChangedError, match="not an inactive segment"):
+        driven.run(replace_segments(driven.log, [group.cleaned], [driven.log.active]))
+    driven.close_files()

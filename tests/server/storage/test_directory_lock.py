@@ -1,0 +1,104 @@
+"""The lock on a directory: one owner in this process and among processes, Kafka included, and it says who."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.server.storage import directory_lock
+from triolog.server.storage.checkpoints import LOCK_FILE
+from triolog.server.storage.directory_lock import DirectoryLock
+from triolog.server.storage.errors import LogDirectoryError
+
+HOLD_AS_KAFKA: Final = """
+import fcntl, sys
+stream = open(sys.argv[1], "a+b")
+fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+TRY_AS_KAFKA: Final = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as stream:
+    fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def kafka_can_lock(directory: Path) -> bool:
+    command = [sys.executable, "-c", TRY_AS_KAFKA, str(directory / LOCK_FILE)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+
+
+def test_a_second_owner_in_this_process_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(str(tmp_path))
+    try:
+        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by triolog, process {os.getpid()}; stop it first"):
+            DirectoryLock.acquire(str(tmp_path))
+    finally:
+        lock.release()
+
+
+def test_the_lock_can_be_taken_again_once_it_is_released(tmp_path: Path) -> None:
+    for _ in range(3):
+        lock = DirectoryLock.acquire(str(tmp_path))
+        assert lock.path == str(tmp_path / LOCK_FILE)
+        lock.release()
+    assert kafka_can_lock(tmp_path)
+
+
+def test_kafka_is_kept_out_also_after_a_second_owner_was_refused(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(str(tmp_path))
+    try:
+        assert not kafka_can_lock(tmp_path)
+        with pytest.raises(LogDirectoryError):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not kafka_can_lock(tmp_path)
+    finally:
+        lock.release()
+
+
+def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD_AS_KAFKA, str(tmp_path / LOCK_FILE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(LogDirectoryError, match="another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        holder.stdin.close()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+def test_two_directories_have_two_locks(tmp_path: Path) -> None:
+    locks = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        locks.append(DirectoryLock.acquire(str(tmp_path / name)))
+    for lock in locks:
+        lock.release()
+
+
+def test_a_directory_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock.acquire(str(tmp_path / "none"))
+
+
+def test_where_locks_of_open_files_are_missing_records_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
+    lock = DirectoryLock.acquire(str(tmp_path))
+    try:
+        assert not kafka_can_lock(tmp_path)
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
+            DirectoryLock.acquire(str(tmp_path))
+    finally:
+        lock.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")
+def test_linux_has_locks_of_open_files() -> None:
+    assert directory_lock._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK

@@ -1,0 +1,298 @@
+"""Log directories that Apache Kafka 4.1.0 wrote, and what that broker answered about them.
+
+`clean` is after a clean shutdown, `unclean` a copy taken while the broker ran: preallocated or missing indexes, checkpoints
+of before. Three things differ, and are compared with what they should be:
+
+- Kafka answers no lookup by time on the compacted log, because its first segment was emptied and still has a largest timestamp;
+  here the answer is that of a scan.
+- Kafka answers the largest timestamp of the emptied log with a record below the log start offset; here there is none.
+- Between the questions and the copies the broker ended the transaction that was open: one marker more, at offset 204.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    decode_uuid,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from triolog.server.storage.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.leader_epochs import LeaderEpochs, decode_leader_epochs
+from triolog.server.storage.paths import partition_directory
+from triolog.server.storage.recovery import recover_segment
+from triolog.server.storage.transaction_index import decode_entries
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
+
+GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
+EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
+ALL: Final = [
+    TopicPartition(topic, int(partition)) for topic, answers in EXPECTED.items() for partition in answers["partitions"]
+]
+EACH: Final = pytest.mark.parametrize("partition", ALL, ids=str)
+ISOLATIONS: Final = pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.value)
+COMMITTED: Final = Isolation.READ_COMMITTED
+STATES: Final = pytest.mark.parametrize("state", ["clean", "unclean"])
+
+TXN: Final = TopicPartition("txn", 0)
+COMPACTED: Final = TopicPartition("compacted", 0)
+LAST_MARKER: Final = 204
+BEHIND_THE_OPEN_TRANSACTION: Final = frozenset(range(199, 204))
+"""Plain records that committed reads saw once the marker was there."""
+NOT_READABLE_IN_KAFKA: Final = {TopicPartition("emptied", 0): (19, 1_700_086_419_000)}
+
+
+def opened(tmp_path: Path, state: str, partition: TopicPartition, *, with_recovery_point: bool = False) -> DrivenLog:
+    """A writable copy of one golden log, opened as the next start of a server would."""
+    source = GOLDEN / state
+    directory = tmp_path / partition_directory(partition)
+    shutil.copytree(source / partition_directory(partition), directory, copy_function=shutil.copyfile)
+    directory.chmod(0o755)
+    starts = decode_offsets(LOG_START_FILE, (source / LOG_START_FILE).read_bytes())
+    points = decode_offsets(RECOVERY_POINT_FILE, (source / RECOVERY_POINT_FILE).read_bytes())
+    return open_driven(
+        directory,
+        config=LogConfig().overlay(EXPECTED[partition.topic]["config"]),
+        topic_partition=partition,
+        was_clean=state == "clean",
+        recovery_point=points[partition] if with_recovery_point else 0,
+        log_start_offset=starts.get(partition, 0),
+    )
+
+
+def answers_of(partition: TopicPartition) -> dict[str, Any]:
+    answers: dict[str, Any] = EXPECTED[partition.topic]["partitions"][str(partition.partition)]
+    return answers
+
+
+def clean_files(partition: TopicPartition) -> dict[str, bytes]:
+    return files(GOLDEN / "clean" / partition_directory(partition))
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def segment_files(content: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in content.items() if name.endswith((".log", ".index", ".timeindex"))}
+
+
+def as_text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def described_records(driven: DrivenLog, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[list[Any]]:
+    """Every record that a consumer is given, in the form of expected.json."""
+    kinds = {
+        header.base_offset: "LogAppendTime" if header.timestamp_type else "CreateTime"
+        for segment in driven.log.segments
+        for header, _ in iter_batches(Path(segment.log.path).read_bytes()[: segment.size])
+    }
+    starts = sorted(kinds)
+    return [
+        [
+            record.offset,
+            kinds[starts[bisect_right(starts, record.offset) - 1]],
+            record.timestamp,
+            as_text(record.key),
+            as_text(record.value),
+            [[key, as_text(value)] for key, value in record.headers],
+        ]
+        for record in driven.records(isolation)
+    ]
+
+
+def test_every_golden_partition_is_tested() -> None:
+    assert len(ALL) == len({str(partition) for partition in ALL}) >= 17
+
+
+@STATES
+@ISOLATIONS
+@EACH
+def test_every_record_is_read_as_kafka_read_it(
+    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
+) -> None:
+    answers = answers_of(partition)
+    hidden = set(answers.get("not_in_read_committed", ())) if isolation is Isolation.READ_COMMITTED else set()
+    hidden -= BEHIND_THE_OPEN_TRANSACTION if partition == TXN else set()
+    expected = [record for record in answers["records"] if record[0] not in hidden]
+    assert described_records(opened(tmp_path, state, partition), isolation) == expected
+
+
+@STATES
+@ISOLATIONS
+@EACH
+def test_every_offset_by_time_is_what_kafka_answered(
+    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
+) -> None:
+    driven = opened(tmp_path, state, partition)
+    expected = answers_of(partition)[isolation.value]
+    assert expected["offsets_for_times"]
+    for timestamp, offset, found in expected["offsets_for_times"]:
+        answer = driven.offset_for(timestamp, isolation)
+        if partition == COMPACTED:
+            assert (offset, found) == (-1, -1)
+            found, offset = scan_for_timestamp(driven.records(), timestamp)
+        if partition == TXN and offset == -1:
+            assert answer.offset in (-1, LAST_MARKER), f"asked for {timestamp}"
+            continue
+        assert (answer.offset, answer.timestamp) == (offset, found), f"asked for {timestamp}"
+
+
+@STATES
+@ISOLATIONS
+@EACH
+def test_earliest_latest_and_largest_timestamp_are_what_kafka_answered(
+    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
+) -> None:
+    driven = opened(tmp_path, state, partition)
+    expected = dict(answers_of(partition)[isolation.value])
+    answers = {
+        name: driven.offset_for(timestamp, isolation)
+        for name, timestamp in (
+            ("earliest", EARLIEST_TIMESTAMP),
+            ("latest", LATEST_TIMESTAMP),
+            ("max_timestamp", MAX_TIMESTAMP),
+        )
+    }
+    found = {name: [answer.offset, answer.timestamp] for name, answer in answers.items()}
+    if partition in NOT_READABLE_IN_KAFKA:
+        assert tuple(expected["max_timestamp"]) == NOT_READABLE_IN_KAFKA[partition]
+        assert expected["max_timestamp"][0] < driven.log.log_start_offset
+        assert found.pop("max_timestamp") == [-1, -1]
+    if partition == TXN:
+        assert found.pop("latest") == [LAST_MARKER + 1, -1]
+        assert found.pop("max_timestamp")[0] == LAST_MARKER
+    assert found == {name: expected[name] for name in found}
+
+
+@STATES
+def test_aborted_transactions_and_the_last_stable_offset_are_kafkas(tmp_path: Path, state: str) -> None:
+    driven = opened(tmp_path, state, TXN)
+    assert driven.log.last_stable_offset == LAST_MARKER + 1
+    indexed = [
+        txn for path in sorted((GOLDEN / state / "txn-0").glob("*.txnindex")) for txn in decode_entries("", path.read_bytes())
+    ]
+    named = {
+        txn
+        for offset in range(driven.log.last_stable_offset)
+        for txn in driven.read(offset, 1, isolation=COMMITTED).aborted or ()
+    }
+    assert sorted(named) == sorted(indexed)
+
+
+@STATES
+@EACH
+def test_indexes_rebuilt_from_the_log_are_kafkas_byte_for_byte(tmp_path: Path, state: str, partition: TopicPartition) -> None:
+    driven = opened(tmp_path, state, partition)
+    expected = segment_files(clean_files(partition))
+    for segment in driven.log.segments:
+        for index in segment.indexes:
+            Path(index.path).unlink(missing_ok=True)
+        recover_segment(driven.fs, segment, LeaderEpochs())
+    assert segment_files(files(Path(driven.log.directory))) == expected
+
+
+@EACH
+def test_a_clean_open_and_close_leaves_every_file_as_it_was(tmp_path: Path, partition: TopicPartition) -> None:
+    driven = opened(tmp_path, "clean", partition)
+    driven.close()
+    assert files(Path(driven.log.directory)) == clean_files(partition)
+
+
+@pytest.mark.parametrize("with_recovery_point", [False, True], ids=["scan all", "from the checkpoint"])
+@EACH
+def test_an_unclean_open_and_close_leaves_the_files_of_kafkas_clean_stop(
+    tmp_path: Path, partition: TopicPartition, with_recovery_point: bool
+) -> None:
+    driven = opened(tmp_path, "unclean", partition, with_recovery_point=with_recovery_point)
+    driven.close()
+    assert segment_files(files(Path(driven.log.directory))) == segment_files(clean_files(partition))
+
+
+@EACH
+def test_appends_go_on_where_kafka_ended(tmp_path: Path, partition: TopicPartition) -> None:
+    driven = opened(tmp_path, "clean", partition)
+    before = driven.records()
+    latest = LAST_MARKER + 1 if partition == TXN else answers_of(partition)["read_uncommitted"]["latest"][0]
+    for step in range(40):
+        assert driven.append(batch(START_MS + step, key=b"key")).base_offset == latest + step
+    driven.close()
+    again = driven.reopen(was_clean=True)
+    assert again.records()[: len(before)] == before
+    assert again.log.log_end_offset == latest + 40
+    assert driven.records() == again.records()
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*-checkpoint")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_offset_checkpoints_are_encoded_as_kafka_does(path: Path) -> None:
+    data = path.read_bytes()
+    offsets = decode_offsets(str(path), data)
+    assert offsets
+    assert sorted(encode_offsets(offsets).splitlines(keepends=True)) == sorted(data.splitlines(keepends=True))
+    assert encode_offsets(offsets).splitlines()[:2] == data.splitlines()[:2]
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob(f"*/*/{LEADER_EPOCH_FILE}")), ids=lambda path: path.parent.name)
+def test_leader_epoch_checkpoints_are_encoded_as_kafka_does(path: Path) -> None:
+    data = path.read_bytes()
+    epochs = decode_leader_epochs(str(path), data)
+    assert epochs.latest_epoch is not None
+    assert epochs.encode() == data
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob(f"*/*/{PARTITION_METADATA_FILE}")), ids=lambda path: path.parent.name)
+def test_partition_metadata_is_encoded_as_kafka_does(path: Path) -> None:
+    data = path.read_bytes()
+    assert encode_partition_metadata(decode_partition_metadata(str(path), data)) == data
+
+
+@STATES
+def test_meta_properties_are_encoded_as_kafka_does(state: str) -> None:
+    data = (GOLDEN / state / META_PROPERTIES_FILE).read_bytes()
+    fields = decode_meta_properties(META_PROPERTIES_FILE, data)
+    ours = encode_meta_properties(
+        cluster_id=fields["cluster.id"],
+        node_id=int(fields["node.id"]),
+        directory_id=decode_uuid(fields["directory.id"]),
+    )
+    kafkas_lines, our_lines = data.splitlines(keepends=True), ours.splitlines(keepends=True)
+    assert our_lines[0] == kafkas_lines[0] == b"#\n"
+    date = re.compile(rb"#[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}\n")
+    assert date.fullmatch(kafkas_lines[1])
+    assert date.fullmatch(our_lines[1])
+    assert sorted(our_lines[2:]) == sorted(kafkas_lines[2:])
+
+
+def test_the_clean_shutdown_file_is_encoded_as_kafka_does() -> None:
+    data = (GOLDEN / "clean" / CLEAN_SHUTDOWN_FILE).read_bytes()
+    epoch = decode_clean_shutdown(data)
+    assert epoch is not None
+    assert encode_clean_shutdown(epoch) == data
+    assert not (GOLDEN / "unclean" / CLEAN_SHUTDOWN_FILE).exists()

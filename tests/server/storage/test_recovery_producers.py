@@ -1,0 +1,360 @@
+"""Producers and transaction indexes of a log that is opened: from the newest snapshot and the batches behind it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.errors import OutOfOrderSequenceError
+from triolog.protocol.records.batch import empty_batch_header, end_txn_marker, stamp
+from triolog.protocol.records.batch import parse_header as header_of
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TimestampType, TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.diskops import drive
+from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from triolog.server.storage.producer_state import BatchMetadata, ProducerEntry
+from triolog.server.storage.transaction_index import AbortedTxn
+
+from tests.support.logs import DrivenLog, open_driven
+
+GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
+GOLDEN_LOGS: Final = [(state, topic) for state in ("clean", "unclean") for topic in ("txn", "idem", "compacted")]
+PRODUCER: Final = 7
+
+
+def opened(tmp_path: Path, state: str, topic: str, *, was_clean: bool, recovery_point: int = 0) -> DrivenLog:
+    partition = TopicPartition(topic, 0)
+    shutil.copytree(GOLDEN / state / str(partition), tmp_path / str(partition), copy_function=shutil.copyfile)
+    (tmp_path / str(partition)).chmod(0o755)
+    return open_driven(tmp_path / str(partition), topic_partition=partition, was_clean=was_clean, recovery_point=recovery_point)
+
+
+def kafkas_snapshots(topic: str) -> dict[int, list[ProducerEntry]]:
+    """What Kafka wrote on its clean stop, by offset."""
+    paths = (GOLDEN / "clean" / f"{topic}-0").glob("*.snapshot")
+    return {int(path.stem): decode_snapshot(str(path), path.read_bytes()) for path in paths}
+
+
+def newest_batches(driven: DrivenLog) -> dict[int, ProducerEntry]:
+    """The entries as a snapshot keeps them: of each producer its newest batch."""
+    path = "state"
+    return {entry.producer_id: entry for entry in decode_snapshot(path, encode_snapshot(driven.log.producers.entries.values()))}
+
+
+def aborted(driven: DrivenLog) -> list[list[AbortedTxn]]:
+    return [drive(driven.fs, segment.view().aborted_transactions()) for segment in driven.log.segments]
+
+
+# ---- logs that Kafka wrote -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize(("state", "topic"), GOLDEN_LOGS)
+def test_producers_are_what_kafkas_snapshot_says(tmp_path: Path, state: str, topic: str, was_clean: bool) -> None:
+    driven = opened(tmp_path, state, topic, was_clean=was_clean)
+    snapshots = kafkas_snapshots(topic)
+    assert driven.log.producers.end_offset == driven.log.log_end_offset == max(snapshots)
+    assert newest_batches(driven) == {entry.producer_id: entry for entry in snapshots[max(snapshots)]}
+
+
+@pytest.mark.parametrize("with_recovery_point", [True, False])
+@pytest.mark.parametrize("topic", ["txn", "idem", "compacted"])
+def test_without_a_snapshot_the_log_says_the_same(tmp_path: Path, topic: str, with_recovery_point: bool) -> None:
+    point = decode_offsets("", (GOLDEN / "unclean" / RECOVERY_POINT_FILE).read_bytes())[TopicPartition(topic, 0)]
+    driven = opened(tmp_path, "unclean", topic, was_clean=False)
+    expected = newest_batches(driven)
+    for path in Path(driven.log.directory).glob("*.snapshot"):
+        path.unlink()
+    again = driven.reopen(was_clean=False, recovery_point=point if with_recovery_point else 0)
+    assert newest_batches(again) == expected
+
+
+@pytest.mark.parametrize("state", ["clean", "unclean"])
+def test_transaction_indexes_are_rebuilt_as_kafka_wrote_them(tmp_path: Path, state: str) -> None:
+    """Kafka: LogLoaderTest.testFullTransactionIndexRecovery."""
+    expected = {path.name: path.read_bytes() for path in (GOLDEN / "clean" / "txn-0").glob("*.txnindex")}
+    assert any(expected.values())
+    driven = opened(tmp_path, state, "txn", was_clean=False)
+    directory = Path(driven.log.directory)
+    for path in [*directory.glob("*.txnindex"), *directory.glob("*.index"), *directory.glob("*.snapshot")]:
+        path.unlink()
+    for was_clean in (False, True):
+        driven = driven.reopen(was_clean=was_clean)
+        assert {path.name: path.read_bytes() for path in directory.glob("*.txnindex")} == expected
+        if not was_clean:
+            driven.close()
+
+
+def test_a_segment_whose_index_is_gone_gets_its_aborted_transactions_back(tmp_path: Path) -> None:
+    driven = opened(tmp_path, "clean", "txn", was_clean=True)
+    expected = aborted(driven)
+    directory = Path(driven.log.directory)
+    for path in [*directory.glob("*.txnindex"), *directory.glob("*.index")]:
+        path.unlink()
+    assert aborted(driven.reopen(was_clean=True)) == expected
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def idempotent(base_offset: int, sequence: int, *, transactional: bool = False) -> bytes:
+    data = build_batch(
+        [(1_000 + base_offset, None, b"value", ())],
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=transactional,
+    )
+    return stamp(base_offset, header_of(data), 0) + data[16:]
+
+
+def segment_of(directory: Path, base_offset: int, *batches: bytes) -> None:
+    (directory / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+
+
+def put_snapshot(directory: Path, offset: int, *entries: ProducerEntry) -> Path:
+    path = directory / f"{offset:020}.snapshot"
+    path.write_bytes(encode_snapshot(entries))
+    return path
+
+
+def entry(last_sequence: int, last_offset: int) -> ProducerEntry:
+    return ProducerEntry(PRODUCER, 0, -1, 1_000, None, (BatchMetadata(last_sequence, last_offset, 0, 1_000),))
+
+
+def snapshot_offsets(directory: Path) -> list[int]:
+    return sorted(int(path.stem) for path in directory.glob("*.snapshot"))
+
+
+def three_segments(directory: Path) -> None:
+    """One batch each, at 0, 1 and 2."""
+    for offset in range(3):
+        segment_of(directory, offset, idempotent(offset, offset))
+
+
+def last_sequence(driven: DrivenLog) -> int:
+    return driven.log.producers.entries[PRODUCER].last_sequence
+
+
+def test_the_largest_stray_snapshot_is_kept_when_it_is_not_below_the_last_segment(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot: 1, 2 and the stray 3 and 4, of which the
+    log reaches 4."""
+    for offset in range(3):
+        segment_of(tmp_path, offset, *(idempotent(each, each) for each in range(offset, 4 if offset == 2 else offset + 1)))
+    for offset in (1, 2, 3, 4):
+        put_snapshot(tmp_path, offset, entry(offset - 1, offset - 1))
+    driven = open_driven(tmp_path)
+    assert snapshot_offsets(tmp_path) == [1, 2, 4]
+    assert last_sequence(driven) == 3
+
+
+def test_a_corrupt_snapshot_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
+    three_segments(tmp_path)
+    open_driven(tmp_path, was_clean=False).close()
+    newest = tmp_path / f"{3:020}.snapshot"
+    newest.write_bytes(newest.read_bytes()[:-1] + b"!")
+    driven = open_driven(tmp_path)
+    assert last_sequence(driven) == 2
+    assert not newest.exists()
+
+
+def test_after_a_clean_stop_without_any_snapshot_no_producer_is_known(tmp_path: Path) -> None:
+    """As in Kafka: such a log was written by a version that kept none."""
+    three_segments(tmp_path)
+    open_driven(tmp_path, was_clean=False).close()
+    for path in tmp_path.glob("*.snapshot"):
+        path.unlink()
+    driven = open_driven(tmp_path)
+    assert (driven.log.producers.entries, driven.log.producers.end_offset) == ({}, 3)
+
+
+class NoReads(OsFileSystem):
+    """Notes which logs are read."""
+
+    def __init__(self) -> None:
+        self.paths: dict[int, str] = {}
+        self.read_bytes: dict[str, int] = {}
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        self.paths[fd] = path
+        return fd
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        data = super().read(fd, size, position)
+        name = Path(self.paths[fd]).name
+        self.read_bytes[name] = self.read_bytes.get(name, 0) + len(data)
+        return data
+
+
+def test_a_snapshot_at_the_end_is_enough_after_a_clean_stop(tmp_path: Path) -> None:
+    count = 4_000
+    segment_of(tmp_path, 0, *(idempotent(offset, offset) for offset in range(count)))
+    open_driven(tmp_path, was_clean=False).close()
+    fs = NoReads()
+    driven = open_driven(tmp_path, fs=fs)
+    assert last_sequence(driven) == count - 1
+    assert fs.read_bytes[f"{0:020}.log"] < 6 * 8192
+
+
+def test_snapshots_from_behind_the_scan_are_written_anew(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testCorruptedLogRecoveryDoesNotDeleteProducerStateSnapshotsPostRecovery. What they said may be lost
+    with the batches that were damaged."""
+    three_segments(tmp_path)
+    for offset in (1, 2, 3):
+        put_snapshot(tmp_path, offset, entry(99, offset - 1))
+    driven = open_driven(tmp_path, was_clean=False)
+    assert last_sequence(driven) == 2
+    assert snapshot_offsets(tmp_path) == [1, 2, 3]
+    found = decode_snapshot("", (tmp_path / f"{2:020}.snapshot").read_bytes())
+    assert [each.last_sequence for each in found] == [1]
+
+
+def test_the_snapshot_below_the_first_scanned_segment_is_where_replay_begins(tmp_path: Path) -> None:
+    three_segments(tmp_path)
+    open_driven(tmp_path, was_clean=False).close()
+    put_snapshot(tmp_path, 2, ProducerEntry(99, 3, -1, 1_000, None, ()))
+    driven = open_driven(tmp_path, was_clean=False, recovery_point=2)
+    assert set(driven.log.producers.entries) == {99, PRODUCER}
+    assert last_sequence(driven) == 2
+
+
+def test_an_aborted_transaction_that_spans_segments_is_indexed_where_its_marker_is(tmp_path: Path) -> None:
+    marker = end_txn_marker(
+        producer_id=PRODUCER, producer_epoch=0, commit=False, timestamp=2_000, coordinator_epoch=0, base_offset=2
+    )
+    segment_of(tmp_path, 0, idempotent(0, 0, transactional=True))
+    segment_of(tmp_path, 1, idempotent(1, 1, transactional=True), marker)
+    driven = open_driven(tmp_path, was_clean=False)
+    assert aborted(driven) == [[], [AbortedTxn(PRODUCER, 0, 2, 3)]]
+    driven.close()
+    assert aborted(driven.reopen(was_clean=False, recovery_point=1)) == [[], [AbortedTxn(PRODUCER, 0, 2, 3)]]
+
+
+def test_an_open_transaction_stays_open(tmp_path: Path) -> None:
+    segment_of(tmp_path, 0, idempotent(0, 0), idempotent(1, 1, transactional=True))
+    driven = open_driven(tmp_path, was_clean=False)
+    assert driven.log.last_stable_offset == 1
+    driven.close()
+    assert driven.reopen(was_clean=True).log.last_stable_offset == 1
+
+
+def test_damage_takes_the_sequences_of_its_batch_with_it(tmp_path: Path) -> None:
+    batches = [idempotent(offset, offset) for offset in range(3)]
+    batches[1] = batches[1][:-1] + b"!"
+    segment_of(tmp_path, 0, *batches)
+    driven = open_driven(tmp_path, was_clean=False)
+    assert [batch.last_sequence for batch in driven.log.producers.entries[PRODUCER].batches] == [0, 2]
+
+
+def test_a_log_that_went_on_empty_knows_no_producer(tmp_path: Path) -> None:
+    three_segments(tmp_path)
+    driven = open_driven(tmp_path, was_clean=False, log_start_offset=50, config=LogConfig())
+    assert (driven.log.producers.entries, driven.log.log_end_offset) == ({}, 50)
+
+
+# ---- segments that Kafka could have written --------------------------------------------------------------------------
+
+
+def one_record(producer_id: int, offset: int, sequence: int, **options: bool) -> bytes:
+    """A batch of one record, as it lies in a log."""
+    return build_batch(
+        [(1_000, None, b"value", ())],
+        base_offset=offset,
+        partition_leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        **options,
+    )
+
+
+def ended(producer_id: int, offset: int, *, commit: bool) -> bytes:
+    return end_txn_marker(
+        producer_id=producer_id, producer_epoch=0, commit=commit, timestamp=1_000, coordinator_epoch=0, base_offset=offset
+    )
+
+
+@pytest.mark.parametrize("is_open_before", [False, True])
+def test_recovery_indexes_the_aborted_transaction_and_knows_where_it_began(tmp_path: Path, is_open_before: bool) -> None:
+    """Kafka: LogSegmentTest.testRecoverTransactionIndex."""
+    first, second = 1, 2
+    before = [one_record(second, 75, 0, is_transactional=True)] if is_open_before else []
+    segment_of(tmp_path, 75, *before)
+    taken = len(before)
+    segment_of(
+        tmp_path,
+        100,
+        *(one_record(first, 100 + number, number, is_transactional=True) for number in range(2)),
+        *(one_record(second, 102 + number, taken + number, is_transactional=True) for number in range(2)),
+        *(one_record(-1, offset, -1) for offset in (104, 105)),
+        ended(second, 106, commit=False),
+        ended(first, 107, commit=True),
+    )
+    driven = open_driven(tmp_path, was_clean=False)
+    assert driven.log.producers.end_offset == 108
+    assert aborted(driven) == [[], [AbortedTxn(second, 75 if is_open_before else 102, 106, 100)]]
+
+
+def test_batches_that_are_stored_twice_stay(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testDuplicateAppendToFollower, testMultipleProducersWithDuplicatesInSingleAppend: what is in a log
+    was accepted once, so nothing of it is refused."""
+    stored = [(1, 0), (2, 0), (1, 1), (2, 1), (2, 1)]
+    segment_of(tmp_path, 0, *(one_record(pid, offset, sequence) for offset, (pid, sequence) in enumerate(stored)))
+    driven = open_driven(tmp_path, was_clean=False)
+    assert (driven.log.log_end_offset, driven.offsets()) == (5, [0, 1, 2, 3, 4])
+    assert [driven.log.producers.entries[pid].last_sequence for pid in (1, 2)] == [1, 1]
+
+
+def test_a_batch_that_compaction_emptied_still_tells_the_last_sequence(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testRebuildProducerStateWithEmptyCompactedBatch."""
+    empty = empty_batch_header(
+        base_offset=23,
+        last_offset=24,
+        max_timestamp=1_000,
+        timestamp_type=TimestampType.CREATE_TIME,
+        partition_leader_epoch=0,
+        producer_id=PRODUCER,
+        producer_epoch=15,
+        base_sequence=0,
+        is_transactional=False,
+        is_control=False,
+    )
+    segment_of(tmp_path, 0, bytes(empty))
+    driven = open_driven(tmp_path, was_clean=False)
+    assert (last_sequence(driven), driven.log.log_end_offset, driven.offsets()) == (1, 25, [])
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_restart(tmp_path: Path, was_clean: bool) -> None:
+    """Its answer was lost; of its producer the snapshot tells the newest batch alone."""
+
+    def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
+        records = [(1, None, bytes(30), ())] * count
+        return build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+    driven = open_driven(tmp_path, config=LogConfig().overlay({"segment.bytes": "600"}))
+    driven.append(sequenced(8, 0))
+    several = sequenced(PRODUCER, 0, 2) + sequenced(PRODUCER, 2) + sequenced(PRODUCER, 3)
+    first = driven.append(several)
+    driven.roll()
+    driven.append(sequenced(8, 1))
+    driven.flush()
+    recovery_point = driven.log.recovery_point
+    if was_clean:
+        driven.close()
+    else:
+        driven.close_files()
+    driven = driven.reopen(was_clean=was_clean, recovery_point=recovery_point)
+    assert len(driven.log.producers.entries[PRODUCER].batches) == 1
+    assert driven.append(several) == first
+    with pytest.raises(OutOfOrderSequenceError):
+        driven.append(sequenced(PRODUCER, 1) + sequenced(PRODUCER, 3))
+    driven.append(sequenced(PRODUCER, 4))
+    assert driven.offsets() == list(range(7))
+    driven.close_files()

@@ -1,0 +1,165 @@
+"""Topic configuration: every key reads what it writes, refuses what it must, and is named when it does."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import ErrorCode, InvalidConfigError
+from triolog.protocol.limits import INT32_MAX, INT64_MAX
+from triolog.protocol.types import CompressionType, TimestampType
+from triolog.server.config import TOPIC_KEYS, ConfigKey, Durability, DurabilityMode, LogConfig, RecordValidation
+
+KEYS = pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
+OTHERS: dict[str, tuple[str, ...]] = {
+    "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "record.validation": ("full", "header"),
+    "disk.full.policy": ("refuse", "expire-oldest"),
+    "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
+    "durability": ("fsync", "os", "group:1", "group:3600000"),
+    "min.cleanable.dirty.ratio": ("0.0", "0.25", "1.0"),
+}
+WRONG: dict[str, tuple[str, ...]] = {
+    "string": (
+        "",
+        "nonsense",
+        "GZIP",
+        "createtime",
+        "group",
+        "group:0",
+        "group:3600001",
+        "group:-1",
+        "group:x",
+        "group:²",
+        "fsync:5",
+    ),
+    "list": ("", ",", "nonsense", "delete,nonsense"),
+    "double": ("", "x", "-0.1", "1.1", "nan"),
+    "boolean": ("", "1", "yes", "tru"),
+    "int": ("", "x", "1.5", "1e3", str(INT32_MAX + 1), str(-(2**40))),
+    "long": ("", "x", "1.5", str(INT64_MAX + 1), str(-(2**40))),
+}
+
+
+def valid_texts(key: ConfigKey) -> tuple[str, ...]:
+    """Both ends of a range, every choice."""
+    if key.name in OTHERS:
+        return OTHERS[key.name]
+    if key.type == "boolean":
+        return "true", "false"
+    low, _, high = key.valid.partition("..")
+    return low, high or str(INT64_MAX)
+
+
+@KEYS
+def test_a_key_has_a_field_its_default_and_a_sentence(key: ConfigKey) -> None:
+    assert getattr(LogConfig(), key.attribute) == key.default
+    assert key.doc.endswith(".")
+    assert key.valid
+    assert key.read(key.write(key.default)) == key.default
+
+
+def test_every_field_has_a_key() -> None:
+    assert {field.name for field in attrs.fields(LogConfig)} == {key.attribute for key in TOPIC_KEYS.values()}
+
+
+@KEYS
+def test_what_is_valid_is_read_and_written_as_it_was(key: ConfigKey) -> None:
+    for text in valid_texts(key):
+        config = LogConfig().overlay({key.name: text})
+        assert config.as_strings()[key.name] == text
+        assert config.overlay({}) == config
+
+
+@KEYS
+def test_what_is_not_valid_is_refused_with_the_key_and_the_value(key: ConfigKey) -> None:
+    for text in WRONG[key.type]:
+        with pytest.raises(InvalidConfigError) as raised:
+            LogConfig().overlay({key.name: text})
+        assert raised.value.code is ErrorCode.INVALID_CONFIG
+        assert f"{key.name}={text!r}" in raised.value.message
+
+
+@KEYS
+def test_values_beyond_both_ends_of_a_range_are_refused(key: ConfigKey) -> None:
+    if key.type not in ("int", "long"):
+        return
+    low, _, high = key.valid.partition("..")
+    for text in (str(int(low) - 1), str(int(high or INT64_MAX) + 1)):
+        with pytest.raises(InvalidConfigError, match="is not in"):
+            LogConfig().overlay({key.name: text})
+
+
+@pytest.mark.parametrize("name", ["", "no.such.key", "segment_bytes", "Segment.bytes", " segment.bytes"])
+def test_unknown_keys_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidConfigError) as raised:
+        LogConfig().overlay({name: "1"})
+    assert repr(name) in raised.value.message
+
+
+@pytest.mark.parametrize("value", [None, 5, True, b"5"], ids=repr)
+def test_a_value_that_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(InvalidConfigError, match=r"segment\.bytes is a "):
+        LogConfig().overlay({"segment.bytes": value})  # type: ignore[dict-item]
+
+
+def test_an_overlay_changes_its_keys_only() -> None:
+    base = LogConfig(segment_bytes=1000, retention_ms=5)
+    changed = base.overlay({"segment.bytes": "2000", "compression.type": "zstd"})
+    assert changed == attrs.evolve(base, segment_bytes=2000, compression_type=CompressionType.ZSTD)
+    assert base.segment_bytes == 1000
+
+
+def test_compaction_lags_are_refused_the_wrong_way_round() -> None:
+    with pytest.raises(InvalidConfigError, match=r"min\.compaction\.lag\.ms=10 is above max\.compaction\.lag\.ms=5"):
+        LogConfig().overlay({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
+
+
+def test_texts_become_the_values_that_storage_works_with() -> None:
+    config = LogConfig().overlay(
+        {
+            "compression.type": "producer",
+            "message.timestamp.type": "LogAppendTime",
+            "record.validation": "header",
+            "cleanup.policy": " Compact , delete",
+            "preallocate": "TRUE",
+            "durability": "group:25",
+        }
+    )
+    assert config.compression_type is None
+    assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert config.record_validation is RecordValidation.HEADER
+    assert config.cleanup_policy == ("compact", "delete")
+    assert config.preallocate is True
+    assert config.durability == Durability(DurabilityMode.GROUP, 25)
+
+
+def test_codecs_have_the_level_of_their_key_or_none() -> None:
+    config = LogConfig().overlay({"compression.gzip.level": "3", "compression.lz4.level": "5", "compression.zstd.level": "-7"})
+    levels = {codec: config.compression_level(codec) for codec in CompressionType}
+    assert levels == {
+        CompressionType.NONE: None,
+        CompressionType.GZIP: 3,
+        CompressionType.SNAPPY: None,
+        CompressionType.LZ4: 5,
+        CompressionType.ZSTD: -7,
+    }
+
+
+@given(st.integers(1, 3_600_000))
+def test_group_durability_reads_what_it_writes(interval_ms: int) -> None:
+    durability = Durability.parse(f"group:{interval_ms}")
+    assert (durability.mode, durability.interval_ms) == (DurabilityMode.GROUP, interval_ms)
+    assert Durability.parse(str(durability)) == durability
+
+
+@given(st.text(max_size=12))
+def test_any_other_durability_is_refused_with_what_was_found(text: str) -> None:
+    try:
+        durability = Durability.parse(text)
+    except ValueError as exc:
+        assert repr(text) in str(exc)  # noqa: PT017 - one of two outcomes
+    else:
+        assert Durability.parse(str(durability)) == durability

@@ -1,0 +1,49 @@
+"""Log directories that fail under a real server: the others serve, the last one ends it, and the exit code says so."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from triolog.protocol.errors import ErrorCode
+
+from tests.support.logs import batch
+from tests.support.server_process import COMMAND, ServerFolder, environment
+from tests.support.wire_client import WireClient, error_of
+
+CANNOT_SERVE = 3
+FAST = {"TRIOLOG_CHECKPOINT_INTERVAL_MS": "100"}
+
+
+def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server(tmp_path: Path) -> None:
+    with ServerFolder(tmp_path, data_dirs=("left", "right")) as folder:
+        server = folder.start(extra_environment=FAST)
+        with WireClient.connect(server.address) as client:
+            client.create_topic("two", 2)
+            client.produce("two", 0, batch())
+            client.produce("two", 1, batch())
+            shutil.rmtree(tmp_path / "right")
+            server.wait_stderr("right is out of service")
+            error = error_of(client.produce, "two", 1, batch())
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert client.produce("two", 0, batch()) == 1
+            shutil.rmtree(tmp_path / "left")
+            assert server.wait_exit() == CANNOT_SERVE
+        assert "level=critical" in server.stderr()
+        assert "no log directory can be used" in server.stderr()
+
+
+def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without_any(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with ServerFolder(tmp_path, data_dirs=("file/data", "data")) as folder:
+        server = folder.start()
+        with WireClient.connect(server.address) as client:
+            client.create_topic("one", 1)
+            assert client.produce("one", 0, batch()) == 0
+        assert server.stop() == 0
+        assert "file/data is out of service" in server.stderr()
+    command = [*COMMAND, "serve", "--data-dir", "file/data", "--native", "127.0.0.1:0"]
+    refused = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == CANNOT_SERVE
+    assert "no log directory can be used" in refused.stderr

@@ -1,0 +1,343 @@
+"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.native import messages
+from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
+from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+
+from tests.support.logs import batch
+from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, ServerProcess, environment
+from tests.support.wire_client import WireClient, error_of
+
+CANNOT_SERVE = 3
+WRONG_CONFIGURATION = 2
+
+
+def serve(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `triolog serve` where it is expected to end by itself."""
+    return subprocess.run(
+        [*COMMAND, "serve", *arguments],
+        cwd=folder,
+        env=environment(variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def words(text: str) -> str:
+    """Without the line breaks of a terminal's width."""
+    return " ".join(text.split())
+
+
+def long_poll(topic: str, offset: int, max_wait_ms: int = 600_000) -> messages.FetchRequest:
+    return messages.FetchRequest((messages.FetchPartition(topic, 0, offset),), max_wait_ms=max_wait_ms)
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_folder: ServerFolder) -> None:
+    first = server_folder.start()
+    refused = serve(server_folder.path, "--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0")
+    assert refused.returncode == CANNOT_SERVE
+    assert f"process {first.pid}" in refused.stderr
+    assert str(server_folder.data_dir) in words(refused.stderr)
+    assert "Traceback" not in refused.stderr
+    with WireClient.connect(first.address) as client:
+        client.create_topic("still-served")
+
+
+def test_a_directory_is_free_again_when_its_holder_was_killed(server_folder: ServerFolder) -> None:
+    server_folder.start().kill()
+    assert server_folder.start().stop() == 0
+
+
+def test_a_server_that_is_refused_leaves_the_ready_file_of_no_one(server_folder: ServerFolder) -> None:
+    server_folder.start()
+    ready = server_folder.path / "second.ready"
+    ready.write_text("left by an earlier server")
+    arguments = ("--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0", "--ready-file", str(ready))
+    assert serve(server_folder.path, *arguments).returncode == CANNOT_SERVE
+    assert not ready.exists()
+
+
+def test_a_taken_port_is_refused_by_name(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        host, port = taken.getsockname()
+        refused = serve(tmp_path, "--data-dir", "data", "--native", f"{host}:{port}")
+    assert refused.returncode == CANNOT_SERVE
+    assert f"{host}:{port}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_directory_whose_server_could_not_listen_is_clean(server_folder: ServerFolder) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        assert serve(server_folder.path, "--data-dir", "data", "--native", address).returncode == CANNOT_SERVE
+    assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    assert server_folder.start().stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ("max_conections = 5", "max_conections"),
+        ("max_connections = 0", "max_connections"),
+        ("max_connections = true", "max_connections"),
+        ('durability = "sometimes"', "sometimes"),
+        ('native = "localhost"', "native"),
+        ('[topic_defaults]\n"retention.minutes" = 5', "retention.minutes"),
+        ('[topic_defaults]\n"segment.bytes" = 1', "segment.bytes"),
+        ("topic_defaults = 5", "topic_defaults"),
+        ("data_dirs = []", "data_dirs"),
+        ("node_id = ", "server.toml"),
+    ],
+)
+def test_a_wrong_key_or_value_in_the_file_is_refused_by_name(tmp_path: Path, toml: str, named: str) -> None:
+    (tmp_path / "server.toml").write_text(toml)
+    refused = serve(tmp_path, "--data-dir", "data", "--native", "127.0.0.1:0", "--config", "server.toml")
+    assert refused.returncode == WRONG_CONFIGURATION
+    assert named in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "named"),
+    [
+        (("--durability", "group:0"), {}, "group:0"),
+        (("--durability", "fsnyc"), {}, "fsnyc"),
+        (("--native", "127.0.0.1:70000"), {}, "127.0.0.1:70000"),
+        ((), {"TRIOLOG_MAX_FRAMEBYTES": "5"}, "max_framebytes"),
+        ((), {"TRIOLOG_MAX_IN_FLIGHT": "many"}, "max_in_flight"),
+    ],
+)
+def test_a_wrong_option_or_variable_is_refused_by_name(
+    tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], named: str
+) -> None:
+    refused = serve(tmp_path, "--data-dir", "data", *arguments, **variables)
+    assert refused.returncode == WRONG_CONFIGURATION
+    assert named in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_no_directory_is_refused_with_the_ways_to_name_one(tmp_path: Path) -> None:
+    refused = serve(tmp_path)
+    assert refused.returncode == WRONG_CONFIGURATION
+    for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS"):
+        assert way in refused.stderr
+
+
+# ---- what it writes and reads ------------------------------------------------------------------------------------------
+
+
+def test_the_ready_file_holds_the_address_that_accepts(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    address = json.loads(server.ready_file.read_text())
+    assert address == {"native": f"{server.address.host}:{server.address.port}"}
+    with WireClient.connect(server.address) as client:
+        assert client.hello is not None
+        assert client.hello.server == "triolog"
+        assert set(client.hello.apis) == set(messages.REQUESTS)
+
+
+def test_options_win_over_variables_and_variables_over_the_file(server_folder: ServerFolder) -> None:
+    config = server_folder.path / "server.toml"
+    config.write_text('durability = "group:100"\nmax_in_flight = 7\nmax_frame_bytes = 4096\n[topic_defaults]\n"segment.ms" = 5')
+    server = server_folder.start(
+        "--config", str(config), "--durability", "os",
+        extra_environment={"TRIOLOG_MAX_IN_FLIGHT": "9", "TRIOLOG_DURABILITY": "fsync"},
+    )  # fmt: skip
+    with WireClient.connect(server.address) as client:
+        client.create_topic("topic")
+        (topic,) = client.call(messages.DescribeConfigsRequest(("topic",))).topics
+        assert client.hello is not None
+        assert (client.hello.max_in_flight, client.hello.max_frame_bytes) == (9, 4096)
+        assert topic.config["durability"] == messages.ConfigEntry("os", "default")
+        assert topic.config["segment.ms"] == messages.ConfigEntry("5", "default")
+        assert topic.config["retention.ms"] == messages.ConfigEntry("-1", "topic")
+
+
+def test_serve_defaults_to_fsync(server_folder: ServerFolder) -> None:
+    with WireClient.connect(server_folder.start().address) as client:
+        client.create_topic("topic")
+        (topic,) = client.call(messages.DescribeConfigsRequest(("topic",))).topics
+        assert topic.config["durability"].value == "fsync"
+
+
+def test_partitions_are_spread_over_two_directories_and_found_again(tmp_path: Path) -> None:
+    with ServerFolder(tmp_path, data_dirs=("left", "right")) as folder:
+        server = folder.start()
+        with WireClient.connect(server.address) as client:
+            client.create_topic("spread", 5)
+            for partition in range(5):
+                client.produce("spread", partition, batch(value=b"%d" % partition))
+        places = [sorted(path.name for path in (tmp_path / name).glob("spread-*")) for name in folder.data_dirs]
+        assert sorted(map(len, places)) == [2, 3]
+        server.kill()
+        with WireClient.connect(folder.start().address) as client:
+            for partition in range(5):
+                (record,), high_watermark = client.read_all("spread", partition)
+                assert (record.value, high_watermark) == (b"%d" % partition, 1)
+
+
+def test_directories_without_an_entry_are_adopted_with_their_configuration(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    with WireClient.connect(server.address) as client:
+        client.create_topic("found", 2)
+        client.produce("found", 1, batch(value=b"kept"))
+    assert server.stop() == 0
+    (server_folder.data_dir / "topics.json").unlink()
+    config = server_folder.path / "topics.toml"
+    config.write_text('[topic.found]\n"segment.bytes" = 12345\n')
+    with WireClient.connect(server_folder.start("--topic-config", str(config)).address) as client:
+        (topic,) = client.call(messages.DescribeConfigsRequest(("found",))).topics
+        assert topic.config["segment.bytes"] == messages.ConfigEntry("12345", "topic")
+        (record,), _ = client.read_all("found", 1)
+        assert record.value == b"kept"
+
+
+def test_an_unreadable_segment_takes_its_partition_offline_and_the_others_serve(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    with WireClient.connect(server.address) as client:
+        client.create_topic("two", 2)
+        for partition in range(2):
+            client.produce("two", partition, batch(value=b"kept"))
+    assert server.stop() == 0
+    log = server_folder.data_dir / "two-0" / f"{0:020d}.log"
+    log.unlink()
+    log.mkdir()
+    with WireClient.connect(server_folder.start().address) as client:
+        assert error_of(client.fetch, "two", 0, 0).code is ErrorCode.KAFKA_STORAGE_ERROR
+        error = error_of(client.produce, "two", 0, batch())
+        assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "two-0" in error.message
+        assert "offline" in error.message
+        assert client.produce("two", 1, batch()) == 1
+        metadata = client.partition_metadata("two")
+        assert metadata[0].error is not None
+        assert metadata[1].error is None
+
+
+# ---- how it stops ------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_marks_the_directory_clean_and_nothing_is_scanned_afterwards(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    with WireClient.connect(server.address) as client:
+        client.create_topic("topic", 1, {"segment.bytes": "4096", "index.interval.bytes": "0"})
+        for _ in range(50):
+            client.produce("topic", 0, batch(value=b"v" * 500))
+    assert server.stop() == 0
+    assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    log = server_folder.data_dir / "topic-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)  # a scan would cut the log here
+    server = server_folder.start("--log-level", "debug")
+    assert not (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+    with WireClient.connect(server.address) as client:
+        assert client.high_watermark("topic") == 50
+    server.kill()
+    assert "cut off" not in server.stderr()
+
+
+def test_sigterm_answers_every_append_that_was_taken(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    with WireClient.connect(server.address) as client:
+        client.create_topic("topic")
+        data = batch(value=b"v" * 1000)
+        sent = [client.send(messages.ProduceRequest((messages.ProducePartition("topic", 0, data),))) for _ in range(64)]
+        server.terminate()
+        answered = 0
+        while (event := client.receive()) is not CONNECTION_CLOSED:
+            assert isinstance(event, Response)
+            assert event.error is None
+            assert event.correlation_id == sent[answered]
+            (entry,) = messages.ProduceResponse.from_body(event.body).partitions  # type: ignore[arg-type]
+            assert (entry.error, entry.base_offset) == (None, answered)
+            answered += 1
+    assert server.wait_exit() == 0
+    with WireClient.connect(server_folder.start().address) as client:
+        assert client.high_watermark("topic") == answered
+
+
+def test_sigterm_ends_long_polls_with_what_is_there(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--config", str(config_with(server_folder, stop_grace_ms=600_000)))
+    with WireClient.connect(server.address) as client:
+        client.create_topic("topic")
+        poll = client.send(long_poll("topic", 0))
+        client.high_watermark("topic")  # answered behind the fetch: the server waits in it now
+        server.terminate()
+        entry = client.receive_message(poll).partitions[0]  # type: ignore[union-attr]
+        assert (entry.error, entry.records) == (None, b"")
+        assert client.is_closed_by_server()
+    assert server.wait_exit() == 0
+    assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def test_a_second_sigterm_ends_the_grace_of_a_peer_that_does_not_read(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--config", str(config_with(server_folder, stop_grace_ms=600_000)))
+    with WireClient.connect(server.address, receive_buffer_bytes=4096) as client:
+        client.create_topic("topic")
+        for _ in range(16):
+            client.produce("topic", 0, batch(value=b"v" * 1_000_000))
+        for _ in range(8):
+            client.send(messages.FetchRequest((messages.FetchPartition("topic", 0, 0, 10_000_000),)))
+        with WireClient.connect(server.address) as other:
+            other.high_watermark("topic")
+        server.terminate()
+        server.wait_stderr("stopping")
+        assert server.process.poll() is None
+        server.terminate()
+        assert server.wait_exit() == 0
+    assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def test_a_stopping_server_accepts_no_one(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    address = server.address
+    assert server.stop() == 0
+    with pytest.raises(ConnectionRefusedError):
+        WireClient.connect(address)
+
+
+def test_idle_connections_do_not_hold_up_a_stop(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--config", str(config_with(server_folder, stop_grace_ms=600_000)))
+    with WireClient.connect(server.address) as producer, WireClient.connect(server.address, say_hello=False):
+        producer.create_topic("topic")
+        producer.produce("topic", 0, batch())
+        assert server.stop() == 0
+
+
+def test_json_log_lines_are_objects(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--log-format", "json")
+    assert server.stop() == 0
+    lines = [json.loads(line) for line in server.stderr().splitlines()]
+    assert [line["level"] for line in lines] == ["info"] * len(lines)
+    assert any(f"native={server.address.host}:{server.address.port}" in line["message"] for line in lines)
+
+
+def config_with(folder: ServerFolder, **keys: int) -> Path:
+    path = folder.path / "server.toml"
+    path.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
+    return path
+
+
+def test_nothing_but_the_directory_is_held_by_a_killed_server(server_folder: ServerFolder) -> None:
+    server: ServerProcess = server_folder.start()
+    server.kill()
+    assert server.process.returncode == -9
+    with pytest.raises(ProcessLookupError):
+        os.kill(server.pid, 0)

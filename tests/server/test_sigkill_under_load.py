@@ -1,0 +1,220 @@
+"""SIGKILL under everything that changes logs at once: producers, transactions, groups, rolls, retention, deletion, compaction.
+
+A run is a seed, one directory and several servers on it, each killed at a moment of load, now and then some time after its
+cleaner's process, and now and then again while it starts or stops. The moment is an acknowledgement: the n-th, or the first
+one at which a file of a kind is new, so that kills come while the cleaner or retention is at work. After each kill everything
+is compared with what was promised (`kill_models`); now and then, and at the end, the server is stopped and the checks of
+`triolog verify` go over the directory.
+
+`TRIOLOG_TEST_SIGKILL_RUNS=5000` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
+moment to the microsecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+from triolog.protocol.native import messages
+from triolog.server.storage.directory_lock import DirectoryLock
+from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.findings import Finding, Quiet, Severity
+from triolog.server.storage.inventory import read_directory
+from triolog.server.storage.verify import verify
+
+from tests.support.counts import counts
+from tests.support.kill_loads import Caller, LoadThread, Progress
+from tests.support.kill_transactions import TransactionLoad
+from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
+from tests.support.server_process import ServerFolder, ServerProcess
+from tests.support.stored_log import read_committed, read_stored_log
+from tests.support.wire_client import WireClient
+
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25))
+SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
+KILLS: Final = 4
+MOST_ACKNOWLEDGEMENTS: Final = 300
+MOST_UNTIL_FILE: Final = 800
+"""When the file that a kill waits for does not come."""
+RUN_TIMEOUT_S: Final = 180
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
+
+
+@attrs.define(eq=False)
+class Run:
+    """One seeded run on one directory."""
+
+    folder: ServerFolder
+    rng: random.Random
+    workload: Workload = attrs.field(init=False)
+
+    def play(self) -> None:
+        self.workload = Workload(self.rng)
+        server = self._start()
+        with WireClient.connect(server.address) as client:
+            for name, (partitions, config) in self.workload.topics.items():
+                client.create_topic(name, partitions, config)
+        for kill in range(KILLS):
+            self._kill_under_load(server)
+            server = self._restart()
+            self._check(server)
+            if kill == 0 and self.rng.random() < 0.5:
+                self._configure_internal_topics(server)
+            if kill == KILLS - 1 or self.rng.random() < 0.2:
+                self._stop_and_verify(server)
+                server = self._start()
+                self._check(server)
+
+    def _start(self) -> ServerProcess:
+        return self._spawn().wait_ready()
+
+    def _spawn(self) -> ServerProcess:
+        return self.folder.spawn(extra_environment=self.workload.environment)
+
+    def _kill_under_load(self, server: ServerProcess) -> None:
+        progress = Progress()
+        threads = [LoadThread(load, server.address, progress) for load in self.workload.loads]
+        moment = self._choose_moment()
+        way, further = self.rng.random(), self.rng.randint(1, MOST_ACKNOWLEDGEMENTS)
+        for thread in threads:
+            thread.start()
+        try:
+            progress.wait_until(moment)
+            if way < 0.15:
+                _kill_cleaner(server)
+                progress.wait_until(partial(operator.le, progress.acknowledgements + further))
+            elif way < 0.3:
+                server.terminate()
+                server.wait_stderr("stopping")
+        finally:
+            server.kill()
+            for thread in threads:
+                thread.join()
+        for thread in threads:
+            if thread.error is not None:
+                raise thread.error
+
+    def _choose_moment(self) -> Callable[[int], bool]:
+        suffix, topics = self.rng.choice(
+            (
+                (None, ()),
+                (".cleaned", ("compacted", TRANSACTIONS)),
+                (".swap", ("compacted", TRANSACTIONS)),
+                (".deleted", ("compacted", TRANSACTIONS)),
+                (".deleted", ("sized", "aged", "trimmed")),
+                (".snapshot", ("kept", "sized")),
+            )
+        )
+        number = self.rng.randint(1, MOST_ACKNOWLEDGEMENTS)
+        if suffix is None:
+            return lambda acknowledgements: acknowledgements >= number
+        known = self._files(suffix, topics)
+
+        def is_time(acknowledgements: int) -> bool:
+            return acknowledgements >= MOST_UNTIL_FILE or (
+                acknowledgements >= number and bool(self._files(suffix, topics) - known)
+            )
+
+        return is_time
+
+    def _files(self, suffix: str, topics: tuple[str, ...]) -> set[str]:
+        folders = [self.folder.data_dir / str(partition) for partition in self.workload.models if partition.topic in topics]
+        return {name for folder in folders for name in os.listdir(folder) if name.endswith(suffix)}
+
+    def _restart(self) -> ServerProcess:
+        while self.rng.random() < 0.25:
+            server = self._spawn()
+            if self.rng.random() < 0.5:
+                server.wait_locked(self.folder.data_dir)
+            else:
+                server.wait_ready()
+            server.kill()
+        return self._start()
+
+    def _configure_internal_topics(self, server: ServerProcess) -> None:
+        """Let the server's own logs be rolled and compacted as often as the others."""
+        set_to = {"segment.bytes": "2048", "min.cleanable.dirty.ratio": "0", "file.delete.delay.ms": "0"}
+        with WireClient.connect(server.address) as client:
+            there = {topic.name for topic in client.call(messages.MetadataRequest(INTERNAL)).topics if topic.error is None}
+            changes = tuple(messages.ConfigChange(name, set_to) for name in INTERNAL if name in there)
+            for answer in client.call(messages.AlterConfigsRequest(changes)).topics:
+                assert answer.error is None, answer.error
+
+    # ---- what has to hold ------------------------------------------------------------------------------------------------
+
+    def _check(self, server: ServerProcess) -> None:
+        """What was promised is there; then what is undecided is decided, and everything is looked at again."""
+        with WireClient.connect(server.address) as client:
+            self._check_logs(client)
+            caller = Caller(client, Progress())
+            for load in self.workload.loads:
+                load.settle(caller)
+            self._check_logs(client)
+            self._check_transactions(client)
+            for load in self.workload.loads:
+                load.check(client)
+        assert "Traceback" not in server.stderr()
+
+    def _check_logs(self, client: WireClient) -> None:
+        for partition, model in self.workload.models.items():
+            model.check(read_stored_log(client, *partition))
+
+    def _check_transactions(self, client: WireClient) -> None:
+        visible: set[bytes] = set()
+        for partition in range(TRANSACTION_PARTITIONS):
+            visible |= read_committed(client, TRANSACTIONS, partition)
+            log = read_stored_log(client, TRANSACTIONS, partition)
+            assert log.last_stable_offset == log.high_watermark, f"something is open in {TRANSACTIONS}-{partition}"
+        for load in self.workload.loads:
+            if isinstance(load, TransactionLoad):
+                load.check_visible(visible)
+
+    def _stop_and_verify(self, server: ServerProcess) -> None:
+        assert server.stop() == 0
+        findings = _Findings()
+        fs, path = OsFileSystem(), str(self.folder.data_dir)
+        lock = DirectoryLock.acquire(path)
+        try:
+            verify(fs, read_directory(fs, path), findings)
+        finally:
+            lock.release()
+        assert not findings.damages
+
+
+def _kill_cleaner(server: ServerProcess) -> None:
+    """SIGKILL for the process that compacts, if there is one at this moment; the server goes on."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            _, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == server.pid:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+
+
+class _Findings(Quiet):
+    def __init__(self) -> None:
+        self.damages: list[Finding] = []
+
+    def found(self, finding: Finding) -> None:
+        if finding.severity is Severity.DAMAGE:
+            self.damages.append(finding)
+
+
+@pytest.mark.timeout(RUN_TIMEOUT_S)
+@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+def test_promises_survive_sigkill_under_every_load(run: int, tmp_path: Path) -> None:
+    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
+    try:
+        with ServerFolder(tmp_path) as folder:
+            Run(folder, random.Random(seed)).play()
+    except BaseException as exc:
+        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
+        raise

@@ -1,0 +1,91 @@
+"""Brokers without listeners for tests: a directory, a durability, a file system, and a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import Record, TopicPartition
+from triolog.server.actors.partition import PartitionActor
+from triolog.server.broker import Broker, FetchPartition, open_broker_core
+from triolog.server.broker_config import BrokerConfig
+from triolog.server.config import Durability, LogConfig
+from triolog.server.storage.filesystem import FileSystem
+
+from tests.support.logs import START_MS, Clock
+
+TOPIC: Final = "topic"
+PARTITION: Final = TopicPartition(TOPIC, 0)
+LARGE: Final = 2**31 - 1
+PATIENCE_S: Final = 30.0
+
+
+def broker_config(
+    *directories: Path, durability: str = "os", topic: Mapping[str, str] | None = None, **keys: Any
+) -> BrokerConfig:
+    """A server on these directories; `topic` are defaults of all topics."""
+    defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability)).overlay(topic or {})
+    return BrokerConfig(data_dirs=tuple(str(path) for path in directories), topic_defaults=defaults, **keys)
+
+
+@asynccontextmanager
+async def running_broker(
+    *directories: Path, fs: FileSystem | None = None, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[Broker]:
+    """A broker for the time of the block; settings as `broker_config` takes them."""
+    async with open_broker_core(broker_config(*directories, **settings), fs=fs, now_ms=clock or Clock()) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def one_partition(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
+    """A broker with the topic TOPIC of one partition; it is made when it is not there."""
+    async with running_broker(directory, **settings) as broker:
+        if TOPIC not in broker.topics():
+            await broker.create_topic(TOPIC)
+        yield broker
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until it is so, as long as PATIENCE_S: for states that nobody announces."""
+    with trio.fail_after(PATIENCE_S):
+        while not condition():
+            await trio.lowlevel.checkpoint()
+
+
+def actor_of(broker: Broker, partition: TopicPartition = PARTITION) -> PartitionActor:
+    """The owner of a partition's log. Raises what the broker would answer."""
+    return broker._manager.topics.actor(partition)
+
+
+async def values_from(
+    broker: Broker, partition: TopicPartition = PARTITION, offset: int = 0, **waiting: Any
+) -> list[bytes | None]:
+    """Values of all readable records from `offset` on. Raises the partition's error."""
+    return [record.value for record in await records_from(broker, partition, offset, **waiting)]
+
+
+async def records_from(broker: Broker, partition: TopicPartition = PARTITION, offset: int = 0, **waiting: Any) -> list[Record]:
+    found: list[Record] = []
+    while True:
+        answer = (await broker.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, **waiting))[0]
+        if answer.error is not None:
+            raise answer.error
+        assert answer.fetched is not None
+        headers = [header for header, _ in iter_batches(answer.fetched.records)]
+        if not headers:
+            return found
+        for header, batch in iter_batches(answer.fetched.records):
+            found += [record for record in iter_records(batch, header) if record.offset >= offset]
+        offset = headers[-1].next_offset
+
+
+def value(text: str, timestamp: int = START_MS) -> list[tuple[int | None, bytes | None, bytes | None, tuple[()]]]:
+    """One plain record."""
+    return [(timestamp, None, text.encode(), ())]

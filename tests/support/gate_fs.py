@@ -1,0 +1,229 @@
+"""A file system whose operations can be held, counted and failed: the device as a test wants it, on real files.
+
+`hold` makes an operation wait in the thread that runs it until `release`; `fail` makes it raise. Both choose by the name of
+the operation and the end of the file's name. Every call is written down in `calls` once it has begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+import trio
+from triolog.protocol.types import Bytes
+from triolog.server.storage.filesystem import CachedReadUnsupportedError, OsFileSystem
+
+PATIENCE_S: Final = 30.0
+"""How long anything held waits for its release: a test that forgot it fails instead of hanging."""
+
+
+@attrs.frozen
+class Call:
+    """One operation on one file."""
+
+    operation: str
+    path: str
+    thread: str
+
+
+@attrs.define(eq=False)
+class Gate:
+    """Where operations wait. `arrived` tells how many have come here."""
+
+    operation: str
+    suffix: str
+    most: int | None = None
+    arrived: int = 0
+    _entered: int = 0
+    _open: threading.Event = attrs.field(factory=threading.Event)
+    _token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token)
+    _moved: trio.Event = attrs.field(factory=trio.Event)
+
+    def release(self) -> None:
+        self._open.set()
+
+    def matches(self, operation: str, path: str) -> bool:
+        return operation == self.operation and path.endswith(self.suffix) and self._entered != self.most
+
+    def wait(self) -> None:
+        self._entered += 1
+        self._token.run_sync_soon(self._arrive)
+        if not self._open.wait(PATIENCE_S):
+            raise AssertionError(f"{self.operation} of *{self.suffix} was held and never released")
+
+    def _arrive(self) -> None:
+        self.arrived += 1
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def reached(self, count: int = 1) -> None:
+        """Wait until `count` operations have come here."""
+        with trio.fail_after(PATIENCE_S):
+            while self.arrived < count:
+                await self._moved.wait()
+
+
+@attrs.define(eq=False)
+class Failure:
+    """What raises instead of doing its work, or after a part of it."""
+
+    operation: str
+    suffix: str
+    number: int
+    times: int | None
+    after_bytes: int | None
+    seen: int = 0
+
+    def matches(self, operation: str, path: str) -> bool:
+        return operation == self.operation and path.endswith(self.suffix) and (self.times is None or self.seen < self.times)
+
+
+class GateFileSystem(OsFileSystem):
+    """The real file system behind gates. Worker threads share it."""
+
+    def __init__(self, *, cached_reads: bool = True) -> None:
+        self.calls: list[Call] = []
+        self.cached_reads = cached_reads
+        """False: nothing is in the page cache, so every read takes a thread."""
+        self.refuses_nowait = False
+        """True: a mount that does not know RWF_NOWAIT."""
+        self.free: int | None = None
+        """What the device has left, None for what it really has."""
+        self._gates: list[Gate] = []
+        self._failures: list[Failure] = []
+        self._paths: dict[int, str] = {}
+
+    # ---- what tests say ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hold(self, operation: str, suffix: str = "", *, most: int | None = None) -> Iterator[Gate]:
+        """Operations of that name on files of that suffix wait until the gate is released, or the block ends.
+
+        `most`: so many of them, later ones pass.
+        """
+        gate = Gate(operation, suffix, most)
+        self._gates.append(gate)
+        try:
+            yield gate
+        finally:
+            self._gates.remove(gate)
+            gate.release()
+
+    def fail(
+        self,
+        operation: str,
+        suffix: str = "",
+        *,
+        number: int = errno.ENOSPC,
+        times: int | None = 1,
+        after_bytes: int | None = None,
+    ) -> None:
+        """Raise OSError(number) the next `times` times (None: always); a write puts `after_bytes` of its bytes down first."""
+        self._failures.append(Failure(operation, suffix, number, times, after_bytes))
+
+    def heal(self) -> None:
+        """Nothing fails from now on."""
+        self._failures.clear()
+
+    def count(self, operation: str, suffix: str = "") -> int:
+        """How often the operation was begun on files of that suffix."""
+        return sum(call.operation == operation and call.path.endswith(suffix) for call in list(self.calls))
+
+    @property
+    def open_paths(self) -> list[str]:
+        """Files that are open now."""
+        return list(self._paths.values())
+
+    # ---- the operations ------------------------------------------------------------------------------------------------
+
+    def _enter(self, operation: str, path: str) -> Failure | None:
+        self.calls.append(Call(operation, path, threading.current_thread().name))
+        for gate in list(self._gates):
+            if gate.matches(operation, path):
+                gate.wait()
+        for failure in self._failures:
+            if failure.matches(operation, path):
+                failure.seen += 1
+                if failure.after_bytes is None:
+                    raise OSError(failure.number, os.strerror(failure.number), path)
+                return failure
+        return None
+
+    def _path(self, fd: int) -> str:
+        return self._paths.get(fd, f"fd {fd}")
+
+    def open(self, path: str, flags: int) -> int:
+        self._enter("open", path)
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def close(self, fd: int) -> None:
+        path = self._paths.pop(fd, None)
+        assert path is not None, f"descriptor {fd} is closed twice"
+        self._enter("close", path)
+        super().close(fd)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        self._enter("read", self._path(fd))
+        return super().read(fd, size, position)
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        self._enter("read_cached", self._path(fd))
+        if self.refuses_nowait:
+            raise CachedReadUnsupportedError
+        return super().read_cached(fd, size, position) if self.cached_reads else None
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        path = self._path(fd)
+        failure = self._enter("write", path)
+        if failure is not None:
+            assert failure.after_bytes is not None
+            super().write(fd, [b"".join(buffers)[: failure.after_bytes]], position)
+            raise OSError(failure.number, os.strerror(failure.number), path)
+        super().write(fd, buffers, position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._enter("truncate", self._path(fd))
+        super().truncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        self._enter("sync", self._path(fd))
+        super().sync(fd)
+
+    def map(self, fd: int, size: int) -> Bytes:
+        self._enter("map", self._path(fd))
+        return super().map(fd, size)
+
+    def rename(self, source: str, target: str) -> None:
+        self._enter("rename", source)
+        super().rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._enter("link", source)
+        super().link(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._enter("unlink", path)
+        super().unlink(path)
+
+    def modified_ms(self, path: str) -> int:
+        self._enter("modified_ms", path)
+        return super().modified_ms(path)
+
+    def free_bytes(self, path: str) -> int:
+        self._enter("free_bytes", path)
+        return super().free_bytes(path) if self.free is None else self.free
+
+    def make_directory(self, path: str) -> None:
+        self._enter("make_directory", path)
+        super().make_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._enter("sync_directory", path)
+        super().sync_directory(path)

@@ -1,0 +1,133 @@
+"""A log with its disk in the same thread: what the partition's actor does, one operation after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import attrs
+from triolog.protocol.errors import RequestError
+from triolog.protocol.records.batch import BatchHeader, iter_batches
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import Record
+from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
+from triolog.server.storage.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
+from triolog.server.storage.filesystem import READ, FileSystem
+from triolog.server.storage.log import Log
+from triolog.server.storage.recovery import OpenLog, open_log
+
+T = TypeVar("T")
+
+
+def _ignore(_: AppendPlan) -> None:
+    return None
+
+
+@attrs.define(eq=False)
+class InlineLog:
+    """Owner of the log and of the descriptors that it opens; they stay open until `close_descriptors`."""
+
+    fs: FileSystem
+    log: Log
+
+    @classmethod
+    def open(cls, fs: FileSystem, request: OpenLog) -> InlineLog:
+        return cls(fs, open_log(fs, request))
+
+    def run(self, procedure: Procedure[T]) -> T:
+        return drive(self.fs, procedure)
+
+    def execute(self, operations: Sequence[DiskOp], files: Iterable[FileHandle]) -> None:
+        for file in files:
+            if file.fd is None:
+                file.fd = Open(file).run(self.fs)
+        execute(self.fs, operations)
+
+    def append(
+        self,
+        appends: Sequence[PreparedAppend],
+        *,
+        sync: bool = False,
+        planned: Callable[[AppendPlan], None] = _ignore,
+        committed: Callable[[AppendPlan], None] = _ignore,
+    ) -> list[AppendResult | RequestError]:
+        """Append them all, rolling where a plan asks for it. `planned` and `committed` see every plan.
+
+        When the disk refuses a plan, what it wrote is taken back and its OSError raised; earlier plans stay.
+        """
+        pending = list(appends)
+        answers: list[AppendResult | RequestError] = []
+        rolled = False
+        while pending:
+            plan = plan_append(self.log, pending, sync=sync)
+            planned(plan)
+            self.write(plan)
+            committed(plan)
+            answers += plan.answers
+            del pending[: plan.taken]
+            assert plan.taken or not rolled, f"an empty segment refuses an append: {plan.roll}"
+            rolled = plan.roll is not None
+            if rolled:
+                self.run(self.log.roll())
+        return answers
+
+    def write(self, plan: AppendPlan) -> None:
+        self.execute((), plan.files)
+        try:
+            execute(self.fs, plan.operations)
+        except OSError:
+            execute(self.fs, abort(plan))
+            raise
+        commit(self.log, plan)
+
+    def flush(self) -> None:
+        """Everything is on the device, then readable."""
+        plan = self.log.plan_flush()
+        self.execute(plan.operations, plan.files)
+        self.log.commit_flush(plan)
+        self.log.high_watermark_to_end()
+
+    def delete_doomed(self) -> None:
+        """Unlink what was taken out of the log, however young, once the new names are on the device."""
+        if self.log.doomed:
+            self.fs.sync_directory(self.log.directory)
+        for doomed in self.log.doomed:
+            self._close(doomed.files)
+            for path in doomed.paths:
+                if self.fs.file_size(path) is not None:
+                    self.fs.unlink(path)
+        self.log.doomed.clear()
+
+    def close(self) -> None:
+        self.run(self.log.close())
+        self.close_descriptors()
+
+    def close_descriptors(self, *, maps: bool = True) -> None:
+        self._close(self.log.files())
+        if maps:
+            for segment in self.log.segments:
+                for index in segment.indexes:
+                    index.buffer = None
+
+    def stored(self) -> list[tuple[BatchHeader, tuple[Record, ...]]]:
+        """Every batch in the files, below the log start offset and above the high watermark too."""
+        found = []
+        for segment in self.log.segments:
+            data = self.content(segment.log.path)[: segment.size]
+            batches = list(iter_batches(data))
+            assert sum(header.size_bytes for header, _ in batches) == segment.size, segment.log.path
+            found += [(header, tuple(iter_records(batch, header))) for header, batch in batches]
+        return found
+
+    def content(self, path: str) -> bytes:
+        fd = self.fs.open(path, READ)
+        try:
+            return self.fs.read(fd, self.fs.size(fd), 0)
+        finally:
+            self.fs.close(fd)
+
+    def _close(self, files: Iterable[FileHandle]) -> None:
+        for file in files:
+            if file.fd is not None:
+                self.fs.close(file.fd)
+                file.fd = None

@@ -1,0 +1,251 @@
+"""What a server is busy with when it is killed. A load outlives servers: with the next one it goes on where it was.
+
+Each load is one thread with one connection per server, and one request in flight: what was not answered is asked for again
+as it was. Choices come from its own seeded generator, so they do not depend on what the other loads do.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.native import messages
+from triolog.protocol.native.connection import LastError, Response
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import CompressionType
+
+from tests.support.kill_models import LogModel, Numbered, RetainedModel
+from tests.support.server_process import DEADLINE_S, Address
+from tests.support.wire_client import WireClient
+
+OLD_MS: Final = 1_600_000_000_000
+MAX_BATCHES: Final = 5
+"""Of one request: a producer's last five are known again (Kafka: NUM_BATCHES_TO_RETAIN)."""
+
+ENOUGH_BYTES: Final = 2000
+"""Of one request: with one more batch it is still below the smallest segment.bytes."""
+
+
+class ServerGoneError(Exception):
+    """The connection has ended, or the server stops: what became of the last request is not known."""
+
+
+@attrs.define(eq=False)
+class Progress:
+    """Acknowledgements of all loads on one server."""
+
+    acknowledgements: int = 0
+    has_ended: bool = False
+    _changed: threading.Condition = attrs.field(factory=threading.Condition)
+
+    def count(self) -> None:
+        with self._changed:
+            self.acknowledgements += 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """A load has ended, which none does before the server."""
+        with self._changed:
+            self.has_ended = True
+            self._changed.notify_all()
+
+    def wait_until(self, is_time: Callable[[int], bool]) -> None:
+        """Until an acknowledgement at which `is_time`, which gets their number, or until a load ends."""
+        with self._changed:
+            reached = self._changed.wait_for(lambda: self.has_ended or is_time(self.acknowledgements), DEADLINE_S)
+        assert reached, f"{self.acknowledgements} acknowledgements within {DEADLINE_S} s, and not the ones waited for"
+
+
+@attrs.define(eq=False)
+class Caller:
+    """One connection of a load. Every answer counts as progress."""
+
+    client: WireClient
+    progress: Progress
+
+    def ask(self, message: messages.RequestMessage) -> Any:
+        """Raises the RequestError that the answer is, ServerGoneError when none comes."""
+        try:
+            self.client.send(message)
+            event = self.client.receive()
+        except (ConnectionError, EOFError) as exc:
+            raise ServerGoneError from exc
+        if isinstance(event, LastError) and "stopping" not in event.error.message:
+            raise event.error
+        if not isinstance(event, Response):
+            raise ServerGoneError
+        if event.error is not None:
+            raise _gone_or(event.error)
+        assert event.body is not None
+        self.progress.count()
+        return messages.decode_response(event.api, event.version, event.body)
+
+    def ask_one(self, message: messages.RequestMessage) -> Any:
+        """Ask about one partition and take its entry; raises its error too."""
+        (entry,) = self.ask(message).partitions
+        if entry.error is not None:
+            raise _gone_or(entry.error)
+        return entry
+
+    def retried(self, call: Callable[[], Any]) -> Any:
+        """Call again while a transaction is being ended on the server's side."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                return call()
+            except RequestError as exc:
+                if exc.code is not ErrorCode.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
+                    raise
+
+
+def _gone_or(error: RequestError) -> Exception:
+    return ServerGoneError() if "stopping" in error.message else error
+
+
+@attrs.define(eq=False)
+class Load:
+    """Owner: the thread that it runs in, or between two servers the test."""
+
+    name: str
+    rng: random.Random
+
+    def work(self, caller: Caller) -> None:
+        """Work until ServerGoneError."""
+        while True:
+            self.step(caller)
+
+    def step(self, caller: Caller) -> None:
+        raise NotImplementedError
+
+    def settle(self, caller: Caller) -> None:
+        """Let nothing be undecided."""
+
+    def check(self, client: WireClient) -> None:
+        """What the server owes to this load beside the promises of its models; nothing is undecided."""
+
+
+class LoadThread(threading.Thread):
+    """Runs a load on a server until that is gone."""
+
+    def __init__(self, load: Load, address: Address, progress: Progress) -> None:
+        super().__init__(name=load.name)
+        self.load = load
+        self.address = address
+        self.progress = progress
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with WireClient.connect(self.address, say_hello=False) as client:
+                caller = Caller(client, self.progress)
+                caller.ask(messages.HelloRequest(self.load.name))
+                self.load.work(caller)
+        except (ServerGoneError, ConnectionError, EOFError):
+            pass
+        except BaseException as exc:
+            exc.add_note(f"in load {self.load.name}")
+            self.error = exc
+        finally:
+            self.progress.end()
+
+
+@attrs.define(eq=False)
+class ProducerLoad(Load):
+    """An idempotent producer of one partition. `make` makes the next record of a number."""
+
+    topic: str
+    model: LogModel
+    make: Callable[[random.Random, int], Numbered]
+    max_records: int
+    codec: CompressionType = CompressionType.NONE
+    _identity: messages.InitProducerResponse | None = None
+    _sequence: int = 0
+    _unanswered: tuple[bytes, list[Numbered]] | None = None
+
+    def step(self, caller: Caller) -> None:
+        if self._identity is None:
+            self._identity = caller.ask(messages.InitProducerRequest())
+        if self._unanswered is None:
+            self._unanswered = self._build(self._identity)
+        self.settle(caller)
+
+    def settle(self, caller: Caller) -> None:
+        """Produce what was not answered, once more; it is there once."""
+        if self._unanswered is not None:
+            batches, records = self._unanswered
+            request = messages.ProduceRequest((messages.ProducePartition(self.topic, 0, batches),))
+            self.model.acknowledge(caller.ask_one(request).base_offset, records)
+            self._unanswered = None
+
+    def _build(self, identity: messages.InitProducerResponse) -> tuple[bytes, list[Numbered]]:
+        records: list[Numbered] = []
+        batches = bytearray()
+        for _ in range(self.rng.choice((1, 1, 1, 2, MAX_BATCHES))):
+            count = self.rng.randint(1, self.max_records)
+            batch = [self.make(self.rng, self._sequence + number) for number in range(count)]
+            batches += build_batch(
+                [record.to_build() for record in batch],
+                compression_type=self.codec,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                base_sequence=self._sequence,
+            )
+            self._sequence += count
+            records += batch
+            if len(batches) > ENOUGH_BYTES:
+                break
+        self.model.send(records)
+        return bytes(batches), records
+
+
+@attrs.define(eq=False)
+class TrimmingLoad(ProducerLoad):
+    """A producer that now and then has records deleted, up to anywhere below the last offset that was promised."""
+
+    def step(self, caller: Caller) -> None:
+        super().step(caller)
+        if self.rng.random() < 0.05:
+            model = self.model
+            assert isinstance(model, RetainedModel)
+            before_offset = self.rng.randint(model.deleted_before, max(model.promised))
+            model.ask_delete(before_offset)
+            request = messages.DeleteRecordsRequest((messages.DeleteRecordsPartition(self.topic, 0, before_offset),))
+            model.answered_delete(caller.ask_one(request).log_start_offset)
+
+
+@attrs.define(eq=False)
+class CommitterLoad(Load):
+    """A group that commits 1, 2, 3, ... for a partition."""
+
+    topic: str
+    _sent: int = 0
+    _answered: int = 0
+
+    def step(self, caller: Caller) -> None:
+        self._sent += 1
+        partition = messages.CommittedPartition(self.topic, 0, self._sent, f"note {self._sent}")
+        caller.ask_one(messages.CommitOffsetsRequest(self.name, (partition,)))
+        self._answered = self._sent
+
+    def check(self, client: WireClient) -> None:
+        """The committed offset is the last answered one, or the one that was not answered; and never goes back from there."""
+        offset, note = committed(client, self.name, self.topic)
+        if self._sent == 0 or (offset == -1 and self._answered == 0):
+            return
+        assert self._answered <= offset <= self._sent, f"{offset} is committed, {self._answered} was answered"
+        assert note == f"note {offset}"
+        self._answered = offset
+
+
+def committed(client: WireClient, group: str, topic: str) -> tuple[int, str | None]:
+    """A group's offset of partition 0, with its note; an offset that a transaction may still change is an error."""
+    request = messages.FetchOffsetsRequest(group, (messages.OffsetsPartition(topic, 0),), require_stable=True)
+    (entry,) = client.call(request).partitions
+    if entry.error is not None:
+        raise entry.error
+    return entry.offset, entry.metadata

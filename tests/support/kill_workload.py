@@ -1,0 +1,136 @@
+"""What a server is configured with and busy with when it is killed: topics of every kind, and loads on all of them at once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.types import CompressionType, TopicPartition
+
+from tests.support.kill_loads import OLD_MS, CommitterLoad, Load, ProducerLoad, TrimmingLoad
+from tests.support.kill_models import CompactedModel, KeptModel, LogModel, Numbered, RetainedModel, TransactedModel
+from tests.support.kill_transactions import TransactionLoad
+
+TRANSACTIONS: Final = "transactions"
+TRANSACTION_PARTITIONS: Final = 2
+RETENTION_MS: Final = 3_600_000
+
+
+@attrs.define(eq=False)
+class Workload:
+    """The seeded choices of a run, and the loads that outlive its servers. Owner: the run."""
+
+    rng: random.Random
+    environment: dict[str, str] = attrs.field(factory=dict)
+    """Configuration of the server."""
+    topics: dict[str, tuple[int, dict[str, str]]] = attrs.field(factory=dict)
+    """Partitions and configuration."""
+    models: dict[TopicPartition, LogModel] = attrs.field(factory=dict)
+    loads: list[Load] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        rng = self.rng
+        self.environment = {
+            "TRIOLOG_DURABILITY": rng.choice(("fsync", "fsync", "group:5", "os")),
+            "TRIOLOG_CLEANER_BACKOFF_MS": rng.choice(("1", "20")),
+            "TRIOLOG_RETENTION_CHECK_INTERVAL_MS": "100",
+            "TRIOLOG_CHECKPOINT_INTERVAL_MS": rng.choice(("100", "60000")),
+        }
+        self._add_producer(KeptModel("kept-0"), self._make_plain, {}, producers=2)
+        self._add_compacted()
+        self._add_retained()
+        self._add_transactions()
+        self.loads.append(CommitterLoad("committer", self._rng(), "kept"))
+
+    def _add_topic(self, name: str, partitions: int, config: dict[str, str]) -> None:
+        rng = self.rng
+        shared = {
+            "retention.ms": "-1",
+            "segment.bytes": str(rng.choice((4096, 8192, 32_768))),
+            "segment.index.bytes": str(rng.choice((48, 480, 4096))),
+            "index.interval.bytes": str(rng.choice((0, 500, 4096))),
+            "preallocate": rng.choice(("false", "false", "true")),
+            "file.delete.delay.ms": rng.choice(("0", "200", "60000")),
+        }
+        self.topics[name] = partitions, {**shared, **config}
+
+    def _add_producer(
+        self,
+        model: LogModel,
+        make: Callable[[str, random.Random, int], Numbered],
+        config: dict[str, str],
+        *,
+        producers: int = 1,
+        kind: type[ProducerLoad] = ProducerLoad,
+    ) -> None:
+        topic = model.name.removesuffix("-0")
+        self._add_topic(topic, 1, config)
+        self.models[TopicPartition(topic, 0)] = model
+        for number in range(producers):
+            name = f"{topic}-producer-{number}"
+            codec = self.rng.choice((CompressionType.NONE, CompressionType.NONE, CompressionType.ZSTD, CompressionType.LZ4))
+            load: Any = kind(
+                name=name,
+                rng=self._rng(),
+                topic=topic,
+                model=model,
+                make=partial(make, name),
+                max_records=self.rng.choice((1, 4, 10)),
+                codec=codec,
+            )
+            self.loads.append(load)
+
+    def _add_compacted(self) -> None:
+        config = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": self.rng.choice(("0", "0.2")),
+            "delete.retention.ms": self.rng.choice(("0", "200", "86400000")),
+        }
+        keys = self.rng.choice((3, 20, 100))
+        self._add_producer(CompactedModel("compacted-0"), partial(self._make_keyed, keys), config, producers=2)
+
+    def _add_retained(self) -> None:
+        retention_bytes = self.rng.choice((0, 3000, 20_000))
+        sized = RetainedModel("sized-0", retention_bytes=retention_bytes)
+        self._add_producer(sized, self._make_plain, {"retention.bytes": str(retention_bytes)}, producers=2)
+        fresh_ms = time.time_ns() // 1_000_000
+        aged = RetainedModel("aged-0", fresh_ms=fresh_ms)
+        make = partial(self._make_old_then_fresh, self.rng.choice((100, 1000)), fresh_ms)
+        self._add_producer(aged, make, {"retention.ms": str(RETENTION_MS)})
+        self._add_producer(RetainedModel("trimmed-0"), self._make_plain, {}, kind=TrimmingLoad)
+
+    def _add_transactions(self) -> None:
+        is_compacted = self.rng.random() < 0.5
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+        self._add_topic(TRANSACTIONS, TRANSACTION_PARTITIONS, config if is_compacted else {})
+        models = [
+            TransactedModel(f"{TRANSACTIONS}-{partition}", is_compacted=is_compacted)
+            for partition in range(TRANSACTION_PARTITIONS)
+        ]
+        self.models |= {TopicPartition(TRANSACTIONS, number): model for number, model in enumerate(models)}
+        for number in range(self.rng.randint(1, 2)):
+            self.loads.append(TransactionLoad(f"transactional-{number}", self._rng(), TRANSACTIONS, models, "kept"))
+
+    def _rng(self) -> random.Random:
+        return random.Random(self.rng.getrandbits(64))
+
+    # ---- records ---------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _make_plain(producer: str, rng: random.Random, number: int) -> Numbered:
+        return Numbered(producer, number, OLD_MS + number, None, rng.randbytes(rng.randint(0, 100)))
+
+    @staticmethod
+    def _make_keyed(keys: int, producer: str, rng: random.Random, number: int) -> Numbered:
+        key = b"%s-%d" % (producer.encode(), rng.randrange(keys))
+        return Numbered(producer, number, OLD_MS + number, key, None if rng.random() < 0.2 else rng.randbytes(30))
+
+    @staticmethod
+    def _make_old_then_fresh(first_fresh: int, fresh_ms: int, producer: str, rng: random.Random, number: int) -> Numbered:
+        is_fresh = number >= first_fresh and rng.random() < 0.02
+        timestamp = fresh_ms + number if is_fresh else OLD_MS + number
+        return Numbered(producer, number, timestamp, None, rng.randbytes(rng.randint(0, 100)))

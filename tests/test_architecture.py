@@ -1,0 +1,238 @@
+"""The rules of the house that a machine can check: floors, doors, packages, names, what is tracked."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support import imports
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FOLDERS: Final = ("protocol", "server", "tools")
+
+FLOORS: Final = {
+    "protocol.errors": 0,
+    "protocol.types": 0,
+    "protocol.limits": 0,
+    "protocol.receive_buffer": 1,
+    "protocol.records": 1,
+    "protocol.coordinator": 2,
+    "protocol.native": 2,
+    "server.config": 3,
+    "server.clock": 3,
+    "server.faults": 3,
+    "server.storage": 4,
+    "server.broker_config": 4,
+    "server.actors": 5,
+    "server.broker": 6,
+    "server.listeners": 7,
+    "server.control": 7,
+    "server.app": 8,
+    "server.embedded": 8,
+    "tools.client": 8,
+    "tools.cli": 9,
+    "tools.bench": 9,
+    "tools.demo": 9,
+}
+"""A module imports strictly lower floors, and modules of its own entry."""
+
+THREADS: Final = ("trio", "threading", "_thread", "concurrent", "multiprocessing", "asyncio", "queue")
+SOCKETS: Final = ("socket", "ssl", "select", "selectors")
+NEVER: Final = {
+    "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
+    "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+}
+"""The two cores know neither threads nor sockets, the protocol neither clock nor files, the log no wire messages."""
+
+DOORS: Final = {
+    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
+    "tools.client": ("protocol",),
+}
+"""Who may see only these: a listener reaches the log through the broker, a client knows no server."""
+
+CATCH_ALL_NAMES: Final = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
+DOWNLOAD_ADDRESS: Final = re.compile(r"https?://\S+\.(?:whl|tar\.gz|tgz|jar)\b")
+MACHINE_PATH: Final = re.compile(r"(?<![\w.~}$])/(?:home|Users|root|work|workspace)/")
+
+
+def _tree(root: Path = ROOT) -> imports.Tree:
+    return imports.read_tree(root, FOLDERS)
+
+
+def _plant(root: Path, **modules: str) -> imports.Tree:
+    """A tree of the named modules (`server__storage__log`), with an empty file for every package above them."""
+    for name, source in modules.items():
+        path = root.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+        for folder in [path.parent, *path.parent.parents]:
+            if folder == root:
+                break
+            (folder / "__init__.py").touch()
+    return _tree(root)
+
+
+def _violations(tree: imports.Tree) -> list[str]:
+    return list(imports.floor_violations(tree, FLOORS, facades=FOLDERS))
+
+
+def test_every_import_goes_to_a_lower_floor() -> None:
+    assert _violations(_tree()) == []
+
+
+def test_no_part_imports_what_it_must_never_see() -> None:
+    assert list(imports.forbidden_imports(_tree(), NEVER)) == []
+
+
+def test_listeners_and_clients_see_only_their_doors() -> None:
+    assert list(imports.imports_past_the_door(_tree(), DOORS)) == []
+
+
+def test_imports_have_no_cycles() -> None:
+    assert imports.first_cycle(_tree()) == []
+
+
+def test_packages_import_each_other_relatively() -> None:
+    assert list(imports.absolute_imports(_tree(), FOLDERS)) == []
+
+
+def test_tests_import_the_packages_by_their_installed_names() -> None:
+    """`import server` would load a second copy of every module beside `triolog.server`."""
+    tree = imports.read_tree(ROOT, ("tests",))
+    assert [found.place for found in tree.imports if found.imported.partition(".")[0] in FOLDERS] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from ..actors import mailbox",
+        "from ..actors.mailbox import Mailbox",
+        "def late():\n    from ..actors import mailbox",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..actors import mailbox",
+    ],
+)
+def test_a_planted_import_of_a_higher_floor_is_reported(tmp_path: Path, source: str) -> None:
+    tree = _plant(tmp_path, server__storage__log=source, server__actors__mailbox="class Mailbox: ...")
+    [violation] = _violations(tree)
+    assert "server.storage.log (floor 4) imports server.actors.mailbox (floor 5)" in violation
+    assert violation.startswith("server/storage/log.py:")
+
+
+def test_a_planted_import_of_a_stranger_on_the_same_floor_is_reported(tmp_path: Path) -> None:
+    tree = _plant(tmp_path, server__app="from ..tools.client import admin", tools__client__admin="")
+    assert _violations(tree) == [
+        "server/app.py:1: server.app (floor 8) imports tools.client.admin (floor 8)",
+    ]
+
+
+def test_imports_to_lower_floors_and_inside_one_package_are_allowed(tmp_path: Path) -> None:
+    tree = _plant(
+        tmp_path,
+        protocol__errors="",
+        server__storage__log="import os\nfrom ...protocol import errors\nfrom . import paths\nfrom .paths import name",
+        server__storage__paths="name = ''",
+    )
+    assert _violations(tree) == []
+    assert {found.imported for found in tree.imports} == {"os", "protocol.errors", "server.storage.paths"}
+
+
+def test_a_planted_module_without_a_floor_is_reported(tmp_path: Path) -> None:
+    assert _violations(_plant(tmp_path, server__elsewhere="")) == ["server.elsewhere: has no floor in the table"]
+
+
+def test_a_planted_import_of_threads_in_storage_is_reported(tmp_path: Path) -> None:
+    tree = _plant(tmp_path, server__storage__log="import trio.lowlevel")
+    assert list(imports.forbidden_imports(tree, NEVER)) == [
+        "server/storage/log.py:1: server.storage never imports trio.lowlevel",
+    ]
+
+
+def test_a_planted_import_past_the_broker_is_reported(tmp_path: Path) -> None:
+    tree = _plant(tmp_path, server__listeners__native="from ..storage import log", server__storage__log="")
+    [violation] = imports.imports_past_the_door(tree, DOORS)
+    assert violation.startswith("server/listeners/native.py:1: server.listeners imports server.storage.log")
+
+
+def test_a_planted_cycle_is_reported(tmp_path: Path) -> None:
+    tree = _plant(
+        tmp_path,
+        server__storage__log="from . import append",
+        server__storage__append="def late():\n    from .log import Log",
+    )
+    assert set(imports.first_cycle(tree)) == {"server.storage.log", "server.storage.append"}
+
+
+@pytest.mark.parametrize("source", ["import triolog.protocol.errors", "from triolog.protocol import errors", "import server"])
+def test_a_planted_absolute_import_is_reported(tmp_path: Path, source: str) -> None:
+    [violation] = imports.absolute_imports(_plant(tmp_path, server__config=source), FOLDERS)
+    assert violation.startswith("server/config.py:1: imports ")
+
+
+def test_packages_in_pyproject_are_the_folders() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {path.parent.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    assert settings["packages"] == sorted(".".join((imports.DISTRIBUTION, *folder.parts)) for folder in folders)
+    assert [str(folder) for folder in folders if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def test_no_module_is_a_catch_all() -> None:
+    tree = imports.read_tree(ROOT, (*FOLDERS, "tests"))
+    assert [module for module in tree.modules if CATCH_ALL_NAMES & set(module.split("."))] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_root_packages_hold_a_docstring_only(folder: str) -> None:
+    module = ast.parse((ROOT / folder / "__init__.py").read_text())
+    assert ast.get_docstring(module)
+    assert len(module.body) == 1
+
+
+def _git(*arguments: str) -> list[str]:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout: nothing says which files are tracked")
+    output = subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True).stdout
+    return [name for name in output.split("\0") if name]
+
+
+def test_no_tracked_file_names_a_download_or_a_place_on_one_machine() -> None:
+    found: list[str] = []
+    for name in _git("ls-files", "-z"):
+        path = ROOT / name
+        if name.startswith("tests/data/") or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if DOWNLOAD_ADDRESS.search(line) or MACHINE_PATH.search(line):
+                found.append(f"{name}:{number}: {line.strip()}")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("source = '/home" + "/someone/data'", True),
+        ("cd /work" + "/main", True),
+        ("path = $HOME/root/data", False),
+        ("a log at /var/lib/triolog", False),
+    ],
+)
+def test_a_place_on_one_machine_is_recognised(line: str, is_found: bool) -> None:
+    assert bool(MACHINE_PATH.search(line)) is is_found
+
+
+def test_a_download_address_is_recognised() -> None:
+    assert DOWNLOAD_ADDRESS.search("https://example.org/packages" + "/triolog-0.1.0.tar.gz")
+    assert not DOWNLOAD_ADDRESS.search("https://kafka.apache.org/documentation/")
+
+
+def test_every_log_in_the_test_data_is_tracked() -> None:
+    tracked = [name for name in _git("ls-files", "-z", "--", "tests/data") if name.endswith(".log")]
+    untracked = [name for name in _git("ls-files", "-z", "--others", "--", "tests/data") if name.endswith(".log")]
+    assert tracked
+    assert untracked == []

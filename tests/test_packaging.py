@@ -1,0 +1,92 @@
+"""What `python -m build` makes of this tree installs into an empty environment and runs there.
+
+The tree is copied first, so that the build leaves nothing in it. The wheel is the one made from the source
+distribution: what either of them forgets is missing here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FOLDERS: Final = ("protocol", "server", "tools")
+FILES: Final = ("pyproject.toml", "README.md", "LICENSE")
+
+IMPORT_EVERYTHING: Final = """
+import importlib, pkgutil
+import triolog
+print("triolog")
+for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
+    if not module.name.endswith(".__main__"):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Installed:
+    tree: Path
+    """The copy that was built."""
+    wheel: Path
+    bin: Path
+    elsewhere: Path
+    """A folder from which the source tree cannot be imported by accident."""
+
+    def run(self, program: str, *arguments: str) -> str:
+        return _run(str(self.bin / program), *arguments, cwd=self.elsewhere)
+
+
+def _run(*command: str, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("packaging")
+    tree, environment, elsewhere = folder / "tree", folder / "environment", folder / "elsewhere"
+    elsewhere.mkdir()
+    for name in (*FOLDERS, "tests", "docs"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    for name in FILES:
+        shutil.copy(ROOT / name, tree / name)
+    _run(sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(tree), cwd=elsewhere)
+    [wheel] = (folder / "dist").glob("*.whl")
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = str(environment / "bin" / "python")
+    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", str(wheel), cwd=elsewhere)
+    return Installed(tree=tree, wheel=wheel, bin=environment / "bin", elsewhere=elsewhere)
+
+
+def test_the_wheel_holds_every_source_file_and_nothing_else(installed: Installed) -> None:
+    sources = {
+        f"triolog/{path.relative_to(installed.tree)}"
+        for folder in FOLDERS
+        for path in (installed.tree / folder).rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed" or path.parent.name == "nats"
+    }
+    names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
+    assert names == sources
+    assert {f"triolog/{folder}/py.typed" for folder in FOLDERS} <= names
+
+
+def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Installed) -> None:
+    modules = installed.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
+    sources = {path.relative_to(installed.tree) for folder in FOLDERS for path in (installed.tree / folder).rglob("*.py")}
+    expected = {".".join(("triolog", *path.with_suffix("").parts)).removesuffix(".__init__") for path in sources}
+    assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(".__main__"))}
+
+
+def test_the_command_says_its_version_and_its_help(installed: Installed) -> None:
+    assert installed.run("triolog", "--version") == "triolog 0.1.0\n"
+    assert installed.run("triolog", "--help").startswith("Usage: triolog ")

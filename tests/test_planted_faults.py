@@ -1,0 +1,70 @@
+"""The list of planted faults fits the tree, and planting does what it says. All of them: `python -m tests.planted_faults`."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.planted_faults.log_faults import LOG_FAULTS
+from tests.planted_faults.planting import ROOT, Copy, Fault
+from tests.planted_faults.server_faults import SERVER_FAULTS
+
+FAULTS = (*LOG_FAULTS, *SERVER_FAULTS)
+SIMPLE = next(fault for fault in FAULTS if fault.name == "sequence-wrap")
+TESTS_AT_MOST = 3
+
+
+def names_in(path: Path) -> set[str]:
+    """Functions and classes at the top of a module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_text_to_replace_stands_once_in_its_file_and_what_comes_there_compiles(fault: Fault) -> None:
+    text = (ROOT / fault.file).read_text(encoding="utf-8")
+    assert text.count(fault.old) == 1
+    compile(text.replace(fault.old, fault.new), fault.file, "exec")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_tests_that_have_to_notice_are_there(fault: Fault) -> None:
+    assert 1 <= len(fault.tests) <= TESTS_AT_MOST
+    for test in fault.tests:
+        path, name = test.partition("[")[0].split("::")
+        assert name in names_in(ROOT / path)
+
+
+def test_names_are_unique_and_say_why_the_line_is_risky() -> None:
+    assert [name for name, count in Counter(fault.name for fault in FAULTS).items() if count > 1] == []
+    assert [fault.name for fault in FAULTS if not fault.why.endswith(".")] == []
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout: nothing says which files are the tree's")
+    return Copy.make(tmp_path_factory.mktemp("planted"))
+
+
+def test_a_fault_is_noticed_where_it_is_planted_and_nowhere_else(copy: Copy) -> None:
+    before = (ROOT / SIMPLE.file).read_bytes()
+    with copy.planted(SIMPLE):
+        assert copy.run(SIMPLE.tests, {}).failed == SIMPLE.tests
+        assert (ROOT / SIMPLE.file).read_bytes() == before
+    assert copy.run(SIMPLE.tests, {}).passed == SIMPLE.tests
+
+
+def test_a_text_that_is_not_there_is_no_fault(copy: Copy) -> None:
+    with pytest.raises(ValueError, match="stands 0 times"), copy.planted(attrs.evolve(SIMPLE, old="no such line")):
+        pass
+
+
+def test_tests_that_cannot_be_run_are_no_verdict(copy: Copy) -> None:
+    with pytest.raises(RuntimeError, match="pytest ended with 4"):
+        copy.run(["tests/no_such_test.py::test_nothing"], {})

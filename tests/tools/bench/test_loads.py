@@ -1,0 +1,169 @@
+"""What the loads are made of: processes, frame counting, the sparse log."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.limits import MIB
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import TopicPartition
+from triolog.server.clock import system_now_ms
+from triolog.server.config import LogConfig
+from triolog.server.storage.diskops import drive
+from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.recovery import OpenLog, open_log
+from triolog.tools.bench import command, rows
+from triolog.tools.bench.bench import Bench
+from triolog.tools.bench.child import Load, LoadFailedError, run_load
+from triolog.tools.bench.compaction_load import keyed_batches
+from triolog.tools.bench.disk_load import sync_rate
+from triolog.tools.bench.fetch_load import FrameCounter
+from triolog.tools.bench.loop_device import NoLoopDeviceError, loop_device
+from triolog.tools.bench.measure import Line, RowResult
+from triolog.tools.bench.open_loop_load import look_up_on_schedule
+from triolog.tools.bench.process import bytes_read, children, memory_mib
+from triolog.tools.bench.sparse_log import generate
+
+
+def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
+    assert run_load(sync_rate, directory=str(tmp_path), count=2)["rate"] > 0
+
+
+def test_a_load_that_fails_is_named_with_what_it_wrote(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailedError, match=r"(?s)disk_load:sync_rate ended with 1: .*FileNotFoundError"):
+        run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
+
+
+def test_a_load_that_does_not_start_is_named() -> None:
+    nobody = ["127.0.0.1", 1]
+    arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "records": 1}
+    with Load(look_up_on_schedule, arguments) as load:
+        with pytest.raises(LoadFailedError, match=r"(?s)look_up_on_schedule did not start: .*ConnectionRefusedError"):
+            load.wait_until_started()
+
+
+def test_a_load_that_still_runs_is_killed_when_its_block_is_left(tmp_path: Path) -> None:
+    with Load(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
+        process = load._process
+    assert process.returncode == -9
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=20), st.data())
+def test_frames_are_counted_however_the_stream_is_cut(payloads: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+    counter, position, ended = FrameCounter(), 0, 0
+    while position < len(stream):
+        step = data.draw(st.integers(1, len(stream) - position))
+        ended += counter.take(memoryview(stream)[position : position + step])
+        position += step
+    assert ended == counter.frames == len(payloads)
+    if payloads:
+        assert counter.smallest == min(map(len, payloads))
+
+
+def test_a_sparse_log_opens_and_every_target_is_found(tmp_path: Path) -> None:
+    made = generate(str(tmp_path), segments=3, segment_bytes=2**20, targets_per_segment=10)
+    fs = OsFileSystem()
+    request = OpenLog(
+        topic_partition=TopicPartition("sparse", 0),
+        directory=str(tmp_path),
+        config=LogConfig(),
+        now_ms=system_now_ms,
+        was_clean=True,
+    )
+    snapshot = open_log(fs, request).snapshot()
+    assert len(snapshot) == 3
+    assert snapshot.size_in_bytes == made.size_bytes
+    assert [view.offset_entries for view in (*snapshot.inactive, snapshot.active)] == [made.entries] * 3
+    assert len(made.targets) == 30
+    for offset in made.targets:
+        found = drive(fs, snapshot.segment(snapshot.slot_of(offset)).translate_offset(offset))
+        assert found is not None
+        assert found.header.base_offset <= offset <= found.header.last_offset
+
+
+def test_a_sparse_log_takes_little_room(tmp_path: Path) -> None:
+    made = generate(str(tmp_path), segments=1, segment_bytes=2**24, targets_per_segment=10)
+    assert made.size_bytes > 0.99 * 2**24
+    allocated = sum(os.stat(path).st_blocks * 512 for path in tmp_path.iterdir())
+    if allocated > made.size_bytes:
+        pytest.skip("this file system keeps no holes")
+    assert allocated < made.size_bytes / 8
+
+
+def test_a_loop_device_counts_what_reaches_it(tmp_path: Path) -> None:
+    try:
+        with loop_device(str(tmp_path), size_bytes=64 * MIB) as device:
+            before = device.bytes_written()
+            Path(device.directory, "file").write_bytes(bytes(MIB))
+            assert MIB <= device.bytes_written() - before < 2 * MIB
+    except NoLoopDeviceError as exc:
+        pytest.skip(str(exc))
+    assert not list((tmp_path / "mounted").iterdir())
+
+
+def test_a_process_is_asked_for_its_children_its_memory_and_its_reads(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(MIB))
+    before = bytes_read(os.getpid())
+    assert path.read_bytes()
+    assert bytes_read(os.getpid()) - before >= MIB
+    with Load(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
+        assert load._process.pid in children(os.getpid())
+        assert memory_mib(load._process.pid)["VmHWM"] > 1
+    assert load._process.pid not in children(os.getpid())
+
+
+def test_keyed_batches_have_half_as_many_keys_as_records_at_most() -> None:
+    keys = [
+        record.key
+        for batch in keyed_batches(total_bytes=200_000, value_bytes=100)
+        for record in iter_records(memoryview(batch))
+    ]
+    assert 0.38 < len(set(keys)) / len(keys) < 0.5
+
+
+def test_the_command_prints_json_of_the_rows_that_were_asked_for(tmp_path: Path) -> None:
+    arguments = ["--quick", "--no-peers", "--json", "--only", "7", "--only", "offset-lookup", "--dir", str(tmp_path)]
+    result = CliRunner().invoke(command.command, arguments)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert [row["number"] for row in report["rows"]] == [7]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    seen: list[list[str]] = []
+
+    def row(bench: Bench) -> RowResult:
+        run_load(sync_rate, directory=bench.directory, count=1)
+        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("disk_load.*.pyc")])
+        return RowResult(1, "one", [Line("a", "x", [1.0])])
+
+    monkeypatch.setattr(rows, "ROWS", {"one": row})
+    result = CliRunner().invoke(command.command, ["--only", "one", "--dir", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert [len(names) for names in seen] == [1]
+    assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert "PYTHONPYCACHEPREFIX" not in os.environ
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_row_is_a_usage_error_that_lists_them() -> None:
+    result = CliRunner().invoke(command.command, ["--only", "speed"])
+    assert result.exit_code == 2
+    assert "no row is called 'speed'" in result.stderr
+
+
+def test_rows_can_be_listed() -> None:
+    result = CliRunner().invoke(command.command, ["--list"])
+    assert result.output.splitlines()[2] == "3 memory"

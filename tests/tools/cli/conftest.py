@@ -1,0 +1,68 @@
+"""A real broker in its own thread, and the `triolog` command called against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.main import main
+
+RETENTION_OFF = {"retention.ms": "-1"}
+
+
+@attrs.frozen
+class Cli:
+    """Calls commands with a server's address in the environment."""
+
+    broker: BlockingBroker
+
+    @property
+    def address(self) -> str:
+        return str(self.broker.native)
+
+    def call(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
+        """The outcome; an exception that is not an exit is raised."""
+        environment = {"TRIOLOG_SERVER": self.address}
+        result = CliRunner().invoke(main, arguments, input=stdin, env=environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def ok(self, *arguments: str, stdin: str | bytes | None = None) -> str:
+        """Standard output of a call that must succeed without a word on standard error."""
+        result = self.call(*arguments, stdin=stdin)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout
+
+    def json(self, *arguments: str, stdin: str | bytes | None = None) -> Any:
+        """The JSON document that a call prints with --json."""
+        return json.loads(self.ok(*arguments, "--json", stdin=stdin))
+
+    def lines(self, *arguments: str) -> list[Any]:
+        """The JSON lines that a call prints."""
+        return [json.loads(line) for line in self.ok(*arguments).splitlines()]
+
+    def refused(self, *arguments: str, stdin: str | bytes | None = None, code: int = 1) -> str:
+        """The one line on standard error of a call that must fail; for a wrong command line the last of its lines."""
+        result = self.call(*arguments, stdin=stdin)
+        assert result.exit_code == code, result.output
+        lines = result.stderr.splitlines()
+        assert code == 2 or len(lines) == 1, result.stderr
+        assert lines[-1].startswith("Error: ")
+        return lines[-1]
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(config=RETENTION_OFF) as running:
+        yield running
+
+
+@pytest.fixture
+def cli(broker: BlockingBroker) -> Cli:
+    return Cli(broker)

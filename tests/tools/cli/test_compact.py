@@ -1,0 +1,79 @@
+"""`triolog compact`: the newest record of each key stays, and the directory opens as before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from triolog.server.storage.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from triolog.tools.cli.main import main
+
+from tests.support.stopped_logs import CONFIGS, TOPIC, TOPIC_ID, StoppedLogs, write_stopped_logs
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> StoppedLogs:
+    return write_stopped_logs(tmp_path / "data", partitions=2)
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def compacted_policy(logs: StoppedLogs) -> None:
+    path = logs.path / TOPICS_FILE
+    assert decode_topics("", path.read_bytes())[0] == 1
+    configs = {**CONFIGS, "cleanup.policy": "compact"}
+    path.write_bytes(encode_topics(2, [Topic(name=TOPIC, topic_id=TOPIC_ID, partitions=2, configs=configs)]))
+
+
+def offsets(logs: StoppedLogs, number: int, *, isolation: str = "read_committed") -> list[tuple[int, str | None]]:
+    result = call("export", logs.partition(number), "--isolation", isolation)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return [(row["offset"], row["key"]) for row in rows]
+
+
+def test_the_newest_record_of_each_key_stays(logs: StoppedLogs) -> None:
+    compacted_policy(logs)
+    before = [offsets(logs, number) for number in range(2)]
+    result = call("compact", logs.path, "--topic", TOPIC, "--include-active")
+    assert result.exit_code == 0, result.output
+    assert "flights-0: " in result.stdout
+    assert "records without a key dropped" in result.stdout
+    for number in range(2):
+        after = offsets(logs, number)
+        assert set(after) <= set(before[number])
+        assert len(after) < len(before[number])
+        assert max(offset for offset, key in before[number] if key == "key") in {offset for offset, _ in after}
+    assert call("verify", logs.path).exit_code == 0
+    assert (logs.path / CLEAN_SHUTDOWN_FILE).exists()
+    assert not list(logs.path.rglob("*.deleted"))
+
+
+def test_a_second_time_nothing_is_dirty(logs: StoppedLogs) -> None:
+    compacted_policy(logs)
+    call("compact", logs.path, "--topic", TOPIC)
+    again = json.loads(call("compact", logs.path, "--topic", TOPIC, "--json").stdout)
+    assert [part["rounds"] for part in again["partitions"]] == [0, 0]
+    assert all(part["bytes_before"] == part["bytes_after"] for part in again["partitions"])
+
+
+def test_a_topic_that_is_not_compacted_is_refused_unless_forced(logs: StoppedLogs) -> None:
+    before = offsets(logs, 0)
+    result = call("compact", logs.path, "--topic", TOPIC)
+    assert result.exit_code == 1
+    assert "all records without a key would be lost" in result.stderr
+    assert offsets(logs, 0) == before
+    assert call("compact", logs.path, "--topic", TOPIC, "--force").exit_code == 0
+    assert len(offsets(logs, 0)) < len(before)
+
+
+def test_an_unknown_topic_is_refused(logs: StoppedLogs) -> None:
+    assert call("compact", logs.path, "--topic", "trains").exit_code == 3

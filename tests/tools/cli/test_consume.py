@@ -1,0 +1,162 @@
+"""`triolog consume` against a real broker: ranges, formats, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from triolog.server.embedded import BlockingBroker
+
+from .conftest import Cli
+
+START_MS = 1_372_910_400_000
+
+
+def fill(broker: BlockingBroker, timestamps: list[int], partitions: int = 1) -> None:
+    """Records whose values are their timestamps, one a batch, dealt out to the partitions in turn."""
+    broker.create_topic("t", partitions)
+    for number, timestamp in enumerate(timestamps):
+        broker.append("t", [(timestamp, None, b"%d" % timestamp, ())], partition=number % partitions)
+
+
+def values(cli: Cli, *arguments: str) -> list[int]:
+    return sorted(int(line) for line in cli.ok("consume", "t", "--format", "raw", *arguments).splitlines())
+
+
+def test_json_lines_have_all_of_a_record(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [(START_MS, b"k", b"v", (("h", b"x"),)), (START_MS + 1, None, b"\xff\x00", ())])
+    common = {"topic": "t", "partition": 0}
+    assert cli.lines("consume", "t") == [
+        {**common, "offset": 0, "timestamp": START_MS, "key": "k", "value": "v", "headers": [["h", "x"]]},
+        {**common, "offset": 1, "timestamp": START_MS + 1, "key": None, "value": {"base64": "/wA="}, "headers": []},
+    ]
+    assert cli.lines("consume", "t") == cli.lines("consume", "t", "--json")
+
+
+def test_raw_is_the_bytes_of_the_values(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [b"a", b"\xff\x1b[31m", (START_MS, b"k", None, ())])
+    result = cli.call("consume", "t", "--format", "raw")
+    assert result.stdout_bytes == b"a\n\xff\x1b[31m\n\n"
+
+
+def test_the_table_escapes_what_would_speak_to_the_terminal(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [(START_MS, b"k\n", "\x1b[31mréd\x9b".encode(), (("h\r", b"\xff"),))])
+    head, row = cli.ok("consume", "t", "--format", "table", "--timezone", "UTC").splitlines()
+    assert head.split() == ["part", "offset", "time", "key", "value"]
+    expected = ["0", "0", "2013-07-04T04:00:00.000Z", r"k\n", r"\x1b[31mréd\x9b", r"{h\r:", "0xff}"]
+    assert row.split() == expected
+
+
+def test_a_range_of_times_is_a_range_of_offsets(cli: Cli, broker: BlockingBroker) -> None:
+    times = [START_MS + number * 60_000 for number in range(10)]
+    fill(broker, times, partitions=2)
+    zone = ("--timezone", "America/New_York")
+    assert values(cli, "--from", "2013-07-04T00:03", *zone) == times[3:]
+    assert values(cli, "--to", "2013-07-04T00:03", *zone) == times[:3]
+    assert values(cli, "--from", "2013-07-04T00:03", "--to", "2013-07-04T00:07", *zone) == times[3:7]
+    assert values(cli, "--from", "2013-07-05", *zone) == []
+    assert values(cli, "--to", "2013-07-05", *zone) == times
+
+
+def test_a_duration_goes_back_from_now(cli: Cli, broker: BlockingBroker) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    times = [now_ms - 7_200_000, now_ms - 60_000, now_ms]
+    fill(broker, times)
+    assert values(cli, "--from", "1h") == times[1:]
+
+
+def test_late_records_are_in_the_range_only_when_it_is_exact(cli: Cli, broker: BlockingBroker) -> None:
+    a, b, c, d = (START_MS + number for number in range(4))
+    fill(broker, [a, b, a, d, b, c, a])
+    span = ("--from", str(b), "--to", str(d))
+    assert values(cli, *span) == sorted([b, a])
+    assert values(cli, *span, "--exact") == sorted([b, b, c])
+    assert values(cli, "--to", str(b), "--exact") == [a, a, a]
+    assert values(cli, "--from", str(b), "--exact") == sorted([b, d, b, c])
+    assert values(cli, *span, "--exact", "--max-records", "2") == [b, b]
+
+
+def test_an_offset_is_where_it_starts(cli: Cli, broker: BlockingBroker) -> None:
+    times = [START_MS + number for number in range(5)]
+    fill(broker, times)
+    assert values(cli, "--offset", "3") == times[3:]
+    assert values(cli, "--offset", "earliest", "--max-records", "2") == times[:2]
+    assert values(cli, "--offset", "latest") == []
+    assert "OFFSET_OUT_OF_RANGE" in cli.refused("consume", "t", "--offset", "9", "--follow")
+
+
+def test_partitions_can_be_chosen(cli: Cli, broker: BlockingBroker) -> None:
+    times = [START_MS + number for number in range(6)]
+    fill(broker, times, partitions=3)
+    assert values(cli, "--partition", "1") == times[1::3]
+    assert values(cli, "--partition", "0", "--partition", "2") == sorted(times[0::3] + times[2::3])
+    assert "has partitions 0 to 2, not 7" in cli.refused("consume", "t", "--partition", "7")
+
+
+def test_a_batch_is_cut_at_max_records(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [b"1", b"2", b"3"])
+    broker.append("t", [b"4"])
+    assert values(cli, "--max-records", "2") == [1, 2]
+    assert values(cli, "--max-records", "4") == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--from", "noon"], "'noon' is no time"),
+        (["--offset", "x"], "'x' is neither an offset nor earliest or latest"),
+        (["--offset", "1", "--from", "1h"], "--offset and --from both say where to start"),
+        (["--exact"], "--exact needs --from or --to"),
+        (["--follow", "--to", "now"], "--to ends the reading and --follow does not"),
+        (["--max-records", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(cli: Cli, arguments: list[str], words: str) -> None:
+    assert words in cli.refused("consume", "t", *arguments, code=2)
+
+
+def test_no_such_topic_fails_before_anything_is_printed(cli: Cli) -> None:
+    result = cli.call("consume", "t", "--format", "table")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no topic 't'" in result.stderr
+
+
+# ---- as a process: following, Ctrl-C, a reader that goes away ---------------------------------------------------------------
+
+
+def consuming(cli: Cli, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "triolog.tools.cli", "consume", "t", "--server", cli.address, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_following_prints_what_comes_and_ends_quietly_with_ctrl_c(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [b"old"])
+    with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"old\n"
+        broker.append("t", [b"new"])
+        assert process.stdout.readline() == b"new\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    for _ in range(4):
+        broker.append("t", [b"x" * 100_000] * 5)
+    with consuming(cli, "--format", "raw") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(10) == b"x" * 10
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

@@ -1,0 +1,93 @@
+"""`triolog du`: sizes by topic, partition, segment and age."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from triolog.server.storage.directory_lock import DirectoryLock
+from triolog.tools.cli.main import main
+
+from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> StoppedLogs:
+    return write_stopped_logs(tmp_path / "data", partitions=2)
+
+
+def du(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, ["du", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def as_json(*arguments: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(du("--json", *arguments).stdout)
+    return document
+
+
+def test_the_parts_are_what_the_system_says(logs: StoppedLogs) -> None:
+    document = as_json(logs.path)
+    files = [path for path in logs.path.rglob("*") if path.is_file()]
+    parts = [*document["partitions"], document["beside_partitions"]]
+    assert sum(part["logical_bytes"] for part in parts) == sum(path.stat().st_size for path in files)
+    folders = [path for path in logs.path.rglob("*") if path.is_dir()]
+    allocated = sum(path.stat().st_blocks * 512 for path in [*files, *folders])
+    assert sum(part["allocated_bytes"] for part in parts) == allocated
+
+
+def test_a_sparse_index_takes_less_room_than_it_is_long(logs: StoppedLogs) -> None:
+    index = sorted(logs.partition().glob("*.index"))[-1]
+    os.truncate(index, 10 << 20)
+    segment = as_json(logs.path)["partitions"][0]["segments"][-1]
+    assert segment["indexes"]["logical_bytes"] > 10 << 20
+    assert segment["indexes"]["allocated_bytes"] < 1 << 20
+
+
+def test_a_segment_is_as_old_as_its_largest_timestamp(logs: StoppedLogs) -> None:
+    segments = as_json(logs.path)["partitions"][0]["segments"]
+    (records,) = (each for partition, each in logs.records.items() if partition.partition == 0)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        end = 2**63 if following is None else following["base_offset"]
+        mine = [record.timestamp for record in records if segment["base_offset"] <= record.offset < end]
+        assert segment["largest_timestamp"] >= max(mine)
+
+
+def test_zeros_behind_a_time_index_are_no_age(logs: StoppedLogs) -> None:
+    before = as_json(logs.path)["partitions"][0]["segments"][-1]["largest_timestamp"]
+    index = sorted(logs.partition().glob("*.timeindex"))[-1]
+    index.write_bytes(index.read_bytes() + bytes(12 * 1000))
+    assert as_json(logs.path)["partitions"][0]["segments"][-1]["largest_timestamp"] == before
+
+
+@pytest.mark.parametrize(
+    ("view", "first"), [("topic", "flights (2 partitions)"), ("partition", "flights-0"), ("age", "up to 1 hour")]
+)
+def test_a_view_has_bars_and_a_sum(logs: StoppedLogs, view: str, first: str) -> None:
+    text = du(logs.path, "--by", view).stdout
+    assert first in text
+    assert "█" in text
+    assert text.splitlines()[-1].startswith("2 partitions, ")
+
+
+def test_segments_are_listed_by_name(logs: StoppedLogs) -> None:
+    text = du(logs.path, "--by", "segment").stdout
+    assert all(f"flights-1/{log.stem}" in text for log in logs.partition(1).glob("*.log"))
+
+
+def test_a_running_server_is_no_hindrance(logs: StoppedLogs) -> None:
+    lock = DirectoryLock.acquire(str(logs.path))
+    try:
+        assert du(logs.path).exit_code == 0
+    finally:
+        lock.release()
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
+    assert du(tmp_path).exit_code == 3

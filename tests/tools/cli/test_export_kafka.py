@@ -1,0 +1,146 @@
+"""`triolog export-kafka`: the commands for Kafka, what it reports, what it refuses. tests/kafka has a real Kafka."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from triolog.server.embedded import BlockingBroker
+from triolog.server.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    encode_meta_properties,
+)
+from triolog.server.storage.export_kafka import locked
+from triolog.tools.cli.main import main
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, ["export-kafka", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def ok(*arguments: object) -> str:
+    result = call(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def options(command: str) -> dict[str, str]:
+    """Topic key -> value of a `kafka-topics.sh` line."""
+    words = shlex.split(command)
+    return dict(word.split("=", 1) for flag, word in itertools.pairwise(words) if flag == "--config")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "triolog"
+    with BlockingBroker(directory) as broker:
+        broker.create_topic("flights", 2, {"retention.ms": "-1", "segment.bytes": "5000", "durability": "os"})
+        broker.append("flights", [b"one", b"two"])
+    return directory
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """A log directory as Kafka leaves it when the topic was created."""
+    directory = tmp_path / "kafka"
+    for partition in range(2):
+        (directory / f"flights-{partition}").mkdir(parents=True)
+        (directory / f"flights-{partition}" / PARTITION_METADATA_FILE).write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+        )
+        (directory / f"flights-{partition}" / f"{0:020d}.log").touch()
+    properties = encode_meta_properties(cluster_id="kafka", node_id=1, directory_id=uuid.UUID(int=7))
+    (directory / META_PROPERTIES_FILE).write_bytes(properties)
+    return directory
+
+
+def test_commands_create_the_topics_as_they_are(source: Path) -> None:
+    *remarks, command = ok(source, "--print-commands", "--bootstrap-server", "kafka:9092").splitlines()
+    assert command.startswith("kafka-topics.sh --bootstrap-server kafka:9092 --create --topic flights --partitions 2 ")
+    assert options(command) == {"retention.ms": "-1", "segment.bytes": "1048576"}
+    assert remarks == [
+        "# flights: durability=os is triolog's own, Kafka has no such key",
+        "# flights: segment.bytes=5000 is raised to 1048576, the smallest that Kafka takes",
+    ]
+
+
+def test_configs_can_be_laid_over_every_topic(source: Path) -> None:
+    command = ok(source, "--print-commands", "--config", "retention.ms=1000", "--config", "segment.bytes=2000000").splitlines()[
+        -1
+    ]
+    assert options(command) == {"retention.ms": "1000", "segment.bytes": "2000000"}
+
+
+def test_commands_as_json_are_a_list(source: Path) -> None:
+    [command] = json.loads(ok(source, "--print-commands", "--json"))["commands"]
+    assert shlex.split(command)[0] == "kafka-topics.sh"
+
+
+def test_an_export_says_what_it_did(source: Path, target: Path) -> None:
+    text = ok(source, target)
+    assert text.startswith(f"exported 1 partition to {target}: 0 files linked (0 B), ")
+    assert text.endswith("; 1 partition there already\n")  # the empty one
+    assert "exported 0 partitions" in ok(source, target)
+
+
+def test_an_export_as_json_has_every_partition(source: Path, target: Path) -> None:
+    document: dict[str, Any] = json.loads(ok(source, target, "--json"))
+    [partition] = document["partitions"]
+    assert (partition["topic"], partition["log_start_offset"], partition["log_end_offset"]) == ("flights", 0, 2)
+    assert document["already_there"] == 1
+    assert document["copied_bytes"] == partition["bytes"]
+
+
+def test_a_running_server_is_refused(source: Path, target: Path) -> None:
+    with BlockingBroker(source):
+        result = call(source, target)
+    assert result.exit_code == 1
+    assert f"log directory {source} is locked by triolog, process " in result.stderr
+
+
+def test_a_directory_that_was_not_stopped_in_order_is_refused(source: Path, target: Path) -> None:
+    (source / CLEAN_SHUTDOWN_FILE).unlink()
+    result = call(source, target)
+    assert result.exit_code == 1
+    assert "was not stopped in order" in result.stderr
+
+
+def test_a_running_kafka_is_refused(source: Path, target: Path) -> None:
+    with locked(str(target)):
+        result = call(source, target)
+    assert result.exit_code == 1
+    assert f"log directory {target} is locked by " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say where to"),
+        (["--print-commands", "--config", "retention.ms"], "is no KEY=VALUE"),
+        (["--print-commands", "--config", "durability=os"], "is no KEY=VALUE of a topic in Kafka"),
+        (["nowhere"], "does not exist"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(source: Path, arguments: list[str], said: str) -> None:
+    result = call(source, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_directory_that_is_no_kafkas_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    result = call(source, tmp_path / "other")
+    assert result.exit_code == 1
+    assert "kafka-storage.sh format" in result.stderr
+    assert list((tmp_path / "other").iterdir()) == []

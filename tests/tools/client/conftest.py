@@ -1,0 +1,24 @@
+"""A server behind memory streams, and a clock that jumps; never the clock together with sockets or threads."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from hypothesis import register_random
+from trio.testing import MockClock
+from triolog.tools.client import backoff
+
+from tests.support.native_server import NativeServer
+
+register_random(backoff._random)  # what a state machine draws depends on when a producer tries again
+
+
+@pytest.fixture
+def clock(autojump_clock: MockClock) -> MockClock:
+    return autojump_clock
+
+
+@pytest.fixture
+async def server(nursery: trio.Nursery) -> NativeServer:
+    """Topic t with two partitions."""
+    return NativeServer(nursery, t=2)

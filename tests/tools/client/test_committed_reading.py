@@ -1,0 +1,198 @@
+"""Consumers under read_committed, over gaps, and with a group."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
+from triolog.protocol.native import messages as m
+from triolog.protocol.records.batch import end_txn_marker
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import Isolation, TopicPartition
+from triolog.tools.client.admin import Admin
+from triolog.tools.client.config import ConsumerConfig
+from triolog.tools.client.connection import connect
+from triolog.tools.client.consumer import Consumer, open_consumer
+from triolog.tools.client.group_procedures import CommittedOffset
+from triolog.tools.client.reading import FetchedBatch, Reading
+
+from tests.support.native_server import NativeServer
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def batch(offset: int, producer_id: int = -1, *, transactional: bool = False) -> bytes:
+    return build_batch(
+        [(0, None, b"%d" % offset, ())],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=transactional,
+    )
+
+
+def abort(offset: int, producer_id: int) -> bytes:
+    return end_txn_marker(
+        producer_id=producer_id, producer_epoch=0, commit=False, timestamp=0, coordinator_epoch=0, base_offset=offset
+    )
+
+
+class Fetching:
+    """A Reading of one partition that is answered by hand."""
+
+    def __init__(self, start: int = 0, end: int | None = None, **options: Any) -> None:
+        self.reading = Reading(ConsumerConfig(**options))
+        self.reading.assign({T0: start}, {} if end is None else {T0: end})
+
+    def answer(self, records: bytes = b"", **fields: Any) -> list[FetchedBatch]:
+        fetch = self.reading.next_fetch()
+        assert fetch is not None
+        self.request = fetch.request
+        entry = m.FetchPartitionResponse("t", 0, None, 100, 100, 0, records=records, **fields)
+        return list(self.reading.accept(fetch, m.FetchResponse((entry,))))
+
+
+def offsets(batches: list[FetchedBatch]) -> list[int]:
+    return [record.offset for batch in batches for record in batch.records()]
+
+
+def test_requests_say_isolation_and_gaps() -> None:
+    fetching = Fetching(isolation=Isolation.READ_COMMITTED, skip_gaps=True)
+    fetching.answer()
+    assert (fetching.request.isolation, fetching.request.gaps) == (Isolation.READ_COMMITTED, m.Gaps.SKIP)
+    fetching = Fetching()
+    fetching.answer()
+    assert (fetching.request.isolation, fetching.request.gaps) == (Isolation.READ_UNCOMMITTED, m.Gaps.REFUSE)
+
+
+def test_batches_of_aborted_transactions_are_left_out_and_passed() -> None:
+    fetching = Fetching(isolation="read_committed")
+    data = batch(0, 5, transactional=True) + batch(1) + abort(2, 5) + batch(3, 5, transactional=True)
+    assert offsets(fetching.answer(data, aborted=((5, 0),))) == [1, 3]
+    assert fetching.reading.position(T0) == 4
+
+
+def test_each_answer_has_its_own_list_of_aborted_transactions() -> None:
+    fetching = Fetching()
+    assert offsets(fetching.answer(batch(0, 5, transactional=True), aborted=((5, 0),))) == []
+    assert offsets(fetching.answer(batch(1, 5, transactional=True))) == [1]
+
+
+def test_a_damaged_batch_is_noticed_also_when_it_would_be_left_out() -> None:
+    damaged = bytearray(batch(0, 5, transactional=True))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        Fetching().answer(bytes(damaged), aborted=((5, 0),))
+
+
+def test_an_answer_without_batches_may_say_where_to_go_on() -> None:
+    fetching = Fetching(start=10, end=20)
+    fetching.answer(next_offset=-1)
+    assert (fetching.reading.position(T0), fetching.reading.is_finished) == (10, False)
+    fetching.answer(next_offset=20)
+    assert (fetching.reading.position(T0), fetching.reading.is_finished) == (20, True)
+
+
+def test_a_gap_in_front_of_a_batch_is_passed_over() -> None:
+    fetching = Fetching(start=3, skip_gaps=True)
+    assert offsets(fetching.answer(batch(9))) == [9]
+    assert fetching.reading.position(T0) == 10
+
+
+# ---- consumers on a server ---------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def consuming(server: NativeServer, **options: Any) -> AsyncIterator[Consumer]:
+    async with connect(open_stream=server.open_stream) as client, open_consumer(client, **options) as consumer:
+        yield consumer
+
+
+def fill(server: NativeServer) -> None:
+    """Offsets 0 to 4: a plain record, an aborted one, its marker, a plain one, one of an open transaction."""
+    log = server.logs["t"][0]
+    log.append(batch(0))
+    log.append(batch(0, 5, transactional=True))
+    log.end_transaction(5, 0, commit=False)
+    log.append(batch(0))
+    log.append(batch(0, 6, transactional=True))
+
+
+async def test_a_committed_reader_ends_at_the_last_stable_offset(server: NativeServer, clock: MockClock) -> None:
+    fill(server)
+    async with consuming(server, follow=False, isolation="read_committed") as consumer:
+        await consumer.assign(T0)
+        assert [record.offset async for _, record in consumer.records()] == [0, 3]
+        assert consumer.position(T0) == 4
+    async with consuming(server, follow=False) as consumer:
+        await consumer.assign(T0)
+        assert [record.offset async for _, record in consumer.records()] == [0, 1, 3, 4]
+
+
+async def test_a_group_goes_on_where_it_committed(server: NativeServer, clock: MockClock) -> None:
+    fill(server)
+    async with consuming(server, follow=False, group="g") as consumer:
+        await consumer.assign([T0, T1])
+        assert await consumer.committed() == {}
+        await consumer.next_batch()
+        await consumer.commit()
+        assert (await consumer.committed())[T0] == CommittedOffset(1, None)
+    async with consuming(server, follow=False, group="g") as consumer:
+        await consumer.assign([T0, T1])
+        assert await consumer.seek_to_committed() == {T0: 1, T1: 0}
+        assert [record.offset async for _, record in consumer.records()] == [1, 3, 4]
+        await consumer.commit({T1: CommittedOffset(7, "note")})
+        assert (await consumer.committed())[T1] == CommittedOffset(7, "note")
+
+
+async def test_positions_stand_behind_what_was_taken_not_what_was_fetched(server: NativeServer, clock: MockClock) -> None:
+    fill(server)
+    async with consuming(server, follow=False) as consumer:
+        await consumer.assign(T0)
+        taken = await consumer.next_batch()
+        assert taken is not None
+        assert consumer.positions() == {T0: 1}
+
+
+async def test_committing_needs_a_group(server: NativeServer, clock: MockClock) -> None:
+    async with consuming(server) as consumer:
+        await consumer.assign(T0)
+        for call in (consumer.commit, consumer.committed, consumer.seek_to_committed):
+            with pytest.raises(InvalidRequestError, match="group="):
+                await call()
+
+
+async def test_a_lost_connection_does_not_lose_a_commit(server: NativeServer, clock: MockClock) -> None:
+    left = ["drop", "drop after"]
+    server.faults.append(lambda one: left.pop(0) if isinstance(one, m.CommitOffsetsRequest) and left else None)
+    async with consuming(server, group="g") as consumer:
+        await consumer.assign(T0)
+        await consumer.commit({T0: 3})
+    assert server.groups == {"g": {T0: (3, None)}}
+
+
+# ---- admin -------------------------------------------------------------------------------------------------------------
+
+
+async def test_admin_changes_topics_and_groups(server: NativeServer, clock: MockClock) -> None:
+    fill(server)
+    async with connect(open_stream=server.open_stream) as client:
+        admin = Admin(client)
+        await admin.create_partitions("t", 4)
+        assert len((await admin.describe_topic("t")).partitions) == 4
+        await admin.alter_config("t", {"retention.ms": "1"}, delete=["segment.bytes"])
+        assert server.requests[-1] == m.AlterConfigsRequest((m.ConfigChange("t", {"retention.ms": "1"}, ("segment.bytes",)),))
+        assert await admin.delete_records({T0: 2, T1: -1}) == {T0: 2, T1: 0}
+        await admin.commit_group_offsets("g", {T0: 2})
+        await admin.commit_group_offsets("nothing", {})
+        assert await admin.list_groups() == ["g"]
+        assert await admin.group_offsets("g") == {T0: CommittedOffset(2, None)}
+        assert await admin.group_offsets("g", [T1]) == {}
+        await admin.delete_groups("g")
+        assert await admin.list_groups() == []

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import triolog.tools.client
+
+MODULES = sorted(
+    f"triolog.tools.client.{path.stem}"
+    for folder in triolog.tools.client.__path__
+    for path in Path(folder).glob("*.py")
+    if path.stem != "__init__"
+)
+WITHOUT_TRIO = [name for name in MODULES if "blocking" in name]
+
+
+def imported_by(*modules: str) -> set[str]:
+    """The top packages, and triolog's parts, that a fresh interpreter has after importing `modules`."""
+    program = (
+        f"import json, sys\nfor name in {modules!r}: __import__(name)\n"
+        "print(json.dumps(['.'.join(name.split('.')[:2]) if name.startswith('triolog.') else name.split('.')[0]"
+        " for name in sys.modules]))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    return set(json.loads(result.stdout))
+
+
+def test_client_imports_neither_the_server_nor_the_command_lines_libraries() -> None:
+    imported = imported_by(*MODULES)
+    assert "triolog.protocol" in imported
+    assert not imported & {"triolog.server", "rich", "click"}
+
+
+@pytest.mark.parametrize("module", WITHOUT_TRIO)
+def test_blocking_client_does_not_import_trio(module: str) -> None:
+    assert "trio" not in imported_by(module)

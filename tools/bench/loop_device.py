@@ -1,0 +1,67 @@
+"""A file as a block device of its own, formatted ext4: what the kernel counts there is one load's and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from .child import LoadFailedError
+
+SECTOR_BYTES: Final = 512
+SECTORS_WRITTEN: Final = 6
+"""Field of /sys/block/<device>/stat (Linux: Documentation/block/stat.rst)."""
+TOOLS: Final = ("losetup", "mkfs.ext4", "mount", "umount", "sync")
+
+
+class NoLoopDeviceError(LoadFailedError):
+    """Loop devices cannot be had here; the message says why."""
+
+
+@attrs.frozen
+class LoopDevice:
+    """A mounted one."""
+
+    name: str
+    directory: str
+
+    def bytes_written(self) -> int:
+        """That have reached the device, the file system's own included. What was written before is there when it returns."""
+        _run("sync", "--file-system", self.directory)
+        fields = Path(f"/sys/block/{self.name}/stat").read_text(encoding="ascii").split()
+        return int(fields[SECTORS_WRITTEN]) * SECTOR_BYTES
+
+
+@contextmanager
+def loop_device(directory: str, *, size_bytes: int) -> Iterator[LoopDevice]:
+    """One on a sparse file in `directory`, for the time of the block. Raises NoLoopDeviceError."""
+    if os.geteuid() != 0:
+        raise NoLoopDeviceError("loop devices are root's")
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise NoLoopDeviceError(f"{', '.join(missing)} not installed")
+    image, mounted = Path(directory, "image"), Path(directory, "mounted")
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(size_bytes)
+    with ExitStack() as stack:
+        device = _run("losetup", "--find", "--show", str(image))
+        stack.callback(_run, "losetup", "--detach", device)
+        # Nothing is left for the kernel to initialise while it is measured.
+        _run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+        _run("mount", device, str(mounted))
+        stack.callback(_run, "umount", str(mounted))
+        yield LoopDevice(device.rpartition("/")[2], str(mounted))
+
+
+def _run(*command: str) -> str:
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise NoLoopDeviceError(f"{command[0]}: {run.stderr.strip()[-300:] or run.returncode}")
+    return run.stdout.strip()

@@ -1,0 +1,104 @@
+"""`triolog compact`: compact a topic of a stopped log directory now, all of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from .failures import FailedError
+from .findings import say
+from .output import count_text, flush, json_option, print_json, printable, size_text
+from .progress import open_progress
+from .stopped import directory_argument, stopped
+
+if TYPE_CHECKING:
+    from ...server.storage.compact_directory import CompactedPartition, Compaction
+    from ...server.storage.filesystem import FileSystem
+    from ...server.storage.inventory import StoppedDirectory
+    from ...server.storage.verify import DirectorySays
+
+MIB: Final = 1 << 20
+
+
+@click.command
+@directory_argument
+@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+@click.option("--include-active", is_flag=True, help="Close the active segment first, so that it is compacted too.")
+@click.option("--force", is_flag=True, help="Even though the topic's cleanup.policy is not compact.")
+@click.option("--map-mib", type=click.IntRange(1), default=128, show_default=True, help="Memory for the keys of a round.")
+@json_option
+def command(directory: str, topic: str, include_active: bool, force: bool, map_mib: int, as_json: bool) -> None:
+    """Keep the newest record of each key of a topic in the log directory DIR, and drop the older ones.
+
+    A server does that by itself, in the background, for topics with cleanup.policy=compact; this does it at once. Records
+    without a key are dropped too, as Kafka does: such a topic accepts none. There is no way back: `triolog backup` first.
+    The server must be stopped, and `triolog verify` should find no damage.
+    """
+    from ...server.storage.compact_directory import Compaction
+    from ...server.storage.findings import Quiet, Reporter
+    from ...server.storage.repair_directory import topic_config
+    from ...server.storage.verify import read_directory_files
+
+    with stopped(directory, (topic,), writes=True) as (fs, found):
+        says = read_directory_files(fs, found, Reporter(Quiet()))
+        if not force and not says.of(found.partitions[0].topic_partition).is_compacted:
+            raise FailedError(
+                f"the cleanup.policy of {printable(topic)} is not compact: older records of equal keys and "
+                "all records without a key would be lost; --force compacts it all the same"
+            )
+        how = Compaction(
+            config=attrs.evolve(topic_config(says, topic), min_compaction_lag_ms=0, cleanup_policy=("compact",)),
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            include_active=include_active,
+            map_bytes=map_mib * MIB,
+        )
+        begin = time.perf_counter()
+        done = _compact(fs, found, says, how)
+    _report(topic, done, time.perf_counter() - begin, as_json=as_json)
+
+
+def _compact(fs: FileSystem, directory: StoppedDirectory, says: DirectorySays, how: Compaction) -> list[CompactedPartition]:
+    from ...protocol.errors import TriologError
+    from ...server.storage.compact_directory import compact_directory
+
+    with open_progress("compacting", None, counts_records=False) as bar:
+        touched = 0
+
+        def advance(count: int) -> None:
+            nonlocal touched
+            touched += count
+            bar.update(done_bytes=touched, records=0)
+
+        try:
+            return list(compact_directory(fs, directory, says.of, how, advance))
+        except TriologError as exc:
+            raise FailedError(f"{printable(str(exc))}; see `triolog verify {printable(directory.path)}`") from exc
+
+
+def _report(topic: str, done: list[CompactedPartition], elapsed_s: float, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "partitions": [_row(partition) for partition in done]})
+        return
+    for partition in done:
+        before, after = size_text(partition.bytes_before), size_text(partition.bytes_after)
+        keyless = (
+            f", {count_text(partition.keyless_records, 'record')} without a key dropped" if partition.keyless_records else ""
+        )
+        rounds = f"{count_text(partition.keys, 'key')} in {count_text(partition.rounds, 'round')}{keyless}"
+        say(f"{partition.topic_partition}: {before} -> {after}, {rounds}")
+    say(f"{count_text(len(done), 'partition')} in {elapsed_s:.2f} s")
+    flush()
+
+
+def _row(partition: CompactedPartition) -> dict[str, Any]:
+    return {
+        "partition": partition.topic_partition.partition,
+        "bytes_before": partition.bytes_before,
+        "bytes_after": partition.bytes_after,
+        "rounds": partition.rounds,
+        "keys": partition.keys,
+        "keyless_records": partition.keyless_records,
+    }

@@ -1,0 +1,57 @@
+"""The tables of configuration keys in docs/operations.md, made from the code: `python -m triolog.tools.cli.config_table`.
+
+Prints the page with its tables renewed; `--write` puts it in place. A test compares the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from ...server.broker_config import BROKER_KEYS
+from ...server.config import TOPIC_KEYS
+
+BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.config_table -->"
+END: Final = "<!-- end of {name} -->"
+
+
+def server_table() -> str:
+    """Keys of the server, as a Markdown table."""
+    rows = ["| key | variable | type | default | unit | meaning |", "|---|---|---|---|---|---|"]
+    rows += [
+        f"| `{key.name}` | `TRIOLOG_{key.name.upper()}` | {key.type} | `{key.default}` | {key.unit} | {key.doc} |"
+        for key in BROKER_KEYS.values()
+    ]
+    return "\n".join(rows)
+
+
+def topic_table() -> str:
+    """Keys of topics, as a Markdown table."""
+    rows = ["| key | type | default | unit | valid | meaning |", "|---|---|---|---|---|---|"]
+    rows += [
+        f"| `{key.name}` | {key.type} | `{key.write(key.default)}` | {key.unit} | {key.valid} | {key.doc} |"
+        for key in TOPIC_KEYS.values()
+    ]
+    return "\n".join(rows)
+
+
+def renewed(page: str) -> str:
+    """The page with both tables as the code has them. Raises ValueError when a marker is missing."""
+    for name, table in (("server keys", server_table()), ("topic keys", topic_table())):
+        begin, end = BEGIN.format(name=name), END.format(name=name)
+        before, found, rest = page.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found or not found_end:
+            raise ValueError(f"the page lacks {begin} or {end}")
+        page = f"{before}{begin}\n{table}\n{end}{after}"
+    return page
+
+
+if __name__ == "__main__":
+    path = Path("docs/operations.md")
+    text = renewed(path.read_text(encoding="utf-8"))
+    if "--write" in sys.argv:
+        path.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)

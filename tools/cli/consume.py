@@ -1,0 +1,188 @@
+"""`triolog consume`: print the records of a topic, from an offset or a time on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from ...protocol.types import Record, TopicPartition
+from .output import flush, json_option, timezone_option, write
+from .places import TIME_HELP, read_offset, read_time
+from .record_formats import Formatter, formatter
+from .remote import ServerAddress, call_server, server_option
+from .times import Zone
+
+if TYPE_CHECKING:
+    from ..client.connection import Client
+    from ..client.consumer import Consumer
+    from ..client.procedures import Place
+
+
+COMMIT_INTERVAL_S: Final = 5.0
+"""Kafka's auto.commit.interval.ms."""
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Which records are printed: partitions (none named: all), a range of times, at most so many."""
+
+    partitions: tuple[int, ...]
+    from_ms: int | None
+    to_ms: int | None
+    is_exact: bool
+    max_records: int | None
+
+    def matches(self, record: Record) -> bool:
+        """Whether its timestamp is in the range; asked only when the range is meant exactly."""
+        if self.from_ms is not None and record.timestamp < self.from_ms:
+            return False
+        return self.to_ms is None or record.timestamp < self.to_ms
+
+
+@click.command
+@click.argument("topic")
+@click.option("--from", "from_time", metavar="TIME", help=f"Start at the first record at or after: {TIME_HELP}.")
+@click.option("--to", "to_time", metavar="TIME", help="Stop before the first record at or after this time.")
+@click.option("--exact", is_flag=True, help="Exactly the records from --from until before --to, also those written late.")
+@click.option("--offset", metavar="N|earliest|latest", help="Start at this offset.  [default: earliest; latest with --follow]")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of open and aborted transactions are printed.",
+)
+@click.option("--group", metavar="NAME", help="Start where this group is, and commit what is printed.")
+@click.option("--skip-gaps", is_flag=True, help="Pass over offsets that damage took out of the log.")
+@click.option("--follow", is_flag=True, help="Wait for new records at the end of the log.")
+@click.option("--max-records", type=click.IntRange(1), help="Stop after so many.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["json", "raw", "table"]),
+    help="JSON lines, values alone, or columns.  [default: table on a terminal, else json]",
+)
+@timezone_option
+@server_option
+@json_option
+def command(
+    topic: str,
+    from_time: str | None,
+    to_time: str | None,
+    exact: bool,
+    offset: str | None,
+    partitions: tuple[int, ...],
+    isolation: str,
+    group: str | None,
+    skip_gaps: bool,
+    follow: bool,
+    max_records: int | None,
+    format_name: str | None,
+    zone: Zone,
+    server: ServerAddress,
+    as_json: bool,
+) -> None:
+    """Print the records of TOPIC up to the end of the log, or with --follow for ever.
+
+    --from and --to are looked up in the time index and bound a range of offsets. Where records are written out of the
+    order of their times, the range holds some of other times and misses the late ones; --exact reads on to the end of
+    the log and prints those that have the time. --json is --format json.
+
+    With --group, --offset and --from say where to start only in partitions that the group has no offset for.
+    """
+    if offset is not None and from_time is not None:
+        raise click.UsageError("--offset and --from both say where to start; give one of them")
+    if exact and from_time is None and to_time is None:
+        raise click.UsageError("--exact needs --from or --to")
+    if follow and to_time is not None:
+        raise click.UsageError("--to ends the reading and --follow does not; give one of them")
+    selection = Selection(
+        partitions=partitions,
+        from_ms=None if from_time is None else read_time(from_time, zone, "--from"),
+        to_ms=None if to_time is None else read_time(to_time, zone, "--to"),
+        is_exact=exact,
+        max_records=max_records,
+    )
+    name = "json" if as_json else format_name or ("table" if sys.stdout.isatty() else "json")
+    start = _start(selection, offset or ("latest" if follow else "earliest"))
+    printer = Printer(formatter(name, zone), selection)
+
+    async def call(client: Client) -> None:
+        from ..client.consumer import open_consumer
+
+        options: dict[str, Any] = {"isolation": isolation, "group": group, "skip_gaps": skip_gaps}
+        async with open_consumer(client, follow=follow, **options) as consumer:
+            await _assign(consumer, topic, start, selection)
+            if group is not None:
+                await consumer.seek_to_committed()
+            printer.start()
+            await _print_all(consumer, printer, commits=group is not None)
+            flush()
+
+    call_server(server, call)
+
+
+def _start(selection: Selection, offset: str) -> Place:
+    from ..client.procedures import AtTime
+
+    return read_offset(offset, "--offset") if selection.from_ms is None else AtTime(selection.from_ms)
+
+
+async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selection) -> None:
+    from ..client.procedures import AtTime
+
+    end = None if selection.to_ms is None or selection.is_exact else AtTime(selection.to_ms)
+    partitions: str | list[TopicPartition] = topic
+    if selection.partitions:
+        partitions = [TopicPartition(topic, number) for number in dict.fromkeys(selection.partitions)]
+    await consumer.assign(partitions, start=start, end=end)
+
+
+async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> None:
+    """Each batch is handed to the reader as a whole, so that a follower sees records as they come. What is committed was
+    handed over; a crash in between prints it again."""
+    committed_at = time.monotonic()
+    async for batch in consumer:
+        is_enough = printer.print(batch.partition, batch.records())
+        flush()
+        if is_enough:
+            break
+        if commits and time.monotonic() - committed_at >= COMMIT_INTERVAL_S:
+            await consumer.commit()
+            committed_at = time.monotonic()
+    if commits:
+        await consumer.commit(consumer.positions() | printer.cut_short)
+
+
+class Printer:
+    """Writes the records that are wanted, until there are enough. Owner: the command."""
+
+    def __init__(self, formatter: Formatter, selection: Selection) -> None:
+        self._formatter = formatter
+        self._remaining = selection.max_records
+        self.cut_short: dict[TopicPartition, int] = {}
+        """Where the batch goes on in which --max-records was reached."""
+        self._matches: Callable[[Record], bool] | None = selection.matches if selection.is_exact else None
+
+    def start(self) -> None:
+        """Write what stands before the first record."""
+        write(self._formatter.head())
+
+    def print(self, partition: TopicPartition, records: Iterable[Record]) -> bool:
+        """Write them; True when --max-records is reached."""
+        if self._matches is not None:
+            records = filter(self._matches, records)
+        found = list(records)
+        wanted = found[: self._remaining]
+        if len(wanted) < len(found):
+            self.cut_short[partition] = found[len(wanted)].offset
+        write(b"".join([self._formatter.record(partition, record) for record in wanted]))
+        if self._remaining is not None:
+            self._remaining -= len(wanted)
+        return self._remaining == 0

@@ -1,0 +1,190 @@
+"""`triolog du`: where the room on the disk goes, by topic, partition, segment and age, with bars."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .failures import UnreadableError
+from .output import count_text, draw, json_option, print_json, printable, size_text, table, timezone_option
+from .stopped import directory_argument, topics_option
+from .times import Zone, format_time
+
+if TYPE_CHECKING:
+    from ...server.storage.space import PartitionSpace, SegmentSpace, Space
+
+BAR_WIDTH: Final = 24
+EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_HOUR_MS: Final = 3_600_000
+AGES: Final = (
+    ("up to 1 hour", _HOUR_MS),
+    ("up to 1 day", 24 * _HOUR_MS),
+    ("up to 1 week", 7 * 24 * _HOUR_MS),
+    ("up to 30 days", 30 * 24 * _HOUR_MS),
+    ("up to 1 year", 365 * 24 * _HOUR_MS),
+    ("older", None),
+)
+
+
+@click.command
+@directory_argument
+@topics_option
+@click.option(
+    "--by",
+    "view",
+    type=click.Choice(["topic", "partition", "segment", "age"]),
+    default="topic",
+    show_default=True,
+    help="What a line stands for.",
+)
+@timezone_option
+@json_option
+def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_json: bool) -> None:
+    """Show the room that the log directory DIR, or one partition's directory, takes on the disk.
+
+    `on disk` is what the device gave: indexes are preallocated sparse, so it can be less than `content`, the size that `ls`
+    shows. A segment is as old as its newest record. Sizes alone are read, so a server may be running.
+    """
+    from ...server.storage.errors import LogDirectoryError
+    from ...server.storage.filesystem import OsFileSystem
+    from ...server.storage.inventory import read_directory
+    from ...server.storage.space import Space, measure_partition, measure_rest
+
+    fs = OsFileSystem()
+    try:
+        found = read_directory(fs, directory.rstrip("/") or "/", topics=frozenset(topics) or None)
+        partitions = [measure_partition(fs, files) for files in found.partitions]
+        rest = measure_rest(fs, found) if found.is_whole else Space()
+    except LogDirectoryError as exc:
+        raise UnreadableError(printable(str(exc))) from exc
+    except OSError as exc:
+        raise UnreadableError(f"{printable(exc.filename or directory)}: {exc.strerror}") from exc
+    if not partitions:
+        raise UnreadableError(f"{printable(directory)} holds no partition of a log")
+    if as_json:
+        print_json(_as_json(partitions, rest))
+    else:
+        _draw(partitions, rest, view, zone)
+
+
+def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zone) -> None:
+    from ...server.storage.space import total
+
+    now_ms = time.time_ns() // 1_000_000
+    everything = total(partition.all for partition in partitions) + rest
+    lines = {"topic": _by_topic, "partition": _by_partition}.get(view)
+    if lines is not None:
+        columns = {view: "left", "segments": "right", "log": "right", "indexes": "right", "content": "right"}
+        rows = [*lines(partitions), ("(beside partitions)", "", "", "", rest)]
+        if not rest.allocated_bytes:
+            rows.pop()
+    else:
+        columns = {view: "left", "segments": "right", "content": "right"}
+        rows = _by_age(partitions, now_ms) if view == "age" else _by_segment(partitions, zone)
+        if view == "segment":
+            columns = {"segment": "left", "newest record": "left", "content": "right"}
+    columns |= {"on disk": "right", "": "left"}
+    largest = max(row[-1].allocated_bytes for row in rows)
+    cells = [
+        (*map(str, row[:-1]), *_size_cells(row[-1], view), _bar(row[-1].allocated_bytes, largest, everything.allocated_bytes))
+        for row in rows
+    ]
+    draw(table(columns, cells))
+    draw(
+        f"{count_text(len(partitions), 'partition')}, {size_text(everything.logical_bytes)} of content, "
+        f"{size_text(everything.allocated_bytes)} on disk"
+    )
+
+
+def _size_cells(space: Space, view: str) -> tuple[str, str]:
+    return size_text(space.logical_bytes), size_text(space.allocated_bytes)
+
+
+def _by_topic(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
+    from ...server.storage.space import total
+
+    topics: dict[str, list[PartitionSpace]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic_partition.topic, []).append(partition)
+    rows = []
+    for topic, parts in topics.items():
+        name = f"{topic} ({count_text(len(parts), 'partition')})"
+        rows.append(_row(name, [segment for part in parts for segment in part.segments], total(part.all for part in parts)))
+    return sorted(rows, key=lambda row: -row[-1].allocated_bytes)
+
+
+def _by_partition(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
+    return [_row(str(part.topic_partition), part.segments, part.all) for part in partitions]
+
+
+def _row(name: str, segments: Sequence[SegmentSpace], space: Space) -> tuple[Any, ...]:
+    from ...server.storage.space import total
+
+    log, indexes = total(segment.log for segment in segments), total(segment.indexes for segment in segments)
+    return name, f"{len(segments):,}", size_text(log.allocated_bytes), size_text(indexes.allocated_bytes), space
+
+
+def _by_segment(partitions: Sequence[PartitionSpace], zone: Zone) -> list[tuple[Any, ...]]:
+    return [
+        (f"{part.topic_partition}/{segment.base_offset:020d}", format_time(segment.largest_timestamp, zone), segment.all)
+        for part in partitions
+        for segment in part.segments
+    ]
+
+
+def _by_age(partitions: Sequence[PartitionSpace], now_ms: int) -> list[tuple[Any, ...]]:
+    from ...server.storage.space import Space
+
+    segments = [segment for part in partitions for segment in part.segments]
+    rows = []
+    youngest = None
+    for words, limit in AGES:
+        held = [each for each in segments if _is_aged(now_ms - each.largest_timestamp, youngest, limit)]
+        space = sum((each.all for each in held), Space())
+        rows.append((words, f"{len(held):,}", space))
+        youngest = limit
+    return rows
+
+
+def _is_aged(age_ms: int, above: int | None, limit: int | None) -> bool:
+    return (above is None or age_ms > above) and (limit is None or age_ms <= limit)
+
+
+def _bar(part: int, largest: int, everything: int) -> str:
+    """A bar against the largest line, and the share of all in percent."""
+    eighths = max(round(part * BAR_WIDTH * 8 / largest), 1) if part else 0
+    whole, rest = divmod(eighths, 8)
+    drawn = "█" * whole + (EIGHTHS[rest] if rest else "")
+    share = 100 * part / everything if everything else 0
+    return f"{drawn} {share:.0f}%"
+
+
+def _as_json(partitions: Iterable[PartitionSpace], rest: Space) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "topic": part.topic_partition.topic,
+                "partition": part.topic_partition.partition,
+                **_bytes(part.all),
+                "others": _bytes(part.others),
+                "segments": [
+                    {
+                        "base_offset": segment.base_offset,
+                        "largest_timestamp": segment.largest_timestamp,
+                        "log": _bytes(segment.log),
+                        "indexes": _bytes(segment.indexes),
+                    }
+                    for segment in part.segments
+                ],
+            }
+            for part in partitions
+        ],
+        "beside_partitions": _bytes(rest),
+    }
+
+
+def _bytes(space: Space) -> dict[str, int]:
+    return {"logical_bytes": space.logical_bytes, "allocated_bytes": space.allocated_bytes}

@@ -1,0 +1,45 @@
+"""The producers in a `.snapshot` file for `triolog dump`.
+
+| check | says |
+|---|---|
+| name | the file is named after an offset of 20 digits |
+| readable | version, CRC and number of entries agree |
+
+Whether they are what the log says needs the log: `triolog verify`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...server.storage.errors import CorruptSnapshotError
+from ...server.storage.filesystem import FileSystem, read_file
+from ...server.storage.paths import base_offset_of
+from ...server.storage.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot
+from .dump_report import Report
+from .output import count_text
+
+
+def dump_snapshot(fs: FileSystem, path: str, report: Report) -> None:
+    """Report every producer and every check. Raises OSError."""
+    offset = base_offset_of(Path(path).name)
+    report.check("name", "the name does not start with 20 digits and a dot" if offset is None else None)
+    try:
+        entries = decode_snapshot(path, read_file(fs, path, max_bytes=MAX_SNAPSHOT_BYTES))
+    except (CorruptSnapshotError, ValueError) as exc:
+        report.check("readable", str(exc))
+        return
+    for entry in entries if report.with_rows else ():
+        newest = entry.batches[-1] if entry.batches else None
+        row = {
+            "producer_id": entry.producer_id,
+            "epoch": entry.epoch,
+            "last_sequence": -1 if newest is None else newest.last_sequence,
+            "last_offset": -1 if newest is None else newest.last_offset,
+            "offset_delta": 0 if newest is None else newest.offset_delta,
+            "timestamp": entry.last_timestamp,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "current_txn_first_offset": entry.current_txn_first_offset,
+        }
+        report.row("producer", row)
+    report.check("readable", None, f"{count_text(len(entries), 'producer')} at offset {offset}")

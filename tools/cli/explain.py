@@ -1,0 +1,69 @@
+"""`triolog explain`: the server's walk through its indexes to a time or an offset, drawn as a tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.types import TopicPartition
+from .output import draw, json_option, print_json, timezone_option
+from .places import TIME_HELP, read_time_or_special
+from .remote import ServerAddress, call_server, server_option
+from .times import Zone
+
+if TYPE_CHECKING:
+    from ..client.connection import Client
+
+
+@click.command
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(0), help="One partition; without it all of them.")
+@click.option("--at", metavar="TIME", help=f"{TIME_HELP}; or earliest, latest, max (timestamp).")
+@click.option("--offset", type=click.IntRange(0), help="Where is the batch that holds this offset?")
+@timezone_option
+@server_option
+@json_option
+def command(
+    topic: str,
+    partition: int | None,
+    at: str | None,
+    offset: int | None,
+    zone: Zone,
+    server: ServerAddress,
+    as_json: bool,
+) -> None:
+    """Show how the server finds --at TIME or --offset N in TOPIC.
+
+    Which segment, which slots of the time index and the offset index, which bytes it read, whether they were cached,
+    and the answer. --json gives the walk as the server tells it.
+    """
+    if (at is None) == (offset is None):
+        raise click.UsageError("say what to look up: either --at TIME or --offset N")
+    timestamp = None if at is None else read_time_or_special(at, zone, "--at")
+
+    async def call(client: Client) -> list[tuple[TopicPartition, dict[str, Any]]]:
+        from ..client.admin import Admin
+        from ..client.procedures import AtOffset, AtTime
+
+        admin = Admin(client)
+        partitions = await _partitions(admin, topic, partition, offset)
+        place = AtOffset(offset) if offset is not None else AtTime(timestamp or 0)
+        return [(name, await admin.explain(name, place)) for name in partitions]
+
+    walks = call_server(server, call)
+    if as_json:
+        print_json([{"topic": name.topic, "partition": name.partition, "walk": walk} for name, walk in walks])
+        return
+    from .walk_tree import walk_tree
+
+    draw(*(walk_tree(str(name), walk, zone) for name, walk in walks))
+
+
+async def _partitions(admin: Any, topic: str, partition: int | None, offset: int | None) -> list[TopicPartition]:
+    if partition is not None:
+        return [TopicPartition(topic, partition)]
+    described = await admin.describe_topic(topic)
+    if offset is not None and len(described.partitions) > 1:
+        raise click.UsageError(f"{topic} has {len(described.partitions)} partitions; say with --partition which one")
+    return [TopicPartition(topic, part.partition) for part in described.partitions]

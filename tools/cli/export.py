@@ -1,0 +1,175 @@
+"""`triolog export`: the records of a stopped log as JSON lines or CSV, straight from its files.
+
+A CSV row has topic, partition, offset, timestamp, key, value, headers. Bytes that are no text are `base64:...` there, and so is
+text that begins like that; null is an empty field and an empty text is `""` in quotes, as PostgreSQL and DuckDB read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from .failures import EXIT_FAILED, FailedError
+from .output import as_json_value, flush, printable, timezone_option, write
+from .places import TIME_HELP, read_time
+from .progress import open_progress
+from .stopped import directory_argument, relative, stopped, topics_option
+from .times import Zone
+
+if TYPE_CHECKING:
+    from ...protocol.types import Record, TopicPartition
+    from ...server.storage.filesystem import FileSystem
+    from ...server.storage.inventory import PartitionFiles, StoppedDirectory
+    from ...server.storage.salvage import Damage
+    from ...server.storage.stored_records import RecordRange
+
+CSV_HEAD: Final = b"topic,partition,offset,timestamp,key,value,headers\n"
+BASE64_PREFIX: Final = "base64:"
+
+
+@click.command
+@directory_argument
+@topics_option
+@click.option("--format", "format_name", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+@click.option("--from-offset", type=click.IntRange(0), default=0, help="Start at this offset of each partition.")
+@click.option("--to-offset", type=click.IntRange(0), help="Stop before this offset of each partition.")
+@click.option("--from-time", metavar="TIME", help=f"Records at or after: {TIME_HELP}.")
+@click.option("--to-time", metavar="TIME", help="Records before this time.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed leaves out aborted transactions and stops at the first open one.",
+)
+@timezone_option
+def command(
+    directory: str,
+    topics: tuple[str, ...],
+    format_name: str,
+    from_offset: int,
+    to_offset: int | None,
+    from_time: str | None,
+    to_time: str | None,
+    isolation: str,
+    zone: Zone,
+) -> None:
+    """Print the records of the log directory DIR, or of one partition's directory; the server must be stopped.
+
+    JSON lines are what `triolog produce --format json` reads. Records come partition by partition, in the order of their
+    offsets; times are looked at record by record. A damaged batch is left out and named on standard error: exit code 1.
+    """
+    from ...protocol.limits import INT64_MAX
+    from ...server.storage.stored_records import RecordRange
+
+    wanted = RecordRange(
+        from_offset=from_offset,
+        to_offset=INT64_MAX if to_offset is None else to_offset,
+        from_ms=None if from_time is None else read_time(from_time, zone, "--from-time"),
+        to_ms=None if to_time is None else read_time(to_time, zone, "--to-time"),
+        committed=isolation == "read_committed",
+    )
+    with stopped(directory, topics, writes=False) as (fs, found):
+        damages = _export(fs, found, wanted, format_name)
+    if damages:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
+    """Print it all; answers how many places were damaged."""
+    from ...server.storage.findings import Quiet, Reporter
+    from ...server.storage.verify import read_directory_files
+
+    starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
+    passes = 2 if wanted.committed else 1
+    log_bytes = passes * sum(files.log_bytes for files in directory.partitions)
+    to_line = _json_line if format_name == "jsonl" else _csv_line
+    write(b"" if format_name == "jsonl" else CSV_HEAD)
+    with open_progress("exporting", log_bytes) as bar:
+        exporting = _Exporting(fs, directory, lambda done, records: bar.update(done_bytes=done, records=records))
+        for files in directory.partitions:
+            start = max(wanted.from_offset, starts.get(files.topic_partition, 0))
+            exporting.partition(files, wanted, start, to_line)
+    flush()
+    return exporting.damages
+
+
+class _Exporting:
+    """Counts what is done. Owner: one export."""
+
+    def __init__(self, fs: FileSystem, directory: StoppedDirectory, show: Callable[[int, int], None]) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._show = show
+        self._bytes = self._records = 0
+        self.damages = 0
+
+    def partition(
+        self, files: PartitionFiles, wanted: RecordRange, start: int, to_line: Callable[[TopicPartition, Record], bytes]
+    ) -> None:
+        """Print the wanted records from `start` on. Raises FailedError for records that cannot be read."""
+        import attrs
+
+        from ...protocol.errors import RequestError
+        from ...server.storage.stored_records import Transactions, find_transactions, stored_batches
+
+        wanted = attrs.evolve(wanted, from_offset=start)
+        partition = files.topic_partition
+        try:
+            decided = find_transactions(self._fs, files, self._advance) if wanted.committed else Transactions()
+            batches = stored_batches(self._fs, files, wanted, decided, damaged=self._damaged, advance=self._advance)
+            for records in batches:
+                write(b"".join([to_line(partition, record) for record in records]))
+                self._records += len(records)
+        except RequestError as exc:
+            raise FailedError(f"{partition}: {exc.message}; `triolog verify` lists every such batch") from exc
+
+    def _advance(self, log_bytes: int) -> None:
+        self._bytes += log_bytes
+        self._show(self._bytes, self._records)
+
+    def _damaged(self, path: str, damage: Damage) -> None:
+        self.damages += 1
+        where = f"{relative(path, self._directory)} at position {damage.position}"
+        what = "is read all the same" if damage.stamp is not None else "is left out"
+        click.echo(f"warning: {where}: {printable(damage.reason)}; the batch {what}", err=True)
+
+
+def _json_line(partition: TopicPartition, record: Record) -> bytes:
+    from .output import json_line
+    from .record_formats import record_as_json
+
+    return json_line(record_as_json(partition, record))
+
+
+def _csv_line(partition: TopicPartition, record: Record) -> bytes:
+    headers = ""
+    if record.headers:
+        pairs = [[name, as_json_value(value)] for name, value in record.headers]
+        headers = _quoted(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
+    timestamp = "" if record.timestamp < 0 else str(record.timestamp)
+    fields = [_quoted(partition.topic), str(partition.partition), str(record.offset), timestamp]
+    return ",".join([*fields, _csv_field(record.key), _csv_field(record.value), headers]).encode() + b"\n"
+
+
+def _csv_field(data: bytes | None) -> str:
+    if data is None:
+        return ""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is None or text.startswith(BASE64_PREFIX):
+        return BASE64_PREFIX + base64.b64encode(data).decode()
+    return _quoted(text) if text else '""'
+
+
+def _quoted(text: str) -> str:
+    """RFC 4180: quoted where a reader would stumble."""
+    if any(character in text for character in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

@@ -1,0 +1,139 @@
+"""`triolog export-kafka`: move a stopped log directory to Apache Kafka. docs/kafka-migration.md has it step by step."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .failures import FailedError
+from .kafka_commands import KAFKA_TOPIC_KEYS, create_topic_commands
+from .output import count_text, flush, json_option, print_json, size_text, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...server.storage.export_kafka import Exported
+    from ...server.storage.export_plan import ExportPlan
+
+
+@click.command
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.argument("out", metavar="[OUT]", required=False, type=click.Path(exists=True, file_okay=False))
+@click.option("--print-commands", is_flag=True, help="Print the kafka-topics.sh commands that create the topics; needs no OUT.")
+@click.option("--bootstrap-server", default="localhost:9092", show_default=True, help="Kafka's address in these commands.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic key for every topic in these commands, repeatable."
+)
+@click.option("--copy", is_flag=True, help="Copy sealed segments too, instead of giving their files a second name.")
+@json_option
+def command(
+    directory: str,
+    out: str | None,
+    print_commands: bool,
+    bootstrap_server: str,
+    configs: tuple[str, ...],
+    copy: bool,
+    as_json: bool,
+) -> None:
+    """Lay the partitions of the log directory DIR into OUT, a log directory of a formatted Kafka.
+
+    First create the topics in Kafka with the commands that --print-commands shows, and stop Kafka in order. Both
+    directories must be stopped. Kafka's topic ids are kept, DIR is not changed; run it again when it was cut off.
+    """
+    from ...server.storage.errors import StorageError
+
+    source = str(Path(directory).absolute())
+    try:
+        if print_commands:
+            _print_commands(source, bootstrap_server, _read_configs(configs), as_json=as_json)
+            return
+        if out is None:
+            raise click.UsageError("say where to: a log directory of Kafka as OUT, or --print-commands")
+        plan, exported = _export(source, str(Path(out).absolute()), link=not copy)
+    except (StorageError, OSError) as exc:
+        raise FailedError(str(exc)) from exc
+    _report(plan, exported, as_json=as_json)
+
+
+def _print_commands(source: str, bootstrap_server: str, configs: dict[str, str], *, as_json: bool) -> None:
+    from ...server.storage.filesystem import OsFileSystem
+    from ...server.storage.stored_topics import StoredTopics
+
+    lines = list(create_topic_commands(StoredTopics.read(OsFileSystem(), source).topics, bootstrap_server, configs))
+    if as_json:
+        print_json({"commands": [line for line in lines if not line.startswith("#")]})
+        return
+    write("".join(f"{line}\n" for line in lines).encode())
+    flush()
+
+
+def _read_configs(texts: tuple[str, ...]) -> dict[str, str]:
+    configs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key not in KAFKA_TOPIC_KEYS:
+            raise click.BadParameter(
+                f"{text!r} is no KEY=VALUE of a topic in Kafka, as in retention.ms=-1", param_hint="--config"
+            )
+        configs[key] = value
+    return configs
+
+
+def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Exported]:
+    from ...server.storage.export_kafka import execute_export, locked
+    from ...server.storage.export_plan import check_source, check_target, plan_export
+    from ...server.storage.filesystem import OsFileSystem
+
+    fs = OsFileSystem()
+    with locked(source):
+        check_source(fs, source)
+        check_target(fs, target)  # before the lock puts a file there
+        with locked(target):
+            plan = plan_export(fs, source, target)
+            with _progress(plan.total_bytes) as on_bytes:
+                return plan, execute_export(fs, plan, link=link, on_bytes=on_bytes)
+
+
+@contextmanager
+def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A bar with rate and remaining time, if there is a terminal to draw it on."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("exporting"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("exporting", total=total_bytes)
+        yield lambda size: progress.advance(task, size)
+
+
+def _report(plan: ExportPlan, exported: Exported, *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "topic": each.topic_partition.topic,
+                "partition": each.topic_partition.partition,
+                "log_start_offset": each.log_start_offset,
+                "log_end_offset": each.end_offset,
+                "bytes": each.total_bytes,
+            }
+            for each in plan.partitions
+        ]
+        counts = {name: getattr(exported, name) for name in ("linked_files", "linked_bytes", "copied_files", "copied_bytes")}
+        print_json({"partitions": rows, "already_there": len(plan.done), **counts})
+        return
+    there = f"; {count_text(len(plan.done), 'partition')} there already" if plan.done else ""
+    text = (
+        f"exported {count_text(len(plan.partitions), 'partition')} to {plan.target}: "
+        f"{count_text(exported.linked_files, 'file')} linked ({size_text(exported.linked_bytes)}), "
+        f"{count_text(exported.copied_files, 'file')} copied ({size_text(exported.copied_bytes)}){there}"
+    )
+    write(f"{text}\n".encode())
+    flush()

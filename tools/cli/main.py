@@ -1,0 +1,105 @@
+"""The `triolog` command: its name, its version, and the table of its subcommands.
+
+Each subcommand is a module, imported only when it is called: `triolog serve` must not pay for tables and progress bars,
+and `triolog --help` for nothing at all. What the help shows beside a name is therefore kept here, not read from it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import click
+from click.shell_completion import CompletionItem
+
+from .failures import EXIT_INTERRUPTED, OutputClosedError
+
+
+@attrs.frozen
+class Subcommand:
+    """Where a subcommand lives, and the line that the help of `triolog` shows for it."""
+
+    module: str
+    """Holds a `click.Command` called `command`."""
+    help: str
+
+
+SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
+    "serve": Subcommand("triolog.tools.cli.serve", "Run a server on one or more data directories."),
+    "topics": Subcommand("triolog.tools.cli.topics", "Create, list, describe, change and delete topics."),
+    "produce": Subcommand("triolog.tools.cli.produce", "Send lines, JSON lines or CSV rows to a topic."),
+    "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
+    "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
+    "groups": Subcommand("triolog.tools.cli.groups", "List, show, reset and delete groups' offsets."),
+    "explain": Subcommand("triolog.tools.cli.explain", "Show how the server finds a time or an offset."),
+    "dump": Subcommand("triolog.tools.cli.dump", "Show and check the files of a stopped log."),
+    "verify": Subcommand("triolog.tools.cli.verify", "Check every file of a stopped log directory."),
+    "repair": Subcommand("triolog.tools.cli.repair", "Put a damaged log directory right without deleting a byte."),
+    "reindex": Subcommand("triolog.tools.cli.reindex", "Make the indexes of a stopped log anew."),
+    "compact": Subcommand("triolog.tools.cli.compact", "Compact a topic of a stopped log directory now."),
+    "export": Subcommand("triolog.tools.cli.export", "Print the records of a stopped log as JSON lines or CSV."),
+    "du": Subcommand("triolog.tools.cli.du", "Show where the room on the disk goes."),
+    "backup": Subcommand("triolog.tools.cli.backup", "Copy the data of a running server."),
+    "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),
+    "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
+    "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
+}
+
+EPILOG: Final = """\b
+Exit codes: 0 done; 1 the request was refused or a check failed; 2 wrong command line; 3 the server cannot be
+reached or cannot start; 130 interrupted.
+
+\b
+Shell completion (bash; zsh and fish likewise):
+  eval "$(_TRIOLOG_COMPLETE=bash_source triolog)"
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand when it is called."""
+
+    def __init__(self, *args: Any, subcommands: Mapping[str, Subcommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._subcommands = subcommands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._subcommands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        subcommand = self._subcommands.get(cmd_name)
+        if subcommand is None:
+            return None
+        command = importlib.import_module(subcommand.module).command
+        assert isinstance(command, click.Command), f"{subcommand.module}.command is a {type(command).__name__}"
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's, but Ctrl-C ends quietly with the code that shells give it, and `| head` is no failure."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        except OutputClosedError:
+            raise click.exceptions.Exit(0) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, but without importing the subcommands."""
+        names = [
+            CompletionItem(name, help=subcommand.help)
+            for name, subcommand in self._subcommands.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._subcommands:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, subcommand.help) for name, subcommand in self._subcommands.items()])
+
+
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, epilog=EPILOG)
+@click.version_option(package_name="triolog", prog_name="triolog", message="%(prog)s %(version)s")
+def main() -> None:
+    """A log server that stores logs the way Apache Kafka does."""

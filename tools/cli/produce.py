@@ -1,0 +1,317 @@
+"""`triolog produce`: lines, JSON lines or CSV rows become records of a topic."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from .failures import FailedError, NotConnectedError
+from .input import Input
+from .output import count_text, flush, json_option, print_json, timezone_option, write
+from .progress import MB, NoProgress, ProduceProgress, open_progress
+from .remote import ServerAddress, call_server, server_option
+from .rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
+from .times import Zone, format_time
+
+if TYPE_CHECKING:
+    from ..client.connection import Client
+    from ..client.producer import Producer, SentRecord
+    from ..client.retention import RetentionWatch
+
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+UNITS_MS: Final = {"ms": 1, "s": 1000}
+MAX_BAD_ROWS_SHOWN: Final = 10
+WATCH_S: Final = 0.1
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""As long as a server lets a transaction be open (Kafka: transaction.max.timeout.ms)."""
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """How records are sent."""
+
+    topic: str
+    partition: int | None
+    acks: int
+    linger_ms: int
+    compression: str
+    skips_bad_rows: bool
+    is_idempotent: bool | None
+    transactional_id: str | None
+    zone: Zone
+
+
+@click.command
+@click.argument("topic")
+@click.argument("file", default="-", metavar="[FILE|-]")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["lines", "json", "csv"]),
+    default="lines",
+    show_default=True,
+    help="A value a line, JSON lines, or CSV whose first row names the columns.",
+)
+@click.option("--key", metavar="NAME", help="Field or column with the key.")
+@click.option("--value", metavar="NAME", help="Field or column with the value.  [default: the whole object or row]")
+@click.option("--timestamp", metavar="NAME", help="Field or column with the time: ISO 8601 or a number.")
+@click.option("--timestamp-unit", type=click.Choice(["ms", "s"]), default="ms", show_default=True, help="Of times as numbers.")
+@click.option("--delimiter", default=",", show_default=True, help="Between the fields of CSV.")
+@click.option("--partition", type=click.IntRange(0), help="Where all records go.  [default: by key, as Kafka's producer]")
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="What an acknowledgement means.")
+@click.option("--idempotent/--no-idempotent", default=None, help="Write retries once.  [default: with --acks all]")
+@click.option("--transactional-id", metavar="ID", help="Send it all in one transaction: everything is visible, or nothing.")
+@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
+@click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
+@timezone_option
+@server_option
+@json_option
+def command(
+    topic: str,
+    file: str,
+    format_name: str,
+    key: str | None,
+    value: str | None,
+    timestamp: str | None,
+    timestamp_unit: str,
+    delimiter: str,
+    partition: int | None,
+    compression: str,
+    acks: str,
+    idempotent: bool | None,
+    transactional_id: str | None,
+    linger_ms: int,
+    on_error: str,
+    zone: Zone,
+    server: ServerAddress,
+    as_json: bool,
+) -> None:
+    """Send the rows of FILE, or of standard input, to TOPIC.
+
+    lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
+    partition, as `consume --format json` prints it; with --key, --value or --timestamp it is any object, and the whole
+    line is the value. csv: each row becomes a JSON object of its columns. Ends when every record is acknowledged, or with
+    --transactional-id when the transaction is committed; a bad row aborts it.
+    """
+    options = RowOptions(
+        key=key, value=value, timestamp=timestamp, timestamp_unit_ms=UNITS_MS[timestamp_unit], zone=zone, delimiter=delimiter
+    )
+    if format_name == "lines" and options.names_fields:
+        raise click.UsageError("--key, --value and --timestamp need --format json or csv")
+    if acks != "all" and (idempotent or transactional_id is not None):
+        raise click.UsageError("--idempotent and --transactional-id need --acks all")
+    if transactional_id is not None and idempotent is False:
+        raise click.UsageError("--transactional-id needs an idempotent producer; leave --no-idempotent out")
+    if len(delimiter) != 1:
+        raise click.BadParameter(f"{delimiter!r} is not one character", param_hint="--delimiter")
+    delivery = Delivery(
+        topic=topic,
+        partition=partition,
+        acks=ACKS[acks],
+        linger_ms=linger_ms,
+        compression=compression,
+        skips_bad_rows=on_error == "skip",
+        is_idempotent=idempotent,
+        transactional_id=transactional_id,
+        zone=zone,
+    )
+    with Input.open(file) as source:
+        progress = open_progress(f"{topic} <- {Path(source.name).name}", source.size_bytes)
+        sending = Sending(source, row_reader(format_name, options), delivery, progress)
+
+        async def call(client: Client) -> None:
+            with progress:
+                await sending.run(client)
+
+        try:
+            call_server(server, call)
+        except (FailedError, NotConnectedError) as exc:
+            done = count_text(sending.acknowledged, "record")
+            raise type(exc)(f"{exc.message} ({done} acknowledged before)") from exc
+    summary = sending.summary()
+    if as_json:
+        print_json(summary)
+    else:
+        write(_sentence(summary).encode())
+        flush()
+
+
+class Sending:
+    """One input on its way to one topic. Owner: the command."""
+
+    def __init__(
+        self,
+        source: Input,
+        reader: LineReader | CsvReader,
+        delivery: Delivery,
+        progress: ProduceProgress | NoProgress,
+    ) -> None:
+        self._source = source
+        self._reader = reader
+        self._delivery = delivery
+        self._progress = progress
+        self._begin = time.perf_counter()
+        self._elapsed_s = 0.0
+        self._unsettled: deque[SentRecord] = deque()
+        self._partitions: dict[int, list[int]] = {}
+        self._retention: RetentionWatch | None = None  # until it has warned
+        self._read_bytes = self._sent_bytes = self._sent = self._records = self._skipped = 0
+
+    async def run(self, client: Client) -> None:
+        """Read, send, wait for the last acknowledgement. Raises FailedError for a bad row, RequestError for a refused one."""
+        import trio
+
+        from ...protocol.types import CompressionType
+        from ..client.admin import Admin
+        from ..client.producer import open_producer
+        from ..client.retention import RetentionWatch
+
+        delivery = self._delivery
+        config = await Admin(client).describe_config(delivery.topic)
+        self._retention = RetentionWatch(delivery.topic, config, time.time_ns() // 1_000_000)
+        self._begin = time.perf_counter()
+        async with open_producer(
+            client,
+            acks=delivery.acks,
+            linger_ms=delivery.linger_ms,
+            compression_type=CompressionType[delivery.compression.upper()],
+            enable_idempotence=delivery.is_idempotent,
+            transactional_id=delivery.transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        ) as producer:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch)
+                try:
+                    if delivery.transactional_id is None:
+                        await self._send_all(producer)
+                    else:
+                        async with producer.transaction():
+                            await self._send_all(producer)
+                finally:
+                    nursery.cancel_scope.cancel()
+        self._elapsed_s = time.perf_counter() - self._begin
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records the server has acknowledged."""
+        return self._records
+
+    def summary(self) -> dict[str, Any]:
+        """What was sent; offsets are inclusive and -1 with acks 0."""
+        seconds = max(self._elapsed_s, 1e-9)
+        return {
+            "topic": self._delivery.topic,
+            "records": self._records,
+            "skipped": self._skipped,
+            "bytes": self._sent_bytes,
+            "elapsed_s": round(self._elapsed_s, 6),
+            "records_per_s": round(self._records / seconds, 1),
+            "mb_per_s": round(self._sent_bytes / seconds / MB, 3),
+            "partitions": [
+                {"partition": number, "records": count, "first_offset": first, "last_offset": last}
+                for number, (count, first, last) in sorted(self._partitions.items())
+            ],
+        }
+
+    async def _send_all(self, producer: Producer) -> None:
+        try:
+            while data := await self._source.read():
+                self._read_bytes += len(data)
+                await self._send(producer, self._reader.feed(data))
+            await self._send(producer, self._reader.finish())
+        except (UnusableInputError, FailedError) as exc:
+            await producer.flush()  # what came before is sent
+            self._settle()
+            if isinstance(exc, FailedError):
+                raise
+            raise FailedError(f"{self._source.name}, {exc}") from exc
+        await producer.flush()
+        self._settle()
+
+    async def _watch(self) -> None:
+        """Show what is acknowledged, and notice what is refused, while the input has nothing to say."""
+        import trio
+
+        while True:
+            await trio.sleep(WATCH_S)
+            self._settle()
+
+    async def _send(self, producer: Producer, rows: Rows) -> None:
+        from ...protocol.errors import InvalidRequestError
+
+        chosen = self._delivery.partition
+        for row in rows:
+            if isinstance(row, BadRow):
+                self._refuse(row)
+                continue
+            if self._retention is not None and self._retention.is_too_old(row.timestamp):
+                self._warn_of_retention(self._retention, row)
+            try:
+                sent = await self._send_row(producer, row)
+            except InvalidRequestError as exc:
+                if row.partition is None or chosen is not None:
+                    raise
+                self._refuse(BadRow(row.line, exc.message))
+                continue
+            self._unsettled.append(sent)
+            self._sent += 1
+            self._sent_bytes += len(row.key or b"") + len(row.value or b"")
+        self._settle()
+
+    async def _send_row(self, producer: Producer, row: Row) -> SentRecord:
+        """A checkpoint only while the buffer is full; reading the next piece is one."""
+        import trio
+
+        topic, partition = self._delivery.topic, self._delivery.partition
+        content: dict[str, Any] = {"key": row.key, "timestamp_ms": row.timestamp, "headers": row.headers}
+        content["partition"] = row.partition if partition is None else partition
+        try:
+            return producer.send_nowait(topic, row.value, **content)
+        except trio.WouldBlock:
+            self._settle()
+            return await producer.send(topic, row.value, **content)
+
+    def _settle(self) -> None:
+        """Take note of what is acknowledged; raises what a record failed with."""
+        unsettled = self._unsettled
+        while unsettled and unsettled[0].is_done:
+            metadata = unsettled.popleft().value()
+            self._records += 1
+            seen = self._partitions.get(metadata.partition)
+            if seen is None:
+                self._partitions[metadata.partition] = [1, metadata.offset, metadata.offset]
+            else:
+                seen[0] += 1
+                seen[2] = metadata.offset
+        share = self._records / max(self._sent, 1)
+        self._progress.update(done_bytes=round(self._read_bytes * share), records=self._records)
+
+    def _warn_of_retention(self, retention: RetentionWatch, row: Row) -> None:
+        """Once."""
+        assert row.timestamp is not None
+        self._retention = None
+        time_text = format_time(row.timestamp, self._delivery.zone)
+        click.echo(f"Warning: {self._source.name}, line {row.line}: {retention.warning(time_text)}", err=True)
+
+    def _refuse(self, row: BadRow) -> None:
+        where = f"{self._source.name}, line {row.line}: {row.reason}"
+        if not self._delivery.skips_bad_rows:
+            raise FailedError(f"{where}; --on-error skip leaves such rows out")
+        self._skipped += 1
+        if self._skipped <= MAX_BAD_ROWS_SHOWN:
+            click.echo(f"skipped {where}", err=True)
+        elif self._skipped == MAX_BAD_ROWS_SHOWN + 1:
+            click.echo("more rows are skipped without a word", err=True)
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    text = f"produced {count_text(summary['records'], 'record')} to {summary['topic']} in {summary['elapsed_s']:.2f} s: "
+    text += f"{summary['records_per_s']:,.0f} records/s, {summary['mb_per_s']:.1f} MB/s"
+    return text + (f"; {count_text(summary['skipped'], 'bad row')} skipped\n" if summary["skipped"] else "\n")

@@ -1,0 +1,105 @@
+"""`triolog repair`: put a stopped log directory right without deleting a byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .failures import EXIT_FAILED
+from .findings import Findings, finding_row, finding_text, say, say_styled
+from .output import count_text, flush, json_line, json_option, printable, write
+from .progress import open_progress
+from .stopped import directory_argument, relative, stopped, topics_option
+
+if TYPE_CHECKING:
+    from ...server.storage.inventory import StoppedDirectory
+    from ...server.storage.repair_actions import Action
+    from ...server.storage.repair_directory import RepairSummary
+    from .progress import NoProgress, ProduceProgress
+
+_COLOURS: Final = {"quarantine": "red", "left": "red", "restore": "green", "rebuild": "green"}
+_KIND_WIDTH: Final = 10
+
+
+@click.command
+@directory_argument
+@topics_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@json_option
+def command(directory: str, topics: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Repair what `triolog verify` calls damaged in the log directory DIR, or in one partition's directory.
+
+    Bytes that are no batch go to side files and their offsets become a documented gap; indexes, snapshots and checkpoints are
+    made anew; what is replaced is kept as *.corrupt-*. No byte is deleted, and a second run does nothing. What was repaired is
+    checked again. Start with --dry-run. The server must be stopped. --json prints JSON lines.
+
+    Exit code 0: nothing is damaged (any more); 1: damage is left, or with --dry-run there is some; 3: the directory cannot be
+    read or is in use.
+    """
+    from ...server.storage.repair_directory import repair_directory
+
+    with stopped(directory, topics, writes=not dry_run) as (fs, found):
+        with open_progress("checking", sum(files.log_bytes for files in found.partitions)) as bar:
+            observer = Findings(found, bar, as_json=as_json, quiet=True)
+            printer = _Printer(found, bar, as_json=as_json, dry_run=dry_run)
+            summary = repair_directory(fs, found, observer, dry_run=dry_run, acted=printer.action)
+        printer.end(summary)
+    is_left = summary.left or any(action.kind == "left" for action in summary.actions)
+    if is_left or (dry_run and summary.damages):
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+class _Printer:
+    """A line for each action and one for all."""
+
+    def __init__(self, directory: StoppedDirectory, bar: ProduceProgress | NoProgress, *, as_json: bool, dry_run: bool) -> None:
+        self._directory = directory
+        self._bar = bar
+        self._as_json = as_json
+        self._dry_run = dry_run
+
+    def action(self, action: Action) -> None:
+        self._bar.step_aside()
+        if self._as_json:
+            write(json_line({"type": "action", **_row(action, self._directory)}))
+            return
+        where = relative(action.file, self._directory)
+        offsets = ""
+        if action.first_offset is not None and action.next_offset is not None and action.next_offset > action.first_offset:
+            offsets = f" (offsets {action.first_offset} to {action.next_offset - 1})"
+        word = click.style(f"{action.kind:<{_KIND_WIDTH}}", fg=_COLOURS.get(action.kind, "yellow"))
+        say_styled(word, f"{where}{offsets}: {printable(action.text)}")
+
+    def end(self, summary: RepairSummary) -> None:
+        for finding in summary.left:
+            if self._as_json:
+                write(json_line({"type": "left", **finding_row(finding, self._directory)}))
+            else:
+                word = click.style(f"{'left':<{_KIND_WIDTH}}", fg="red", bold=True)
+                say_styled(word, finding_text(finding, self._directory))
+        counts = {"damages": summary.damages, "actions": len(summary.actions), "left": len(summary.left)}
+        if self._as_json:
+            write(json_line({"type": "verdict", "ok": not summary.left, "dry_run": self._dry_run, **counts}))
+        else:
+            say(self._sum(summary))
+        flush()
+
+    def _sum(self, summary: RepairSummary) -> str:
+        if not summary.damages and not summary.actions:
+            return "nothing is damaged"
+        damages, actions = count_text(summary.damages, "damage"), count_text(len(summary.actions), "action")
+        if self._dry_run:
+            return f"{damages}: {actions} would be taken; nothing was changed"
+        left = f"{count_text(len(summary.left), 'damage')} left" if summary.left else "checked again: no damage is left"
+        return f"{damages}: {actions} taken, no byte deleted; {left}"
+
+
+def _row(action: Action, directory: StoppedDirectory) -> dict[str, Any]:
+    return {
+        "kind": action.kind,
+        "file": relative(action.file, directory),
+        "first_offset": action.first_offset,
+        "next_offset": action.next_offset,
+        "text": action.text,
+    }

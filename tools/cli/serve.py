@@ -1,0 +1,97 @@
+"""`triolog serve`: read the configuration, run the server, say where it listens. Loads neither rich nor any client."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+EXIT_CANNOT_SERVE: Final = 3
+
+
+class CannotServeError(click.ClickException):
+    """The directories or the address cannot be used, or the device failed."""
+
+    exit_code = EXIT_CANNOT_SERVE
+
+
+@click.command
+@click.option(
+    "--data-dir", "data_dirs", multiple=True, type=click.Path(file_okay=False), help="Log directory; may be repeated."
+)
+@click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
+@click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
+@click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
+@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    data_dirs: tuple[str, ...],
+    native: str | None,
+    ready_file: str | None,
+    durability: str | None,
+    topic_config: str | None,
+    config_file: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a server until SIGTERM or SIGINT.
+
+    Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after an orderly stop,
+    2 for a wrong configuration, 3 when the directories or the address cannot be used.
+    """
+    gc.disable()  # nothing that is loaded now will be garbage
+    import trio
+
+    from ...protocol.errors import RequestError, TriologError
+    from ...server.app import configure_logging, serve, write_ready_file
+    from ...server.broker_config import BrokerConfig, read_settings, read_topic_configs
+    from .progress import StartBar
+
+    gc.freeze()
+    gc.enable()
+
+    configure_logging(log_level, as_json=log_format == "json")
+    arguments: dict[str, Any] = {"data_dirs": data_dirs or None, "native": native, "durability": durability}
+    try:
+        settings = read_settings(config_file, os.environ, arguments)
+        if "data_dirs" not in settings:
+            raise click.UsageError("say where the data is: --data-dir DIR, or data_dirs in --config, or TRIOLOG_DATA_DIRS")
+        adopted = {} if topic_config is None else read_topic_configs(topic_config)
+        config = BrokerConfig(**settings, adopted_topics=adopted)
+    except RequestError as exc:
+        raise click.UsageError(exc.message) from exc
+    _raise_descriptor_limit()
+    if ready_file is not None:
+        with contextlib.suppress(FileNotFoundError):
+            Path(ready_file).unlink()
+    bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
+    try:
+        with bar or contextlib.nullcontext():
+            trio.run(
+                serve, config, lambda addresses: None if ready_file is None else write_ready_file(ready_file, addresses), bar
+            )
+    except* (OSError, TriologError) as group:
+        raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+def _raise_descriptor_limit() -> None:
+    """Use what the process may have: the soft limit is often a leftover of 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,106 @@
+"""`triolog verify`: is everything in a stopped log directory as it has to be? Nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .failures import EXIT_FAILED
+from .findings import Findings, say, say_styled
+from .output import count_text, flush, json_line, json_option, size_text, write
+from .progress import open_progress
+from .stopped import directory_argument, stopped, topics_option
+
+if TYPE_CHECKING:
+    from ...server.storage.inventory import StoppedDirectory
+    from ...server.storage.partition_check import PartitionSummary
+    from .progress import NoProgress, ProduceProgress
+
+
+@click.command
+@directory_argument
+@topics_option
+@click.option("--walk/--no-walk", default=True, show_default=True, help="Look into every record, not only at its batch's CRC.")
+@json_option
+def command(directory: str, topics: tuple[str, ...], walk: bool, as_json: bool) -> None:
+    """Check every file of the log directory DIR, or of one partition's directory.
+
+    Logs: framing, CRC, offsets, epochs and the structure of all records. Indexes, transaction indexes and snapshots: against
+    their log. Checkpoints and metadata: whether they can be read and be true. Lists the damage with file, position, size and
+    offsets. The server must be stopped, Kafka included; nothing is changed. --json prints JSON lines.
+
+    Exit code 0: no damage (remarks are none); 1: damage; 2: wrong command line; 3: the directory cannot be read or is in use.
+    """
+    from ...server.storage.verify import verify
+
+    with stopped(directory, topics, writes=False) as (fs, found):
+        log_bytes = sum(files.log_bytes for files in found.partitions)
+        with open_progress("verifying", log_bytes) as bar:
+            findings = Findings(found, bar, as_json=as_json)
+            report = _Report(found, findings, bar, as_json=as_json)
+            verify(fs, found, findings, walk=walk, checked=report.checked)
+        report.end(log_bytes)
+    if findings.damages:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+class _Report:
+    """A line for each partition and one for all."""
+
+    def __init__(
+        self, directory: StoppedDirectory, findings: Findings, bar: ProduceProgress | NoProgress, *, as_json: bool
+    ) -> None:
+        self._directory = directory
+        self._bar = bar
+        self._findings = findings
+        self._as_json = as_json
+        self._records = 0
+
+    def checked(self, summary: PartitionSummary) -> None:
+        files, damages = summary.files, self._findings.damages_here
+        self._records += summary.records
+        self._bar.step_aside()
+        if self._as_json:
+            row = {
+                "topic": files.topic_partition.topic,
+                "partition": files.topic_partition.partition,
+                "ok": not damages,
+                "damages": damages,
+                "log_start_offset": summary.log_start_offset,
+                "log_end_offset": summary.log_end_offset,
+                "segments": len(files.segments),
+                "batches": summary.batches,
+                "records": summary.records,
+                "log_bytes": files.log_bytes,
+            }
+            write(json_line({"type": "partition", **row}))
+            return
+        said = (
+            f"{files.topic_partition}: {count_text(summary.records, 'record')} in "
+            f"{count_text(summary.batches, 'batch', 'batches')} and {count_text(len(files.segments), 'segment')}, "
+            f"{size_text(files.log_bytes)}, "
+            f"offsets {summary.log_start_offset} up to {summary.log_end_offset} (exclusive)"
+        )
+        if damages:
+            say_styled(click.style("FAILED", fg="red", bold=True), f"{said}, {damages} damaged")
+        else:
+            say_styled(click.style("ok    ", fg="green"), said)
+
+    def end(self, log_bytes: int) -> None:
+        findings, partitions = self._findings, len(self._directory.partitions)
+        if self._as_json:
+            counts = {"damages": findings.damages, "remarks": findings.remarks, "partitions": partitions}
+            row = {"type": "verdict", "ok": not findings.damages, **counts, "records": self._records, "log_bytes": log_bytes}
+            write(json_line(row))
+        else:
+            looked = (
+                f"{count_text(partitions, 'partition')}, {count_text(self._records, 'record')}, {size_text(log_bytes)} of log"
+            )
+            remarks = f", {count_text(findings.remarks, 'remark')}" if findings.remarks else ""
+            if findings.damages:
+                places = count_text(findings.damages, "damage")
+                say(f"{looked}: {places}{remarks}; `triolog repair --dry-run` shows what can be done")
+            else:
+                say(f"{looked}: no damage{remarks}")
+        flush()

@@ -1,0 +1,99 @@
+"""Topics, offsets and groups for people and programs: create, change, describe, delete, look up, explain. For trio programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...protocol.native.messages import (
+    ConfigEntry,
+    CreatedTopic,
+    NewTopic,
+    OffsetsForTimesPartitionResponse,
+    TopicMetadata,
+)
+from ...protocol.types import TopicPartition
+from . import group_procedures, procedures
+from .connection import Client
+from .group_procedures import CommittedOffset
+from .procedures import Place
+
+
+class Admin:
+    """Calls on topics and groups. Every method raises the first error among the answers; each is one or two calls."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, validate_only: bool = False
+    ) -> CreatedTopic:
+        """Create a topic; TopicAlreadyExistsError, InvalidTopicError, InvalidConfigError."""
+        topic = NewTopic(name, partitions, dict(config or {}))
+        (created,) = await self.create_topics([topic], validate_only=validate_only)
+        return created
+
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Create topics; those without an error are created even when this raises."""
+        return await self._client.run(procedures.create_topics(topics, validate_only))
+
+    async def delete_topics(self, *names: str) -> None:
+        """Delete topics; those without an error are deleted even when this raises."""
+        await self._client.run(procedures.delete_topics(names))
+
+    async def list_topics(self) -> list[TopicMetadata]:
+        """Every topic with its partitions."""
+        return await self._client.run(procedures.list_topics())
+
+    async def describe_topic(self, name: str) -> TopicMetadata:
+        """One topic with its partitions; UnknownTopicOrPartitionError."""
+        return await self._client.run(procedures.describe_topic(name))
+
+    async def describe_config(self, name: str) -> dict[str, ConfigEntry]:
+        """Every configuration key of a topic."""
+        return await self._client.run(procedures.describe_config(name))
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, `total` in all; keys then go to other partitions than before."""
+        await self._client.run(procedures.create_partitions(name, total))
+
+    async def alter_config(self, name: str, values: Mapping[str, str], *, delete: Iterable[str] = ()) -> None:
+        """Give configuration keys of a topic values of its own, and `delete` others so that the server's hold; all or none."""
+        await self._client.run(procedures.alter_config(name, values, delete))
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete records below an offset per partition, -1 for all there are; the log start offsets from then on."""
+        return await self._client.run(procedures.delete_records(before))
+
+    async def list_groups(self) -> list[str]:
+        """Every group that has committed offsets, by name."""
+        return await self._client.run(group_procedures.list_groups())
+
+    async def group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed, for these partitions or for all; those without are left out."""
+        return await self._client.run(group_procedures.fetch_offsets(group, partitions, require_stable=False))
+
+    async def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Set a group's offsets, forwards or backwards."""
+        await self._client.run(group_procedures.commit_offsets(group, offsets))
+
+    async def delete_groups(self, *groups: str) -> None:
+        """Delete groups and their offsets; those without an error are deleted even when this raises."""
+        await self._client.run(group_procedures.delete_groups(groups))
+
+    async def offsets(self, topic: str | TopicPartition, place: Place) -> dict[TopicPartition, int]:
+        """The offset of a place in a partition, or in every partition of a topic."""
+        partitions = await self._client.run(procedures.partitions_of([topic]))
+        return await self._client.run(procedures.locate(partitions, place))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetsForTimesPartitionResponse]:
+        """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
+        return await self._client.run(procedures.lookup_times(timestamps))
+
+    async def explain(self, partition: TopicPartition, place: Place) -> dict[str, Any]:
+        """How the server looks a place up, as data."""
+        return await self._client.run(procedures.explain(partition, place))

@@ -1,0 +1,98 @@
+"""Topics, offsets and groups without trio; the calls of `admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...protocol.native.messages import (
+    ConfigEntry,
+    CreatedTopic,
+    NewTopic,
+    OffsetsForTimesPartitionResponse,
+    TopicMetadata,
+)
+from ...protocol.types import TopicPartition
+from . import group_procedures, procedures
+from .blocking_client import BlockingClient
+from .group_procedures import CommittedOffset
+from .procedures import Place
+
+
+class BlockingAdmin:
+    """Calls on topics and groups, as Admin: every method raises the first error among the answers."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, validate_only: bool = False
+    ) -> CreatedTopic:
+        """Create a topic; TopicAlreadyExistsError, InvalidTopicError, InvalidConfigError."""
+        (created,) = self.create_topics([NewTopic(name, partitions, dict(config or {}))], validate_only=validate_only)
+        return created
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Create topics; those without an error are created even when this raises."""
+        return self._client.run(procedures.create_topics(topics, validate_only))
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics; those without an error are deleted even when this raises."""
+        self._client.run(procedures.delete_topics(names))
+
+    def list_topics(self) -> list[TopicMetadata]:
+        """Every topic with its partitions."""
+        return self._client.run(procedures.list_topics())
+
+    def describe_topic(self, name: str) -> TopicMetadata:
+        """One topic with its partitions; UnknownTopicOrPartitionError."""
+        return self._client.run(procedures.describe_topic(name))
+
+    def describe_config(self, name: str) -> dict[str, ConfigEntry]:
+        """Every configuration key of a topic."""
+        return self._client.run(procedures.describe_config(name))
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, `total` in all; keys then go to other partitions than before."""
+        self._client.run(procedures.create_partitions(name, total))
+
+    def alter_config(self, name: str, values: Mapping[str, str], *, delete: Iterable[str] = ()) -> None:
+        """Give configuration keys of a topic values of its own, and `delete` others so that the server's hold; all or none."""
+        self._client.run(procedures.alter_config(name, values, delete))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete records below an offset per partition, -1 for all there are; the log start offsets from then on."""
+        return self._client.run(procedures.delete_records(before))
+
+    def list_groups(self) -> list[str]:
+        """Every group that has committed offsets, by name."""
+        return self._client.run(group_procedures.list_groups())
+
+    def group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed, for these partitions or for all; those without are left out."""
+        return self._client.run(group_procedures.fetch_offsets(group, partitions, require_stable=False))
+
+    def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Set a group's offsets, forwards or backwards."""
+        self._client.run(group_procedures.commit_offsets(group, offsets))
+
+    def delete_groups(self, *groups: str) -> None:
+        """Delete groups and their offsets; those without an error are deleted even when this raises."""
+        self._client.run(group_procedures.delete_groups(groups))
+
+    def offsets(self, topic: str | TopicPartition, place: Place) -> dict[TopicPartition, int]:
+        """The offset of a place in a partition, or in every partition of a topic."""
+        partitions = self._client.run(procedures.partitions_of([topic]))
+        return self._client.run(procedures.locate(partitions, place))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetsForTimesPartitionResponse]:
+        """The first record at or after a time, per partition; offset and timestamp are -1 where there is none."""
+        return self._client.run(procedures.lookup_times(timestamps))
+
+    def explain(self, partition: TopicPartition, place: Place) -> dict[str, Any]:
+        """How the server looks a place up, as data."""
+        return self._client.run(procedures.explain(partition, place))

@@ -1,0 +1,177 @@
+"""A greeted connection over a plain socket, driven by whoever calls: several requests in flight, no thread, no trio."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Final
+
+from ...protocol.errors import RemoteProtocolError, RequestTimedOutError
+from ...protocol.native.connection import Idle, LastError, Response
+from ...protocol.native.messages import RequestMessage, ResponseMessage
+from ...protocol.types import Bytes
+from .config import AddressSource, ClientConfig
+from .errors import ConnectionLostError
+from .exchange import (
+    FIRST_ID,
+    begin,
+    following,
+    greeting,
+    joined,
+    read_answer,
+    read_greeting,
+    receive_size,
+    remove_sent,
+)
+
+SHORTEST_WAIT_S: Final = 0.001
+"""A socket timeout of 0 would mean not to wait at all, which is another mode of the socket."""
+
+
+class BlockingConnection:
+    """Requests are started and finished apart; answers that nobody waits for yet are kept. Owner: one thread."""
+
+    def __init__(self, address: AddressSource, config: ClientConfig) -> None:
+        deadline = time.monotonic() + config.connect_timeout_ms / 1000
+        self._lost: ConnectionLostError | None = None
+        self._answers: dict[int, Response] = {}
+        self._unwanted: set[int] = set()
+        self._next_id = FIRST_ID
+        self._socket = _open_socket(address, config)
+        self._protocol, pieces = greeting(config)
+        try:
+            self._send(joined(pieces), deadline)
+            while (event := self._protocol.next_event()) is Idle.NEED_DATA:
+                if not self._receive(deadline):
+                    raise ConnectionLostError(f"no answer to hello within {config.connect_timeout_ms} ms")
+            self.hello = read_greeting(event, self._protocol)
+        except RemoteProtocolError as exc:
+            self.lose(ConnectionLostError(f"could not connect: {exc}"))
+            raise ConnectionLostError(f"could not connect: {exc}") from exc
+        except BaseException:
+            self.lose(ConnectionLostError("could not connect"))
+            raise
+
+    def __repr__(self) -> str:
+        return f"<BlockingConnection {self._protocol!r}{f', lost: {self._lost}' if self._lost else ''}>"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no further call can succeed."""
+        return self._lost is not None
+
+    def start(self, request: RequestMessage, deadline: float) -> int:
+        """Send a request and return its correlation id, for `finish`.
+
+        Waits for room among the requests in flight and in the socket; ConnectionLostError, RequestTimedOutError.
+        """
+        while self._lost is None and not self._protocol.can_send_request:
+            self._pump_or_give_up(deadline, f"no room for another request, {self._protocol.in_flight_count} in flight")
+        self._check()
+        correlation_id = self._next_id
+        pieces = begin(self._protocol, correlation_id, request)
+        self._next_id = following(correlation_id)
+        self._send(joined(pieces), deadline)
+        return correlation_id
+
+    def is_answered(self, correlation_id: int) -> bool:
+        """Whether `finish` would return or raise at once."""
+        return correlation_id in self._answers or self._lost is not None
+
+    def finish(self, correlation_id: int, deadline: float) -> ResponseMessage:
+        """The answer to a request that was started; raises what the server answered, or what broke the connection.
+
+        Past the deadline RequestTimedOutError, and the connection is lost: a server that does not answer is gone.
+        """
+        while correlation_id not in self._answers:
+            self._check()
+            self._pump_or_give_up(deadline, f"no answer to request {correlation_id}")
+        try:
+            return read_answer(self._answers.pop(correlation_id))
+        except RemoteProtocolError as exc:
+            self.lose(ConnectionLostError(str(exc)))
+            raise
+
+    def forget(self, correlation_id: int) -> None:
+        """The answer is of no interest any more."""
+        if self._answers.pop(correlation_id, None) is None:
+            self._unwanted.add(correlation_id)
+
+    def pump(self, deadline: float) -> bool:
+        """Receive once, waiting no longer than the deadline, and sort the answers; False when nothing came.
+
+        A connection that breaks meanwhile is lost, not raised: `finish` raises it.
+        """
+        if self._lost is not None:
+            return False
+        try:
+            if not self._receive(deadline):
+                return False
+            while not isinstance(event := self._protocol.next_event(), Idle):
+                if isinstance(event, LastError):
+                    self.lose(ConnectionLostError(f"the server ended the connection: {event.error}"))
+                    return True
+                assert isinstance(event, Response), f"{event!r} at a client"
+                if event.correlation_id in self._unwanted:
+                    self._unwanted.discard(event.correlation_id)
+                else:
+                    self._answers[event.correlation_id] = event
+            if event is Idle.CONNECTION_CLOSED:
+                self.lose(ConnectionLostError("the server closed the connection"))
+        except RemoteProtocolError as exc:
+            self.lose(ConnectionLostError(f"the server broke the protocol: {exc}"))
+        except ConnectionLostError as exc:
+            self.lose(exc)
+        return True
+
+    def lose(self, error: ConnectionLostError) -> None:
+        """Close the socket; every request without an answer has failed. Only the first reason counts."""
+        if self._lost is None:
+            self._lost = error
+            self._socket.close()
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
+
+    def _pump_or_give_up(self, deadline: float, complaint: str) -> None:
+        if not self.pump(deadline) and self._lost is None and time.monotonic() >= deadline:
+            self.lose(ConnectionLostError(f"given up: {complaint}"))
+            raise RequestTimedOutError(f"{complaint} in time")
+
+    def _send(self, buffers: list[Bytes], deadline: float) -> None:
+        try:
+            while buffers:
+                self._socket.settimeout(max(SHORTEST_WAIT_S, deadline - time.monotonic()))
+                remove_sent(buffers, self._socket.sendmsg(buffers))
+        except OSError as exc:  # also when time is up: what was sent ends inside a frame
+            self.lose(ConnectionLostError(f"sending failed: {exc!r}"))
+        except BaseException:
+            self.lose(ConnectionLostError("interrupted while sending"))
+            raise
+        self._check()
+
+    def _receive(self, deadline: float) -> bool:
+        left = deadline - time.monotonic()
+        self._socket.settimeout(left if left > 0 else 0)
+        try:
+            self._protocol.receive_data(self._socket.recv(receive_size(self._protocol)))
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError as exc:
+            raise ConnectionLostError(f"receiving failed: {exc!r}") from exc
+        except BaseException:
+            self.lose(ConnectionLostError("interrupted while receiving"))
+            raise
+        return True
+
+
+def _open_socket(address: AddressSource, config: ClientConfig) -> socket.socket:
+    host, port = address() if callable(address) else address
+    timeout_s = config.connect_timeout_ms / 1000
+    try:
+        opened = socket.create_connection((host, port), timeout_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as exc:
+        raise ConnectionLostError(f"could not connect to {host} port {port}: {exc!s}") from exc
+    return opened

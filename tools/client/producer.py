@@ -1,0 +1,285 @@
+"""Records one by one in, batches out: the producer for trio programs.
+
+`send` puts a record into its partition's batch and gives a future for it; one task sends what is due, one task per request
+waits for the answer and settles its batches. Order and retries are `accumulator`'s. After a lost connection or a timeout a
+request is sent again although the server may have written it; with idempotence, the default, the server writes it once.
+Without, a record is delivered at least once. `transaction` has what a transactional producer does beside sending.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from ...protocol.errors import InvalidTxnStateError, RequestError, TriologError
+from ...protocol.native.messages import MetadataRequest, ProduceRequest
+from ...protocol.records.builder import Headers
+from ...protocol.types import Bytes
+from . import group_procedures
+from .accumulator import Accumulator, record_size
+from .background import open_background
+from .backoff import Backoff
+from .config import ProducerConfig
+from .connection import Client
+from .errors import BufferFullError, ClosedError, ConnectionLostError
+from .futures import RecordFuture, RecordMetadata
+from .partition_queue import Delivery
+from .topics import STALE_CODES, ProducedTopic, partition_count
+from .transaction import Transaction, TransactionCalls
+
+
+class SentRecord(RecordFuture):
+    """A record on its way: `await` it for its RecordMetadata, or for the error that ended it. Awaiting is a checkpoint."""
+
+    __slots__ = ()
+
+    async def wait(self) -> RecordMetadata:
+        """What `await` on the future does. Cancelling it does not take the record back."""
+        event = trio.Event()
+        self.add_listener(event.set)
+        await event.wait()
+        return self.value()
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self.wait().__await__()
+
+
+class Producer:
+    """Sends records over a client. Owns its batches; `run` is its sending task. Use `open_producer`."""
+
+    def __init__(self, client: Client, config: ProducerConfig) -> None:
+        self._client = client
+        self._config = config
+        self._accumulator = Accumulator(config, trio.current_time)
+        self._topics: dict[str, ProducedTopic] = {}
+        self._loading: dict[str, trio.Lock] = {}
+        self._wake_sender = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()
+        self._is_closed = False
+        self._is_asking = False  # for a producer id
+        self._transactions: TransactionCalls | None = None
+        if config.transactional_id is not None:
+            self._transactions = TransactionCalls(client, config, self._accumulator, self.flush)
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._accumulator!r}{' closed' if self._is_closed else ''}>"
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of records that are not settled, against `buffer_bytes`."""
+        return self._accumulator.buffered_bytes
+
+    async def send(
+        self,
+        topic: str,
+        value: Bytes | None,
+        *,
+        key: Bytes | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> SentRecord:
+        """Take a record; returns when it is in its batch, which is not yet sent. Await the result for its offset.
+
+        Waits while the buffer is full, BufferFullError after `max_block_ms`; the first record of a topic asks the server
+        for its partitions. Always a checkpoint, before the record is taken: a cancelled send has sent nothing.
+        """
+        produced = self._topics.get(topic)
+        size = record_size(key, value, headers)
+        if produced is None or not self._accumulator.has_room(size):
+            produced = await self._make_ready(topic, size)
+        else:
+            await trio.lowlevel.checkpoint()
+            if not self._accumulator.has_room(size):
+                produced = await self._make_ready(topic, size)
+        return self._append(produced, size, value, key, timestamp_ms, partition, headers)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Bytes | None,
+        *,
+        key: Bytes | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> SentRecord:
+        """As `send`, without a checkpoint; trio.WouldBlock when the buffer is full or the topic was never sent to.
+
+        The sending task runs only while the caller awaits something.
+        """
+        produced = self._topics.get(topic)
+        size = record_size(key, value, headers)
+        if produced is None or not self._accumulator.has_room(size):
+            raise trio.WouldBlock
+        return self._append(produced, size, value, key, timestamp_ms, partition, headers)
+
+    def transaction(self) -> Transaction:
+        """The next transaction: `async with producer.transaction()` commits at its end, and aborts when an exception leaves
+        it. Only for a producer with a `transactional_id`."""
+        if self._transactions is None:
+            raise InvalidTxnStateError("a producer without transactional_id has no transactions")
+        return Transaction(self._transactions)
+
+    async def flush(self) -> None:
+        """Send what waits for company and wait until every record sent before is settled, one way or the other."""
+        self._accumulator.flush()
+        self._wake_sender.set()
+        await trio.lowlevel.checkpoint()
+        for batch in self._accumulator.unfinished:
+            event = trio.Event()
+            batch.add_listener(event.set)
+            await event.wait()
+
+    async def initialize(self) -> None:
+        """For a transactional producer: get its producer id and epoch; otherwise nothing."""
+        if self._transactions is not None:
+            await self._transactions.initialize()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send what is due until cancelled; what is unsettled then fails with ClosedError."""
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                while True:
+                    self._wake_sender = trio.Event()
+                    buffered_bytes = self._accumulator.buffered_bytes
+                    for deliveries in self._accumulator.drain():
+                        nursery.start_soon(self._deliver, deliveries)
+                    if self._accumulator.wants_producer and not self._is_asking and self._transactions is None:
+                        nursery.start_soon(self._ask_for_producer)
+                    if self._accumulator.buffered_bytes < buffered_bytes:  # batches have expired
+                        self._room.unpark_all()
+                    deadline = self._accumulator.next_deadline()
+                    with trio.move_on_at(math.inf if deadline is None else deadline):
+                        await self._wake_sender.wait()
+        finally:
+            self._is_closed = True
+            self._accumulator.abandon(ClosedError("the producer was closed before the record was acknowledged"))
+            self._room.unpark_all()
+
+    def _append(
+        self,
+        topic: ProducedTopic,
+        size: int,
+        value: Bytes | None,
+        key: Bytes | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+        headers: Headers,
+    ) -> SentRecord:
+        if self._is_closed:
+            raise ClosedError("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.state.add_part()
+        elif self._accumulator.fatal is not None:
+            raise self._accumulator.fatal.with_traceback(None)
+        queue = topic.queue_for(key, partition, size)
+        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        had_open = queue.open
+        batch, index = self._accumulator.append(queue, size, timestamp, key, value, headers)
+        if batch is not had_open:
+            self._wake_sender.set()  # something is full, or lingers from now on
+        return SentRecord(batch, index, timestamp)
+
+    async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
+        with trio.move_on_after(self._config.max_block_ms / 1000):
+            produced = await self._load(topic)
+            while not self._accumulator.has_room(size) and not self._is_closed and self._accumulator.fatal is None:
+                self._accumulator.flush()
+                self._wake_sender.set()
+                await self._room.park()
+            return produced
+        raise BufferFullError(
+            f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
+            f"{self._accumulator.buffered_bytes} of {self._config.buffer_bytes} bytes wait for their acknowledgement"
+        )
+
+    async def _load(self, topic: str) -> ProducedTopic:
+        async with self._loading.setdefault(topic, trio.Lock()):
+            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            while (produced := self._topics.get(topic)) is None:
+                try:
+                    response = await self._client.metadata(MetadataRequest((topic,)))
+                    partitions = partition_count(topic, response)
+                    self._topics[topic] = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
+                except ConnectionLostError:
+                    await trio.sleep(backoff.pause_s())
+            return produced
+
+    async def _ask_for_producer(self) -> None:
+        """Get a producer id for the batches that wait for one; while there is none they time out as any others."""
+        self._is_asking = True
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        while self._accumulator.wants_producer:
+            try:
+                self._accumulator.set_producer(await self._client.run(group_procedures.init_producer(self._config)))
+            except RequestError as exc:
+                if exc.retriable:
+                    await trio.sleep(backoff.pause_s())
+                else:
+                    self._accumulator.end(group_procedures.explain_refusal(exc))
+            except TriologError as exc:
+                self._accumulator.end(exc)
+        self._is_asking = False
+        self._room.unpark_all()
+        self._wake_sender.set()
+
+    async def _deliver(self, deliveries: list[Delivery]) -> None:
+        request = ProduceRequest(
+            tuple(delivery.to_message() for delivery in deliveries),
+            self._config.acks,
+            self._config.request_timeout_ms,
+            self._config.transactional_id,
+        )
+        try:
+            response = await self._client.produce(request)
+        except TriologError as exc:
+            self._fail(deliveries, exc)
+        else:
+            if response is None:
+                for delivery in deliveries:
+                    self._accumulator.settle_unanswered(delivery)
+            else:
+                entries = {(entry.topic, entry.partition): entry for entry in response.partitions}
+                for delivery in deliveries:
+                    entry = entries.get((delivery.queue.topic, delivery.queue.partition))
+                    if entry is None:
+                        self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
+                    else:
+                        self._accumulator.settle(delivery, entry)
+                        self._forget_if_stale(delivery, entry.error)
+        self._room.unpark_all()
+        self._wake_sender.set()
+
+    def _fail(self, deliveries: list[Delivery], error: TriologError) -> None:
+        for delivery in deliveries:
+            self._accumulator.fail(delivery, error)
+
+    def _forget_if_stale(self, delivery: Delivery, error: RequestError | None) -> None:
+        if error is not None and error.code in STALE_CODES:
+            self._topics.pop(delivery.queue.topic, None)
+
+
+@asynccontextmanager
+async def open_producer(client: Client, config: ProducerConfig | None = None, **options: Any) -> AsyncIterator[Producer]:
+    """A producer over `client`, with ProducerConfig's fields as keywords.
+
+    Leaving the block flushes: it returns when every record is settled. Leaving it by an exception abandons what is not.
+    With a `transactional_id` the block begins when the server has given the producer its epoch, which fences any other
+    producer of that id.
+    """
+    config = attrs.evolve(ProducerConfig() if config is None else config, **options)
+    producer = Producer(client, config)
+    async with open_background() as nursery:
+        await nursery.start(producer.run)
+        await producer.initialize()
+        yield producer
+        await producer.flush()
+        nursery.cancel_scope.cancel()

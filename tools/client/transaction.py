@@ -1,0 +1,155 @@
+"""Transactions of a producer for trio programs: what `transactions` allows, asked of the server and asked again.
+
+    async with open_producer(client, transactional_id="copier") as producer:
+        async with producer.transaction() as transaction:
+            await producer.send("out", b"value")
+            await transaction.send_offsets("group", {TopicPartition("in", 0): 43})
+
+A call is repeated while its error allows it, for `max_block_ms`; each may come twice and takes effect once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import trio
+
+from ...protocol.errors import RequestError, TriologError
+from ...protocol.types import TopicPartition
+from . import group_procedures
+from .accumulator import Accumulator
+from .backoff import Backoff
+from .config import ProducerConfig
+from .connection import Client
+from .errors import ClosedError
+from .group_procedures import CommittedOffset
+from .procedures import Procedure
+from .transactions import TransactionState
+
+T = TypeVar("T")
+
+ABORT_TIMEOUT_S: Final = 5.0
+"""How long leaving a block by an exception may wait for its abort; the server aborts what is left behind."""
+
+
+class TransactionCalls:
+    """The calls of one transactional producer. Owner: the producer."""
+
+    def __init__(
+        self, client: Client, config: ProducerConfig, accumulator: Accumulator, flush: Callable[[], Awaitable[None]]
+    ) -> None:
+        assert config.transactional_id is not None
+        self._client = client
+        self._config = config
+        self._accumulator = accumulator
+        self._flush = flush
+        self.state = TransactionState(config.transactional_id, accumulator)
+
+    async def initialize(self) -> None:
+        """Get the producer id and the next epoch; what an older instance left open is aborted then."""
+        self.state.initialized(await self._repeat(lambda: group_procedures.init_producer(self._config)))
+
+    async def begin(self) -> None:
+        """Begin a transaction, under another epoch when the last one was left behind."""
+        self.state.check_alive()
+        if not self.state.is_open and self.state.needs_identity:
+            await self._flush()
+            await self.initialize()
+        self.state.begin()
+
+    async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Commit a group's offsets with the transaction."""
+        self.state.add_part()
+        await self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
+
+    async def commit(self) -> None:
+        """Flush, then make it all visible; raises what a record was given up for, and then only an abort is possible."""
+        self.state.check_open()
+        await self._flush()
+        self.state.commit()
+        await self._end(commit=True)
+
+    async def abort(self) -> None:
+        """Give up what was not sent, and make the rest invisible."""
+        self.state.check_open()
+        self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
+        await self._flush()
+        self.state.check_open()
+        await self._end(commit=False)
+
+    async def _end(self, *, commit: bool) -> None:
+        if self.state.has_parts:
+            try:
+                await self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit))
+            except TriologError as exc:
+                self.state.end_failed(exc)
+                raise
+        self.state.ended()
+
+    async def _repeat(self, procedure: Callable[[], Procedure[T]]) -> T:
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        deadline = trio.current_time() + self._config.max_block_ms / 1000
+        while True:
+            try:
+                return await self._client.run(procedure())
+            except RequestError as exc:
+                if not exc.retriable or trio.current_time() >= deadline:
+                    raise
+            await trio.sleep(backoff.pause_s())
+
+
+class Transaction:
+    """One transaction. As a block it commits at its end and aborts when an exception leaves it; or call the methods."""
+
+    def __init__(self, calls: TransactionCalls) -> None:
+        self._calls = calls
+
+    async def begin(self) -> None:
+        """Begin it. InvalidTxnStateError when another is open."""
+        await self._calls.begin()
+
+    async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Commit these offsets of a group together with the records: at the commit, or not at all."""
+        await self._calls.send_offsets(group, offsets)
+
+    async def commit(self) -> None:
+        """Make records and offsets visible. Raises what made that impossible: then abort.
+
+        After a retriable error the outcome is unknown: call it again, or leave it, and the next transaction begins under
+        another epoch once the server has ended this one.
+        """
+        await self._calls.commit()
+
+    async def abort(self) -> None:
+        """Make sure that nobody sees the records and offsets."""
+        await self._calls.abort()
+
+    async def __aenter__(self) -> Self:
+        await self._calls.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        state = self._calls.state
+        if kind is None and state.is_open:
+            try:
+                await self._calls.commit()
+            except TriologError:
+                await self._abort_quietly()
+                raise
+        elif state.is_open:
+            await self._abort_quietly()
+
+    async def _abort_quietly(self) -> None:
+        """Abort because something else went wrong, which is what the caller shall hear of."""
+        state = self._calls.state
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_TIMEOUT_S):
+            if state.can_abort:
+                with contextlib.suppress(TriologError):
+                    await self._calls.abort()
+        if state.is_open:
+            state.leave_behind()

@@ -1,0 +1,115 @@
+"""Where a transactional producer is (KIP-98; Kafka: TransactionManager). No sockets; both producers share it.
+
+    begin -> send, send_offsets -> commit or abort -> begin ...
+
+A transaction in which a record was given up can only be aborted. One whose end is unknown, because the server could not be
+reached, is left behind: `init_producer` at the next beginning aborts what is open and fences what is on its way.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import InvalidTxnStateError, RequestError, TriologError
+from ...protocol.native.messages import TransactionProducer
+from .accumulator import FENCED_CODES, Accumulator
+from .partition_queue import ProducerIdentity
+
+
+class TransactionState:
+    """Owner: a transactional producer."""
+
+    def __init__(self, transactional_id: str, accumulator: Accumulator) -> None:
+        self._transactional_id = transactional_id
+        self._accumulator = accumulator
+        self._identity: ProducerIdentity | None = None
+        self._is_open = False
+        self._has_parts = False
+        self._commit_asked = False
+
+    def __repr__(self) -> str:
+        return f"<TransactionState {self._transactional_id!r} {'open' if self._is_open else 'none'}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and has not ended."""
+        return self._is_open
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the server may know of the transaction: records or offsets were sent in it."""
+        return self._has_parts
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether an abort makes sense: the server was not asked to commit, which it may have done."""
+        return self._is_open and not self._commit_asked
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether `init_producer` has to come before the next transaction."""
+        return self._identity is None or self._accumulator.identity is None
+
+    @property
+    def producer(self) -> TransactionProducer:
+        """Who acts, for the calls."""
+        assert self._identity is not None, "asked before init_producer was answered"
+        return TransactionProducer(self._transactional_id, *self._identity)
+
+    def initialized(self, identity: ProducerIdentity) -> None:
+        """`init_producer` was answered: nothing is open anywhere."""
+        self._identity = identity
+        self._accumulator.set_producer(identity)
+
+    def begin(self) -> None:
+        """InvalidTxnStateError when one is open."""
+        self.check_alive()
+        if self._is_open:
+            raise InvalidTxnStateError("a transaction is open; commit or abort it first")
+        self._accumulator.failure = None
+        self._is_open = True
+        self._has_parts = False
+        self._commit_asked = False
+
+    def add_part(self) -> None:
+        """Something is sent in the transaction. InvalidTxnStateError outside of one; what made it fail, when it has."""
+        self.check_alive()
+        if not self._is_open:
+            raise InvalidTxnStateError("a transactional producer sends inside a transaction; begin one first")
+        if self._accumulator.failure is not None:
+            raise self._accumulator.failure.with_traceback(None)
+        self._has_parts = True
+
+    def commit(self) -> None:
+        """Everything is settled and the server will be asked to commit; raises what a record was given up for."""
+        self.check_open()
+        if self._accumulator.failure is not None:
+            raise self._accumulator.failure.with_traceback(None)
+        self._commit_asked = True
+
+    def check_open(self) -> None:
+        """InvalidTxnStateError when there is none."""
+        self.check_alive()
+        if not self._is_open:
+            raise InvalidTxnStateError("no transaction is open")
+
+    def check_alive(self) -> None:
+        """Raises what ended the producer."""
+        if self._accumulator.fatal is not None:
+            raise self._accumulator.fatal.with_traceback(None)
+
+    def ended(self) -> None:
+        """The server has answered the commit or the abort, or there was nothing to end."""
+        self._is_open = False
+
+    def end_failed(self, error: TriologError) -> None:
+        """Commit or abort failed. The producer is over when it is fenced; else a retriable error leaves the end open to be
+        asked for again, and any other leaves the transaction behind."""
+        if isinstance(error, RequestError) and error.code in FENCED_CODES:
+            self._accumulator.end(error)
+            self._is_open = False
+        elif not (isinstance(error, RequestError) and error.retriable):
+            self.leave_behind()
+
+    def leave_behind(self) -> None:
+        """Nobody will end this transaction but the server."""
+        self._is_open = False
+        self._identity = None

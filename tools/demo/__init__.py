@@ -1,0 +1,1 @@
+"""The demo: a year of real flights through a socket, a SIGKILL, and out again by time."""
