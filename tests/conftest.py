@@ -24,8 +24,8 @@ def _register_profiles() -> None:
             name,
             max_examples=max_examples,
             deadline=None,  # a deadline measures the machine
-            derandomize=False,  # said aloud: hypothesis would turn it on where it finds a CI
-            database=database,
+            derandomize=not counts.draws_at_random(),
+            database=database if counts.draws_at_random() else None,
             print_blob=True,
             suppress_health_check=[HealthCheck.too_slow],  # measures the machine too
         )
@@ -43,7 +43,8 @@ _take_interrupts()
 
 
 def pytest_report_header() -> str:
-    return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property"
+    draws = "drawn at random" if settings.default.derandomize is False else "the same on every run"
+    return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property, {draws}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -45,7 +45,7 @@ async def test_clean_property(number):
 def test_profile():
     assert settings.default.max_examples == int(os.environ["EXPECTED_EXAMPLES"])
     assert settings.default.deadline is None
-    assert not settings.default.derandomize
+    assert settings.default.derandomize == (os.environ.get("TRIOLOG_TEST_DRAWS") != "random")
 
 
 @pytest.mark.full
@@ -166,6 +166,16 @@ def test_counts_are_a_tenth_in_the_quick_suite(monkeypatch: pytest.MonkeyPatch) 
     assert [counts.counts(full) for full in (50, 5, 300)] == [5, 1, 30]
     monkeypatch.setenv(counts.VARIABLE, counts.FULL)
     assert [counts.counts(full) for full in (50, 5, 300)] == [50, 5, 300]
+
+
+def test_draws_are_random_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(counts.DRAWS_VARIABLE, raising=False)
+    assert not counts.draws_at_random()
+    monkeypatch.setenv(counts.DRAWS_VARIABLE, counts.RANDOM_DRAWS)
+    assert counts.draws_at_random()
+    monkeypatch.setenv(counts.DRAWS_VARIABLE, "Random")
+    with pytest.raises(ValueError, match="TRIOLOG_TEST_DRAWS='Random'"):
+        counts.draws_at_random()
 
 
 def test_an_unknown_suite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,10 @@ class Copy:
             self._write(fault.file, text)
 
     def run(self, tests: Sequence[str], environment: Mapping[str, str]) -> Verdict:
-        """Run tests by their node ids, in this order and with hypothesis' first seed, so that a run repeats another."""
+        """Run tests by their node ids, in this order and with the draws of every run, so that a run repeats another."""
         report = self.folder / "report.xml"
         report.unlink(missing_ok=True)
-        arguments = ["-p", "no:randomly", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=short", "--no-header"]
+        arguments = ["-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
         arguments += [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *tests]
         started = time.monotonic()
         run = subprocess.run(
