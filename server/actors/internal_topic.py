@@ -21,7 +21,6 @@ from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
 from ..storage.append import AppendResult, PreparedAppend, prepare_append
-from ..storage.errors import LogOfflineError
 from ..storage.fetch import read
 from ..storage.producer_state import AppendOrigin
 from .log_manager import LogManager
@@ -109,10 +108,7 @@ class InternalTopic:
 
 
 async def store(actor: PartitionActor, prepared: PreparedAppend, on_stored: OnStored) -> None:
-    """Enqueue an append and wait until it is acknowledged by all. Raises what the partition answers.
-
-    Callers shield this, so it ends with the actor: one that was ended by a bug, or given up by the stop, answers nobody.
-    """
+    """Enqueue an append and wait until it is acknowledged by all. Raises what the partition answers."""
     answered = trio.Event()
     outcome: list[RequestError | None] = []
 
@@ -126,18 +122,6 @@ async def store(actor: PartitionActor, prepared: PreparedAppend, on_stored: OnSt
 
     if not actor.try_append(prepared, ACKS_ALL, answer):
         await actor.append(prepared, ACKS_ALL, answer)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_when_stopped, actor, nursery.cancel_scope)
-        await answered.wait()
-        nursery.cancel_scope.cancel()
-    if not outcome:
-        raise LogOfflineError(
-            f"{actor.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
-        )
+    await actor.wait_for(answered)
     if outcome[0] is not None:
         raise outcome[0].as_answer()
-
-
-async def _cancel_when_stopped(actor: PartitionActor, scope: trio.CancelScope) -> None:
-    await actor.stopped()
-    scope.cancel()

@@ -154,7 +154,8 @@ class PartitionActor:
             return True
 
     async def perform(self, procedure: Callable[[Log], Procedure[T]]) -> T:
-        """Run a procedure of the log in its turn. Cancelled once it is enqueued: it still happens."""
+        """Run a procedure of the log in its turn. Raises what it raises, and what `wait_for` does. Cancelled once it is
+        enqueued: it still happens."""
         done = trio.Event()
         outcome: list[tuple[Any, BaseException | None]] = []
 
@@ -166,11 +167,30 @@ class PartitionActor:
             await self._mailbox.put(Perform(procedure, answer), 0)
         except MailboxClosedError:
             raise self._closed_error() from None
-        await done.wait()
+        await self.wait_for(done)
         value, error = outcome[0]
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
+
+    async def wait_for(self, answered: trio.Event) -> None:
+        """Wait for an event that the actor sets when it answers.
+
+        Raises LogOfflineError when the actor ended before: one that was ended by a bug, or given up by the stop, answers
+        nobody, and who waits for it may be shielded.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_stopped, nursery.cancel_scope)
+            await answered.wait()
+            nursery.cancel_scope.cancel()
+        if not answered.is_set():
+            raise LogOfflineError(
+                f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
+            )
+
+    async def _cancel_when_stopped(self, scope: trio.CancelScope) -> None:
+        await self._stopped.wait()
+        scope.cancel()
 
     def close(self, reason: RequestError | None = None) -> None:
         """Take no more commands. What is enqueued is still done; readers and later commands get `reason`."""
@@ -187,7 +207,10 @@ class PartitionActor:
         await self._stopped.wait()
 
     def _closed_error(self) -> RequestError:
-        return self._closed_with or LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
+        reason = self._closed_with or self.log.offline
+        if reason is not None:
+            return reason.as_answer()
+        return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
 
     # ---- the task ------------------------------------------------------------------------------------------------------
 
@@ -202,6 +225,7 @@ class PartitionActor:
             self._go_offline(f"its actor was ended by a bug ({exc!r})")
             raise
         finally:
+            self._mailbox.close()
             self._stopped.set()
 
     def abandon(self) -> None:

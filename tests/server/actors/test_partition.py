@@ -600,3 +600,27 @@ async def test_a_bug_in_the_actor_ends_the_broker_loudly_and_the_stop_is_not_cle
         async with one_partition(tmp_path) as broker:
             await call()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_change_whose_actor_is_ended_by_a_bug_is_answered_and_so_are_later_ones(tmp_path: Path) -> None:
+    """Callers that shield themselves would wait for ever, and the server's end with them."""
+
+    def bug(_: object) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    said: list[str] = []
+    with pytest.RaisesGroup(ZeroDivisionError):
+        async with one_partition(tmp_path) as broker:
+            with trio.CancelScope(shield=True):
+                for call in (
+                    lambda: actor_of(broker).perform(bug),
+                    lambda: actor_of(broker).perform(lambda log: truncate_to(log, 1)),
+                    lambda: broker.append(PARTITION, value("a")),
+                ):
+                    with trio.move_on_after(5):
+                        try:
+                            await call()
+                        except LogOfflineError as exc:
+                            said.append(exc.message)
+    assert ["whether it took effect is unknown" in text for text in said] == [True, False, False]
+    assert ["ended by a bug" in text for text in said] == [False, True, True]
