@@ -6,7 +6,7 @@ asked at once, because the others still succeed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -304,10 +304,15 @@ def _check_not_internal(topic: str) -> None:
 
 
 async def _compact(manager: LogManager) -> None:
-    """The cleaner. What it is made of is loaded once it is first due: a start does not wait for that."""
+    """The cleaner. What it is made of is loaded when it is first due, in a thread: neither a start nor appends wait for it."""
     await trio.sleep(manager.config.cleaner_backoff_ms / 1000)
-    from .actors.cleaner import run_cleaner
 
+    def load() -> Callable[[LogManager], Awaitable[None]]:
+        from .actors.cleaner import run_cleaner
+
+        return run_cleaner
+
+    run_cleaner = await trio.to_thread.run_sync(load)
     await run_cleaner(manager)
 
 

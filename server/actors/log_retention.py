@@ -38,11 +38,12 @@ from .topics import HostedPartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
-TAKEN_OUT_PER_TURN: Final = 16
-"""Segments whose files are renamed in one turn of a log: about a millisecond in which its appends wait."""
-UNLINKED_PER_HOP: Final = 8
-PAUSE_S: Final = 0.02
-"""Between two of either: the file system's journal is the appends' too. A thousand segments take 4 s."""
+TAKEN_OUT_PER_TURN: Final = 4
+"""Segments whose files are renamed in one turn of a log: 0.4 ms in which its appends wait."""
+UNLINKED_PER_HOP: Final = 4
+PAUSE_S: Final = 0.04
+"""Between two of either, because processor, interpreter lock and journal are the appends' too: one in twenty of these pieces of
+work makes an append late. A thousand segments take 12 s; nobody waits for them but a full disk, for which there is no pause."""
 LOOKS_PER_TURN: Final = 64
 """Logs that are looked at before others run: 0.1 ms."""
 HIGH_WATERMARK: Final = -1
@@ -62,7 +63,7 @@ class LogRetention:
     async def run_pass(self, *, by_time: bool = True) -> int:
         """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
         be written: then nothing was renamed, and the next pass goes on from there."""
-        return await self._take_out(await self._expire_all(by_time=by_time))
+        return await self._take_out(await self._expire_all(by_time=by_time), PAUSE_S)
 
     async def _expire_all(self, *, by_time: bool) -> list[HostedPartition]:
         now_ms = self.now_ms()
@@ -81,7 +82,7 @@ class LogRetention:
                     expired.append(hosted)
         return expired
 
-    async def _take_out(self, expired: Sequence[HostedPartition]) -> int:
+    async def _take_out(self, expired: Sequence[HostedPartition], pause_s: float) -> int:
         if not expired:
             return 0
         starts = [hosted.actor.log.log_start_offset for hosted in expired]
@@ -89,34 +90,35 @@ class LogRetention:
         taken = 0
         for hosted, start in zip(expired, starts, strict=True):
             try:
-                taken += await self._take_out_of(hosted, start)
+                taken += await self._take_out_of(hosted, start, pause_s)
             except RequestError as exc:
                 LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
         return taken
 
-    async def _take_out_of(self, hosted: HostedPartition, start: int) -> int:
+    async def _take_out_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
         """Rename the files of a log below a log start offset that is on the device. It may be above that by now."""
         taken = 0
         while count := await hosted.actor.perform(partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)):
             taken += count
             if count == TAKEN_OUT_PER_TURN:
-                await trio.sleep(PAUSE_S)
+                await trio.sleep(pause_s)
         log = hosted.actor.log
         LOGGER.info("%s: %d segments up to offset %d are given up", log.topic_partition, taken, start)
         return taken
 
     async def give_up(self, offsets: Sequence[tuple[HostedPartition, int]]) -> int:
-        """Take out the segments below the offsets and unlink them at once, whatever `file.delete.delay.ms` says."""
+        """Take out the segments below the offsets and unlink them at once, whatever `file.delete.delay.ms` says. No pauses: a
+        full disk waits for it."""
         partitions = []
         for hosted, offset in offsets:
             with contextlib.suppress(RequestError):
                 await hosted.actor.perform(partial(increment_log_start_offset, offset=offset))
                 partitions.append(hosted)
-        taken = await self._take_out(partitions)
+        taken = await self._take_out(partitions, 0)
         for hosted in partitions:
             for doomed in hosted.actor.log.doomed:
                 doomed.due_ms = min(doomed.due_ms, self.now_ms())
-            await self._unlink_due(hosted.actor.log)
+            await self._unlink_due(hosted.actor.log, 0)
         return taken
 
     # ---- on request ------------------------------------------------------------------------------------------------------
@@ -170,9 +172,9 @@ class LogRetention:
         for hosted in self.topics.hosted():
             log = hosted.actor.log
             if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
-                await self._unlink_due(log)
+                await self._unlink_due(log, PAUSE_S)
 
-    async def _unlink_due(self, log: Log) -> None:
+    async def _unlink_due(self, log: Log, pause_s: float) -> None:
         """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
         now_ms = self.now_ms()
         gone = [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]
@@ -182,7 +184,7 @@ class LogRetention:
         self.disk.release(files, indexes)
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
-                await trio.sleep(PAUSE_S)
+                await trio.sleep(pause_s)
             await self.disk.call(self._unlink_all, gone[start : start + UNLINKED_PER_HOP])
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from ...protocol.errors import OffsetOutOfRangeError
@@ -87,11 +88,12 @@ def take_out_below(log: Log, offset: int, *, most: int) -> Procedure[int]:
     written for it: opening the log cuts it at the log start offset again.
     """
     assert offset <= log.log_start_offset
-    segments = list(log.segments)
-    count = min(most, _count_below(segments, offset))
+    below = _count_below(log, offset)
+    count = min(most, below)
     if count:
-        yield from log.take_out(segments[:count])
-        yield from _take_out_side_files(log)
+        yield from log.take_out(list(islice(log.segments, count)))
+    if 0 < below == count:
+        yield from _take_out_side_files(log)  # once, at the end: it lists a directory of thousands of names
     return count
 
 
@@ -139,7 +141,7 @@ def oldest_first(logs: Sequence[Log], needed_bytes: int) -> dict[int, int]:
 
 def _expired(log: Log, now_ms: int, *, by_time: bool) -> Procedure[list[LogSegment]]:
     segments = list(log.segments)
-    count = _count_below(segments, log.log_start_offset)
+    count = _count_below(log, log.log_start_offset)
     if DELETE not in log.config.cleanup_policy:
         return segments[:count]
     count = _count_above_size(log, segments, count)
@@ -154,11 +156,9 @@ def _expired(log: Log, now_ms: int, *, by_time: bool) -> Procedure[list[LogSegme
     return segments[:count]
 
 
-def _count_below(segments: list[LogSegment], offset: int) -> int:
-    count = 0
-    while count + 1 < len(segments) and segments[count + 1].base_offset <= offset:
-        count += 1
-    return count
+def _count_below(log: Log, offset: int) -> int:
+    """How many segments end at or below `offset`; never the active one."""
+    return max(0, len(log.segments) - 1 - len(log.segments.higher_segments(offset)))
 
 
 def _count_above_size(log: Log, segments: list[LogSegment], count: int) -> int:
