@@ -175,7 +175,9 @@ class Cleaner:
             while not isinstance(done := await process.next(), CleaningResult):
                 if done.cleaned is not None:
                     replace = partial(replace_group, job=job, group=done, truncations=truncations)
-                    truncations = await candidate.hosted.actor.perform(replace)
+                    with trio.CancelScope(shield=True):
+                        # Once it is enqueued it happens, whoever is cancelled, and needs the files that are discarded later.
+                        truncations = await candidate.hosted.actor.perform(replace)
                 await process.go_on()
             return done
 

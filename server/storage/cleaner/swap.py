@@ -47,7 +47,8 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
     """Put `new`, whose `.cleaned` files are complete and on the device, in the place of `old`, which are neighbours.
 
     Readers go on with the old files, under other names, until those are deleted; what they read while names changed is looked
-    up again. Raises SegmentsChangedError, and has done nothing then, when `old` are not inactive segments of the log.
+    up again. Raises SegmentsChangedError, and has done nothing then, when `old` are not inactive segments of the log, or when
+    the round was given up and its files are gone.
     """
     for segment in old:
         if (
@@ -57,6 +58,10 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
         ):
             raise SegmentsChangedError(f"{segment.log.path} is not an inactive segment of {log.topic_partition} any more")
     bases = [state.base_offset for state in new]
+    for base_offset in bases:
+        cleaned = f"{log.directory}/{segment_file(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}"
+        if (yield FileSize(cleaned)) is None:
+            raise SegmentsChangedError(f"{cleaned} is gone; {log.topic_partition} stays as it is until the next compaction")
     for base_offset in reversed(bases):
         for suffix in SEGMENT_SUFFIXES:
             name = f"{log.directory}/{segment_file(base_offset, suffix)}"

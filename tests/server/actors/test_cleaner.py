@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.cleaner import MOST_FAILURES, Cleaner
@@ -24,8 +25,11 @@ from triolog.server.storage.diskops import drive
 from triolog.server.storage.filesystem import OsFileSystem
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, records_from, running_broker, until
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS
 
+SETTLED_S = 0.2
+"""Without any task running for so long, nothing is on its way in a thread or a process either."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -305,3 +309,26 @@ async def test_a_checkpoint_that_cannot_be_read_means_that_nothing_is_compacted(
         await cleaner.load()
         assert cleaner.clean_up_to == {}
         assert "compacted logs are cleaned from their start" in caplog.text
+
+
+async def test_a_round_that_is_cancelled_while_the_log_is_to_take_it_over_loses_nothing(tmp_path: Path) -> None:
+    """The log takes it over all the same once that is enqueued, so its files must still be there."""
+    fs = GateFileSystem()
+    async with compacted(tmp_path, fs=fs) as broker:
+        await fill(broker)
+        expected = await state(broker) | {b"1": b"1000"}
+        async with trio.open_nursery() as nursery:
+            with fs.hold("write", ".log") as gate:
+                nursery.start_soon(put, broker, 1, 1000)
+                await gate.reached()
+                async with trio.open_nursery() as cleaning:
+                    cleaning.start_soon(cleaner_of(broker).clean_dirtiest)
+                    await until(lambda: actor_of(broker).statistics().waiting_commands == 1)
+                    cleaning.cancel_scope.cancel()
+                    with trio.CancelScope(shield=True):
+                        await trio.testing.wait_all_tasks_blocked(SETTLED_S)
+                    gate.release()
+        assert await state(broker) == expected
+    assert leftovers(tmp_path) == []
+    async with compacted(tmp_path) as broker:
+        assert await state(broker) == expected

@@ -14,7 +14,7 @@ from triolog.server.storage.cleaner.clean import clean
 from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.cleaner.swap import SegmentsChangedError, replace_group, replace_segments
-from triolog.server.storage.cleaner.swap_recovery import complete_swaps
+from triolog.server.storage.cleaner.swap_recovery import complete_swaps, discard_cleaned
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.filesystem import FileSystem, OsFileSystem
@@ -287,6 +287,17 @@ def test_segments_that_retention_took_out_are_not_put_back(tmp_path: Path) -> No
     driven.run(driven.log.take_out([driven.log.segments.first]))
     before = stored(driven)
     with pytest.raises(SegmentsChangedError, match="taken out"):
+        driven.run(replace_group(driven.log, job, group, truncations))
+    assert stored(driven) == before
+
+
+def test_nothing_is_replaced_by_files_that_are_gone(tmp_path: Path) -> None:
+    """Who gives a round up deletes what it left; a replacement that was asked for before may still come."""
+    driven = filled(tmp_path)
+    job, group, truncations = cleaned_group(driven)
+    discard_cleaned(driven.fs, str(tmp_path))
+    before = stored(driven)
+    with pytest.raises(SegmentsChangedError, match="is gone"):
         driven.run(replace_group(driven.log, job, group, truncations))
     assert stored(driven) == before
 
