@@ -16,6 +16,7 @@ final, because the kernel forgets what it could not write: the log goes offline,
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -93,7 +94,8 @@ class PartitionActor:
     _stopped: trio.Event = attrs.field(factory=trio.Event)
     _flushing: trio.Lock = attrs.field(factory=trio.Lock)
     _unsynced_since: float | None = None
-    _flush_due: bool = False
+    _flush_at: float = math.inf
+    """When the next flush in the background begins, in trio's time."""
     _closed_with: RequestError | None = None
     _appends: int = 0
     _groups: int = 0
@@ -383,14 +385,16 @@ class PartitionActor:
         if self._unsynced_since is None:
             self._unsynced_since = trio.current_time()
         interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
-        if interval_ms < INT64_MAX and not self._flush_due:
-            self._flush_due = True
-            self.background.start_soon(self._flush_after, interval_ms)
+        due = trio.current_time() + interval_ms / 1000
+        if interval_ms < INT64_MAX and due < self._flush_at:
+            self._flush_at = due
+            self.background.start_soon(self._flush_when_due, due)
 
-    async def _flush_after(self, interval_ms: int) -> None:
-        await trio.sleep(interval_ms / 1000)
-        self._flush_due = False
-        await self._flush_in_background(None)
+    async def _flush_when_due(self, due: float) -> None:
+        await trio.sleep_until(due)
+        if self._flush_at == due:  # else the interval was shortened meanwhile, and another flush came first
+            self._flush_at = math.inf
+            await self._flush_in_background(None)
 
     async def _flush_in_background(self, offset: int | None) -> None:
         """Force the log up to `offset` (None: as it is now) to the device beside running appends."""

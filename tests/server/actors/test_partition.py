@@ -276,6 +276,15 @@ async def test_flush_ms_is_honoured_under_os(tmp_path: Path) -> None:
         assert fs.count("sync", ".log") == 1
 
 
+async def test_a_shorter_interval_holds_from_the_next_append_on(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, durability="group:3600000") as broker:
+        log = actor_of(broker).log
+        await broker.append(PARTITION, value("a"))
+        await broker.alter_configs(TOPIC, {"durability": "group:1"})
+        await broker.append(PARTITION, value("b"))
+        await until(lambda: log.recovery_point == 2)
+
+
 # ---- a failing disk ----------------------------------------------------------------------------------------------------------
 
 
