@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.types import Isolation, TopicPartition
 from ..storage.diskops import Procedure
-from ..storage.errors import LogOfflineError, SnapshotExpiredError
+from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.explain import Walk, explain_offset, explain_timestamp
 from ..storage.fetch import FetchedRecords, read, readable_bytes
 from ..storage.log import LogSnapshot
@@ -232,6 +232,10 @@ class Reader:
                 if actor.snapshot().truncations != snapshot.truncations:
                     continue
                 raise LogOfflineError(f"{topic_partition}: reading failed: {exc}; check the device") from exc
+            except StorageError as exc:
+                raise LogOfflineError(
+                    f"{topic_partition}: reading failed: {exc}; check the device, and restart the server to have indexes made anew"
+                ) from exc
             if actor.snapshot().truncations == snapshot.truncations:
                 return answer
         raise LogOfflineError(f"{topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")

@@ -25,10 +25,10 @@ from triolog.protocol.coordinator.transactions import (
 from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.actors.internal_topic import INTERNAL_TOPIC_CONFIG, store
 from triolog.server.actors.transaction_states import IDLE_STATES, LAST_CLIENT_EPOCH
-from triolog.server.broker import Broker, FetchPartition
+from triolog.server.broker import Broker, FetchPartition, ReaderView
 from triolog.server.storage.append import prepare_append
 from triolog.server.storage.producer_state import AppendOrigin
 
@@ -332,6 +332,25 @@ async def test_an_end_whose_caller_went_away_is_carried_out(tmp_path: Path) -> N
                 gate.release()
         assert state_of(broker).state is TransactionState.COMPLETE_COMMIT
         assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
+
+
+async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answer(tmp_path: Path) -> None:
+    committed = ReaderView(Isolation.READ_COMMITTED)
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.produce(PARTITION, "a")
+        await producer.abort()
+        path = tmp_path / "topic-0" / f"{0:020d}.txnindex"
+        path.write_bytes(b"\x01" + path.read_bytes()[1:])
+        (answer,) = await broker.fetch([FetchPartition(PARTITION, 0, LARGE)], max_bytes=LARGE, view=committed)
+        assert answer.error is not None
+        assert answer.error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        for said in (str(path), "entry 0 has version 256", "restart the server"):
+            assert said in answer.error.message
+        await producer.produce(PARTITION, "b")
+        await producer.commit()
+    async with two_partitions(tmp_path) as broker:
+        assert await committed_values(broker, PARTITION) == ["b"]
 
 
 # ---- timeouts -----------------------------------------------------------------------------------------------------------
