@@ -14,6 +14,7 @@ from .config import AddressSource, ClientConfig
 from .errors import ConnectionLostError
 from .exchange import (
     FIRST_ID,
+    MAX_VECTOR,
     begin,
     following,
     greeting,
@@ -143,7 +144,7 @@ class BlockingConnection:
         try:
             while buffers:
                 self._socket.settimeout(max(SHORTEST_WAIT_S, deadline - time.monotonic()))
-                remove_sent(buffers, self._socket.sendmsg(buffers))
+                remove_sent(buffers, self._socket.sendmsg(buffers[:MAX_VECTOR]))
         except OSError as exc:  # also when time is up: what was sent ends inside a frame
             self.lose(ConnectionLostError(f"sending failed: {exc!r}"))
         except BaseException:

@@ -44,6 +44,7 @@ from .config import AddressSource, ClientConfig
 from .errors import ClosedError, ConnectionLostError
 from .exchange import (
     FIRST_ID,
+    MAX_VECTOR,
     MIN_RECEIVE_BYTES,
     begin,
     expect,
@@ -63,8 +64,6 @@ T = TypeVar("T")
 OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
 """Opens a stream to where the server is now; raises OSError when there is none."""
 
-MAX_VECTOR: Final = 64
-"""Buffers of one send; the kernel takes up to 1024."""
 _BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 
 
@@ -396,4 +395,4 @@ async def send_pieces(stream: trio.abc.Stream, pieces: Sequence[Bytes]) -> None:
             await stream.send_all(buffer)
         return
     while buffers:
-        remove_sent(buffers, await stream.socket.sendmsg(buffers))
+        remove_sent(buffers, await stream.socket.sendmsg(buffers[:MAX_VECTOR]))

@@ -25,6 +25,8 @@ HELLO_ID: Final = 1
 FIRST_ID: Final = 2
 MIN_RECEIVE_BYTES: Final = 64 * 1024
 MAX_RECEIVE_BYTES: Final = 1024 * 1024
+MAX_VECTOR: Final = 64
+"""Buffers of one send: with joined ones a megabyte and more. The kernel refuses more than 1,024 (Linux: UIO_MAXIOV)."""
 JOINED_BYTES: Final = 16 * 1024
 """Neighbouring buffers are joined up to here: one more entry of a vectored send costs about as much as this memcpy."""
 

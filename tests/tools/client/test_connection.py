@@ -18,9 +18,11 @@ from triolog.protocol.errors import (
 )
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
+from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
+from triolog.tools.client.exchange import JOINED_BYTES
 
 from tests.support.native_server import NativeServer
 
@@ -363,3 +365,25 @@ async def test_address_is_asked_for_each_connection(nursery: trio.Nursery) -> No
         assert server.connections == 2
         assert next(asked, None) is None
     nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(is_blocking: bool) -> None:
+    def produce(address: tuple[str, int]) -> m.ProduceResponse | None:
+        with BlockingClient(address) as client:
+            return client.produce(request)
+
+    records = bytes(JOINED_BYTES // 2 + 1)  # two neighbours are too much to be joined
+    request = m.ProduceRequest(tuple(m.ProducePartition("missing", number, records) for number in range(1100)))
+    async with trio.open_nursery() as nursery:
+        server = NativeServer(nursery, t=1)
+        (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
+        address = ("127.0.0.1", listener.socket.getsockname()[1])
+        if is_blocking:
+            answer = await trio.to_thread.run_sync(produce, address)
+        else:
+            async with connect(*address) as client:
+                answer = await client.produce(request)
+        nursery.cancel_scope.cancel()
+    assert answer is not None
+    assert len(answer.partitions) == 1100
