@@ -90,9 +90,10 @@ class ProducerConfig:
 class ConsumerConfig:
     """How batches are read.
 
-    Without `follow` reading ends at the high watermark found at the start. `offset_reset` says where to go on when the
+    Without `follow` reading ends where the log is found to end at the start. `offset_reset` says where to go on when the
     offset is out of range (retention may have passed it): "earliest", "latest", or None to raise. `prefetch_bytes` is
-    how much is read ahead; `retry_timeout_ms` how long a lost connection is retried before it is raised.
+    how much is read ahead; `retry_timeout_ms` how long what may pass is retried before it is raised: a lost connection, or an
+    error of a partition.
 
     Under `isolation` read_committed reading stays behind the last stable offset, where the oldest open transaction begins, and
     leaves out the records of aborted ones. With `skip_gaps` reading passes over offsets that were taken out because their

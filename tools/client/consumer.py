@@ -1,8 +1,8 @@
 """Batches and records out of assigned partitions: the consumer for trio programs.
 
 One task fetches ahead, up to `prefetch_bytes`; the program takes batches. What to fetch and what an answer holds is
-`reading`'s. A lost connection is retried for `retry_timeout_ms`; after that, or for any other error, the batches that came
-before it are handed out first, then it is raised.
+`reading`'s. A lost connection, or an error of a partition that may pass, is retried for `retry_timeout_ms`; after that, or for
+any other error, the batches that came before it are handed out first, then it is raised.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import attrs
 import trio
 
-from ...protocol.errors import InvalidRequestError, RequestError, TriologError
+from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError, TriologError
 from ...protocol.types import Record, TopicPartition
 from . import group_procedures, procedures
 from .background import open_background
@@ -26,7 +26,7 @@ from .connection import Client
 from .errors import ClosedError
 from .group_procedures import CommittedOffset
 from .procedures import EARLIEST, LATEST, AtOffset, Place
-from .reading import Fetch, FetchedBatch, Reading
+from .reading import FetchedBatch, Reading
 
 T = TypeVar("T")
 
@@ -164,25 +164,33 @@ class Consumer:
                 self._wake_fetcher = trio.Event()
                 if self._reading.lost:
                     await self._reset_lost()
-                fetch = self._reading.next_fetch() if self._buffered_bytes < self._config.prefetch_bytes else None
-                if fetch is None:
+                is_idle = False
+                with trio.CancelScope() as self._fetch_scope:
+                    is_idle = not await self._retried(self._fetch)
+                self._fetch_scope = None
+                if is_idle:
                     await self._wake_fetcher.wait()
-                else:
-                    with trio.CancelScope() as self._fetch_scope:
-                        await self._fetch(fetch)
-                    self._fetch_scope = None
-                    self._arrived.set()
         except TriologError as exc:
             self._failure = exc
         finally:
             self._failure = self._failure or ClosedError("the consumer is closed")
             self._arrived.set()
 
-    async def _fetch(self, fetch: Fetch) -> None:
-        response = await self._retried(lambda: self._client.fetch(fetch.request))
-        for batch in self._reading.accept(fetch, response):
-            self._batches.append(batch)
-            self._buffered_bytes += len(batch.data)
+    async def _fetch(self) -> bool:
+        """Take in one answer; False when there is nothing to fetch now, or no room for it."""
+        if self._reading.lost:  # by an answer of which another partition failed
+            return True
+        fetch = self._reading.next_fetch() if self._buffered_bytes < self._config.prefetch_bytes else None
+        if fetch is None:
+            return False
+        response = await self._client.fetch(fetch.request)
+        try:
+            for batch in self._reading.accept(fetch, response):
+                self._batches.append(batch)
+                self._buffered_bytes += len(batch.data)
+        finally:
+            self._arrived.set()
+        return True
 
     async def _reset_lost(self) -> None:
         for partition, error in list(self._reading.lost.items()):
@@ -210,7 +218,8 @@ class Consumer:
             try:
                 return await attempt()
             except RequestError as exc:
-                if not exc.retriable or trio.current_time() >= deadline:
+                is_damage = exc.code is ErrorCode.CORRUPT_MESSAGE  # it is there the next time, too
+                if not exc.retriable or is_damage or trio.current_time() >= deadline:
                     raise
                 await trio.sleep(backoff.pause_s())
 

@@ -227,3 +227,37 @@ async def test_closed_consumer_says_so(server: NativeServer, clock: MockClock) -
             await consumer.assign(T0)
         with pytest.raises(ClosedError):
             await consumer.next_batch()
+
+
+async def test_error_of_a_partition_that_may_pass_is_retried(server: NativeServer, clock: MockClock) -> None:
+    fill(server, 3)
+    async with consuming(server) as consumer:
+        await consumer.assign(T0, end=AtOffset(3))
+        logs = server.logs.pop("t")
+        await trio.sleep(1)
+        server.logs["t"] = logs
+        assert await offsets_of(consumer) == [0, 1, 2]
+
+
+async def test_error_of_a_partition_that_stays_is_raised_after_the_others_batches(
+    server: NativeServer, clock: MockClock
+) -> None:
+    fill(server, 3)
+    async with consuming(server, retry_timeout_ms=5000) as consumer:
+        await consumer.assign("t")
+        server.logs["t"].pop()
+        started = trio.current_time()
+        assert await consumer.next_batch() is not None
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.next_batch()
+        assert 4 < trio.current_time() - started < 8
+
+
+async def test_reading_ahead_is_bounded_while_a_partition_fails(server: NativeServer, clock: MockClock) -> None:
+    fill(server, 1000, batch=1)
+    batch_bytes = len(server.logs["t"][0].batches[0][2])
+    async with consuming(server, prefetch_bytes=10 * batch_bytes, partition_max_bytes=4 * batch_bytes) as consumer:
+        await consumer.assign("t")
+        server.logs["t"].pop()
+        await trio.sleep(600)
+        assert repr(consumer) == "<Consumer of 2 partitions, 11 batches fetched>"
