@@ -105,14 +105,14 @@ class BlockingProducer:
         """Take a record; what is due is sent on the way. Waits while the buffer is full: BufferFullError after a while."""
         if self._is_closed:
             raise ClosedError("the producer is closed")
-        if self._transactions is not None:
-            self._transactions.state.add_part()
-        elif self._accumulator.fatal is not None:
-            raise self._accumulator.fatal.with_traceback(None)
         size = record_size(key, value, headers)
         produced = self._topics.get(topic) or self._load(topic)
         if not self._accumulator.has_room(size):
             self._make_room(size)
+        if self._transactions is not None:
+            self._transactions.state.add_part()
+        elif self._accumulator.fatal is not None:
+            raise self._accumulator.fatal.with_traceback(None)
         queue = produced.queue_for(key, partition, size)
         timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         had_open = queue.open

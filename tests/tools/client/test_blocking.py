@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from triolog.protocol.errors import (
+    InvalidProducerEpochError,
     InvalidRecordError,
     InvalidRequestError,
     OffsetOutOfRangeError,
@@ -319,3 +320,14 @@ def test_offset_that_retention_has_passed(client: BlockingClient, thread: Server
                 consumer.next_batch()
         else:
             assert [record.offset for _, record in consumer.records()] == list(range(5, 10))
+
+
+def test_a_producer_that_ends_while_a_record_waits_for_room_takes_it_no_more(
+    client: BlockingClient, thread: ServerThread
+) -> None:
+    add_faults(thread, m.ProducePartition, InvalidProducerEpochError("fenced"))
+    producer = BlockingProducer(client, linger_ms=60_000, buffer_bytes=600)
+    producer.send("t", bytes(400), partition=0)
+    with pytest.raises(InvalidProducerEpochError, match="fenced"):
+        producer.send("t", bytes(400), partition=0)
+    producer.close()
