@@ -9,6 +9,7 @@ wants its records out meanwhile calls `poll`. Leaving a `with` block flushes. Wh
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -229,25 +230,35 @@ class BlockingProducer:
         return False
 
     def _send(self, requests: Iterator[list[Delivery]]) -> None:
-        for deliveries in requests:
-            request = ProduceRequest(
-                tuple(delivery.to_message() for delivery in deliveries),
-                self._config.acks,
-                self._config.request_timeout_ms,
-                self._config.transactional_id,
-            )
-            deadline = time.monotonic() + self._client.timeout_s(request.timeout_ms)
-            try:
-                connection = self._client.connected()
-                correlation_id = connection.start(request, deadline)
-            except TriologError as exc:
-                self._fail(deliveries, exc)
-                continue
-            if is_answered(request):
-                self._exchanges.append(_Exchange(connection, correlation_id, deadline, deliveries))
-            else:
-                for delivery in deliveries:
-                    self._accumulator.settle_unanswered(delivery)
+        unsent = deque(requests)  # the accumulator counts them as in flight from now on
+        try:
+            while unsent:
+                self._send_request(unsent[0])
+                unsent.popleft()
+        except BaseException:  # Ctrl-C, of which the program may make nothing: they are sent again
+            for deliveries in unsent:
+                self._fail(deliveries, ConnectionLostError("interrupted while sending"))
+            raise
+
+    def _send_request(self, deliveries: list[Delivery]) -> None:
+        request = ProduceRequest(
+            tuple(delivery.to_message() for delivery in deliveries),
+            self._config.acks,
+            self._config.request_timeout_ms,
+            self._config.transactional_id,
+        )
+        deadline = time.monotonic() + self._client.timeout_s(request.timeout_ms)
+        try:
+            connection = self._client.connected()
+            correlation_id = connection.start(request, deadline)
+        except TriologError as exc:
+            self._fail(deliveries, exc)
+            return
+        if is_answered(request):
+            self._exchanges.append(_Exchange(connection, correlation_id, deadline, deliveries))
+        else:
+            for delivery in deliveries:
+                self._accumulator.settle_unanswered(delivery)
 
     def _settle_answered(self) -> None:
         now = time.monotonic()

@@ -331,3 +331,25 @@ def test_a_producer_that_ends_while_a_record_waits_for_room_takes_it_no_more(
     with pytest.raises(InvalidProducerEpochError, match="fenced"):
         producer.send("t", bytes(400), partition=0)
     producer.close()
+
+
+def test_an_interrupt_while_sending_loses_nothing(thread: ServerThread) -> None:
+    interrupts: list[bool] = []
+
+    def address() -> tuple[str, int]:
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt  # as Ctrl-C while it connects
+        return thread.address()
+
+    with BlockingClient(address, QUICK) as client:
+        with BlockingProducer(client, retry_backoff_ms=1, linger_ms=60_000, max_request_bytes=1) as producer:
+            producer.send("t", b"before", partition=0).result(10)
+            futures = [producer.send("t", b"%d" % partition, partition=partition) for partition in range(2)]
+            interrupts.append(True)
+            thread.move()
+            with pytest.raises(KeyboardInterrupt):
+                producer.flush(10)
+            producer.flush(10)
+            assert [future.value().offset for future in futures] == [1, 0]
+    assert (values_of(thread, 0), values_of(thread, 1)) == ([b"before", b"0"], [b"1"])
