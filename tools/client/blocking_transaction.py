@@ -129,7 +129,7 @@ class BlockingTransaction:
         if kind is None and state.is_open:
             try:
                 self._calls.commit()
-            except TriologError:
+            except BaseException:  # Ctrl-C, too: nobody else could end it
                 self._abort_quietly()
                 raise
         elif state.is_open:
@@ -138,8 +138,10 @@ class BlockingTransaction:
     def _abort_quietly(self) -> None:
         """Abort because something else went wrong, which is what the caller shall hear of."""
         state = self._calls.state
-        if state.can_abort:
-            with contextlib.suppress(TriologError, TimeoutError):
-                self._calls.abort(ABORT_TIMEOUT_S)
-        if state.is_open:
-            state.leave_behind()
+        try:
+            if state.can_abort:
+                with contextlib.suppress(TriologError, TimeoutError):
+                    self._calls.abort(ABORT_TIMEOUT_S)
+        finally:
+            if state.is_open:
+                state.leave_behind()

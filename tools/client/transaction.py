@@ -138,7 +138,7 @@ class Transaction:
         if kind is None and state.is_open:
             try:
                 await self._calls.commit()
-            except TriologError:
+            except BaseException:  # cancelled, too: nobody else could end it
                 await self._abort_quietly()
                 raise
         elif state.is_open:

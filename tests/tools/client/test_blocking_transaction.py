@@ -196,3 +196,27 @@ def test_admin_changes_topics_and_groups(thread: ServerThread, client: BlockingC
     admin.delete_groups("g")
     with pytest.raises(RequestError, match="no group g"):
         admin.delete_groups("g")
+
+
+def test_an_interrupted_commit_leaves_room_for_the_next_transaction(thread: ServerThread) -> None:
+    interrupts: list[bool] = []
+
+    def address() -> tuple[str, int]:
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt  # as Ctrl-C while it connects
+        return thread.address()
+
+    def commit(producer: BlockingProducer) -> None:
+        with producer.transaction():
+            producer.send("t", b"a", partition=0).result(10)
+            interrupts.append(True)
+
+    faults_on(thread, m.EndTransactionRequest, "drop")
+    with BlockingClient(address, QUICK) as client:
+        with BlockingProducer(client, transactional_id="x", **RETRIES) as producer:
+            with pytest.raises(KeyboardInterrupt):
+                commit(producer)
+            with producer.transaction():
+                producer.send("t", b"b", partition=0)
+        assert committed(client) == [b"b"]

@@ -296,3 +296,18 @@ def test_options_that_contradict_each_other_are_refused() -> None:
             trio.run(lambda options=options: open_with(**options))
     with pytest.raises(ValueError, match="enable_idempotence"):
         trio.run(lambda: open_with(transactional_id="x", enable_idempotence=False))
+
+
+@pytest.mark.parametrize("kind", [m.ProduceRequest, m.EndTransactionRequest])
+async def test_a_cancelled_commit_leaves_room_for_the_next_transaction(
+    server: NativeServer, clock: MockClock, kind: type[Any]
+) -> None:
+    faults_on(server, kind, trio.Event())
+    async with transactional(server) as producer:
+        with trio.move_on_after(1) as scope:
+            async with producer.transaction():
+                await producer.send("t", b"a", partition=0)
+        assert scope.cancelled_caught
+        async with producer.transaction():
+            await producer.send("t", b"b", partition=0)
+    assert await committed(server) == [b"b"]
