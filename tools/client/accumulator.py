@@ -62,6 +62,8 @@ class Accumulator:
         self.buffered_bytes = 0
         self.failure: TriologError | None = None
         """The first error that a batch was given up for; a transaction's owner clears it when one begins."""
+        self.has_sent = False
+        """Whether a batch was ever handed out to be sent; cleared as `failure` is."""
         self.fatal: TriologError | None = None
         """What ended the producer: nothing can be sent any more."""
 
@@ -148,6 +150,7 @@ class Accumulator:
             if delivery is not None:
                 del self._ready[queue]
                 deliveries.append(delivery)
+                self.has_sent = True
         yield from self._requests(deliveries)
 
     def next_deadline(self) -> float | None:

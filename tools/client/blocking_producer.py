@@ -111,7 +111,7 @@ class BlockingProducer:
         if not self._accumulator.has_room(size):
             self._make_room(size)
         if self._transactions is not None:
-            self._transactions.state.add_part()
+            self._transactions.state.check_sending()
         elif self._accumulator.fatal is not None:
             raise self._accumulator.fatal.with_traceback(None)
         queue = produced.queue_for(key, partition, size)

@@ -59,8 +59,10 @@ class BlockingTransactionCalls:
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Commit a group's offsets with the transaction."""
-        self.state.add_part()
-        self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
+        self.state.check_sending()
+        if offsets:
+            self.state.add_offsets()
+            self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
 
     def commit(self) -> None:
         """Flush, then make it all visible; raises what a record was given up for, and then only an abort is possible."""

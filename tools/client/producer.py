@@ -177,7 +177,7 @@ class Producer:
         if self._is_closed:
             raise ClosedError("the producer is closed")
         if self._transactions is not None:
-            self._transactions.state.add_part()
+            self._transactions.state.check_sending()
         elif self._accumulator.fatal is not None:
             raise self._accumulator.fatal.with_traceback(None)
         queue = topic.queue_for(key, partition, size)

@@ -62,8 +62,12 @@ class TransactionCalls:
 
     async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Commit a group's offsets with the transaction."""
-        self.state.add_part()
-        await self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
+        self.state.check_sending()
+        if offsets:
+            self.state.add_offsets()
+            await self._repeat(lambda: group_procedures.commit_offsets(group, offsets, self.state.producer))
+        else:
+            await trio.lowlevel.checkpoint()
 
     async def commit(self) -> None:
         """Flush, then make it all visible; raises what a record was given up for, and then only an abort is possible."""

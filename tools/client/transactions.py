@@ -22,7 +22,7 @@ class TransactionState:
         self._accumulator = accumulator
         self._identity: ProducerIdentity | None = None
         self._is_open = False
-        self._has_parts = False
+        self._has_offsets = False
         self._commit_asked = False
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ class TransactionState:
     @property
     def has_parts(self) -> bool:
         """Whether the server may know of the transaction: records or offsets were sent in it."""
-        return self._has_parts
+        return self._has_offsets or self._accumulator.has_sent
 
     @property
     def can_abort(self) -> bool:
@@ -65,18 +65,22 @@ class TransactionState:
         if self._is_open:
             raise InvalidTxnStateError("a transaction is open; commit or abort it first")
         self._accumulator.failure = None
+        self._accumulator.has_sent = False
         self._is_open = True
-        self._has_parts = False
+        self._has_offsets = False
         self._commit_asked = False
 
-    def add_part(self) -> None:
-        """Something is sent in the transaction. InvalidTxnStateError outside of one; what made it fail, when it has."""
+    def check_sending(self) -> None:
+        """Before something is sent. InvalidTxnStateError outside of a transaction; what made it fail, when it has."""
         self.check_alive()
         if not self._is_open:
             raise InvalidTxnStateError("a transactional producer sends inside a transaction; begin one first")
         if self._accumulator.failure is not None:
             raise self._accumulator.failure.with_traceback(None)
-        self._has_parts = True
+
+    def add_offsets(self) -> None:
+        """The server is about to hear of offsets in the transaction."""
+        self._has_offsets = True
 
     def commit(self) -> None:
         """Everything is settled and the server will be asked to commit; raises what a record was given up for."""

@@ -201,3 +201,39 @@ def test_a_blocking_copier_commits_its_position_with_its_records(broker: Blockin
         with BlockingConsumer(client, follow=False, isolation="read_committed") as consumer:
             consumer.assign(TopicPartition("t", 1))
             assert [int(record.value or b"") for _, record in consumer.records()] == list(range(10))
+
+
+async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker) -> None:
+    assert broker.native is not None
+    async with connect(*broker.native) as client:
+        async with open_producer(client, transactional_id="x", linger_ms=60_000) as producer:
+            async with producer.transaction():
+                await producer.send("t", b"0", partition=0)
+            transaction = producer.transaction()
+            await transaction.begin()
+            await producer.send("t", b"1", partition=0)
+            await transaction.abort()
+            await transaction.begin()
+            await producer.send("t", b"2", partition=0)
+            await producer.flush()
+            await transaction.abort()
+            async with producer.transaction() as transaction:
+                await transaction.send_offsets("g", {})
+            async with producer.transaction():
+                await producer.send("t", b"3", partition=0)
+    assert await values(broker, isolation=Isolation.READ_COMMITTED) == [0, 3]
+
+
+def test_a_blocking_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker) -> None:
+    assert broker.native is not None
+    with BlockingClient(broker.native) as client:
+        with BlockingProducer(client, transactional_id="x", linger_ms=60_000) as producer:
+            with producer.transaction():
+                producer.send("t", b"0", partition=0)
+            transaction = producer.transaction()
+            transaction.begin()
+            producer.send("t", b"1", partition=0)
+            transaction.abort()
+            transaction.begin()
+            transaction.send_offsets("g", {})
+            transaction.commit()
