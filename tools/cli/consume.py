@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -147,15 +147,24 @@ async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selec
 async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> None:
     """Each batch is handed to the reader as a whole, so that a follower sees records as they come. What is committed was
     handed over; a crash in between prints it again."""
-    committed_at = time.monotonic()
-    async for batch in consumer:
+    import trio
+
+    commit_at = math.inf
+    while True:
+        with trio.move_on_at(commit_at) as waiting:
+            batch = await consumer.next_batch()
+        if waiting.cancelled_caught:  # also when no batch comes any more
+            await consumer.commit()
+            commit_at = math.inf
+            continue
+        if batch is None:
+            break
         is_enough = printer.print(batch.partition, batch.records())
         flush()
         if is_enough:
             break
-        if commits and time.monotonic() - committed_at >= COMMIT_INTERVAL_S:
-            await consumer.commit()
-            committed_at = time.monotonic()
+        if commits:
+            commit_at = min(commit_at, trio.current_time() + COMMIT_INTERVAL_S)
     if commits:
         await consumer.commit(consumer.positions() | printer.cut_short)
 

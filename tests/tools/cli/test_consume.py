@@ -6,9 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC
 
 import pytest
+import trio
+from trio.testing import MockClock
+from triolog.protocol.native.messages import PlainRecord
+from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.consume import COMMIT_INTERVAL_S, Printer, Selection, _print_all
+from triolog.tools.cli.record_formats import formatter
+from triolog.tools.client.connection import connect
+from triolog.tools.client.consumer import open_consumer
+
+from tests.support.native_server import NativeServer
 
 from .conftest import Cli
 
@@ -160,3 +171,16 @@ def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    server = NativeServer(nursery, t=1)
+    server.logs["t"][0].append((PlainRecord(START_MS, None, b"a"), PlainRecord(START_MS, None, b"b")))
+    selection = Selection(partitions=(), from_ms=None, to_ms=None, is_exact=False, max_records=None)
+    async with connect(open_stream=server.open_stream) as client, open_consumer(client, group="g") as consumer:
+        await consumer.assign("t")
+        with trio.move_on_after(COMMIT_INTERVAL_S + 1):
+            await _print_all(consumer, Printer(formatter("raw", UTC), selection), commits=True)
+    assert server.groups == {"g": {TopicPartition("t", 0): (2, None)}}
