@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import trio
 
-from ...protocol.errors import InvalidTxnStateError, RequestError, TriologError
+from ...protocol.errors import InvalidTxnStateError, RequestError, RequestTimedOutError, TriologError
 from ...protocol.native.messages import MetadataRequest, ProduceRequest
 from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
@@ -88,7 +88,8 @@ class Producer:
         """Take a record; returns when it is in its batch, which is not yet sent. Await the result for its offset.
 
         Waits while the buffer is full, BufferFullError after `max_block_ms`; the first record of a topic asks the server
-        for its partitions. Always a checkpoint, before the record is taken: a cancelled send has sent nothing.
+        for its partitions, RequestTimedOutError when they are not known by then. Always a checkpoint, before the record is
+        taken: a cancelled send has sent nothing.
         """
         produced = self._topics.get(topic)
         size = record_size(key, value, headers)
@@ -189,6 +190,7 @@ class Producer:
         return SentRecord(batch, index, timestamp)
 
     async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
+        produced = None
         with trio.move_on_after(self._config.max_block_ms / 1000):
             produced = await self._load(topic)
             while not self._accumulator.has_room(size) and not self._is_closed and self._accumulator.fatal is None:
@@ -196,6 +198,11 @@ class Producer:
                 self._wake_sender.set()
                 await self._room.park()
             return produced
+        if produced is None:
+            raise RequestTimedOutError(
+                f"the partitions of topic {topic!r} could not be asked for within max_block_ms={self._config.max_block_ms}: "
+                "the server cannot be reached, or does not answer"
+            )
         raise BufferFullError(
             f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
             f"{self._accumulator.buffered_bytes} of {self._config.buffer_bytes} bytes wait for their acknowledgement"

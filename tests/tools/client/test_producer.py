@@ -8,7 +8,13 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
-from triolog.protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import (
+    InvalidRecordError,
+    InvalidRequestError,
+    RequestError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType
@@ -276,3 +282,11 @@ async def test_lookup_of_a_topic_survives_a_lost_connection(server: NativeServer
     async with connect(open_stream=server.open_stream) as client, open_producer(client) as producer:
         assert (await (await producer.send("t", b"a"))).offset == 0
     assert server.connections == 3
+
+
+async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeServer, clock: MockClock) -> None:
+    async with connect(open_stream=server.open_stream) as client, open_producer(client, max_block_ms=2000) as producer:
+        server.is_down = True
+        server.kill()
+        with pytest.raises(RequestTimedOutError, match="the partitions of topic 't' could not be asked"):
+            await producer.send("t", b"a")
