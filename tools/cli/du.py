@@ -87,9 +87,9 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
         if view == "segment":
             columns = {"segment": "left", "newest record": "left", "content": "right"}
     columns |= {"on disk": "right", "": "left"}
-    largest = max(row[-1].allocated_bytes for row in rows)
+    largest = max((row[-1].allocated_bytes for row in rows), default=0)
     cells = [
-        (*map(str, row[:-1]), *_size_cells(row[-1], view), _bar(row[-1].allocated_bytes, largest, everything.allocated_bytes))
+        (*map(str, row[:-1]), *_size_cells(row[-1]), _bar(row[-1].allocated_bytes, largest, everything.allocated_bytes))
         for row in rows
     ]
     draw(table(columns, cells))
@@ -99,7 +99,7 @@ def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zo
     )
 
 
-def _size_cells(space: Space, view: str) -> tuple[str, str]:
+def _size_cells(space: Space) -> tuple[str, str]:
     return size_text(space.logical_bytes), size_text(space.allocated_bytes)
 
 

@@ -91,3 +91,8 @@ def test_a_running_server_is_no_hindrance(logs: StoppedLogs) -> None:
 
 def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
     assert du(tmp_path).exit_code == 3
+
+
+def test_partitions_without_a_segment_have_no_lines(tmp_path: Path) -> None:
+    (tmp_path / "flights-0").mkdir()
+    assert du(tmp_path, "--by", "segment").stdout.splitlines()[-1].startswith("1 partition, 0 B of content")
