@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import FailedError
-from .kafka_commands import KAFKA_TOPIC_KEYS, create_topic_commands
+from .kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 from .output import count_text, flush, json_option, print_json, size_text, write
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def _read_configs(texts: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter(
                 f"{text!r} is no KEY=VALUE of a topic in Kafka, as in retention.ms=-1", param_hint="--config"
             )
+        if key in KAFKA_SMALLEST and not (value.isascii() and value.isdigit()):
+            raise click.BadParameter(f"{text!r}: {key} is a number", param_hint="--config")
         configs[key] = value
     return configs
 

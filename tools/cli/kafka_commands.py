@@ -41,7 +41,7 @@ KAFKA_TOPIC_KEYS: Final = frozenset(
 """Topic keys that Kafka 4.1 and triolog have in common; the others are ours."""
 
 KAFKA_SMALLEST: Final[Mapping[str, int]] = {"segment.bytes": 1_048_576}
-"""Where Kafka 4.1 allows less than we do."""
+"""Kafka 4.1's smallest values, where ours are smaller."""
 
 
 def create_topic_commands(topics: Iterable[Topic], bootstrap_server: str, configs: Mapping[str, str]) -> Iterator[str]:

@@ -129,6 +129,7 @@ def test_a_running_kafka_is_refused(source: Path, target: Path) -> None:
         ([], "say where to"),
         (["--print-commands", "--config", "retention.ms"], "is no KEY=VALUE"),
         (["--print-commands", "--config", "durability=os"], "is no KEY=VALUE of a topic in Kafka"),
+        (["--print-commands", "--config", "segment.bytes=1g"], "'segment.bytes=1g': segment.bytes is a number"),
         (["nowhere"], "does not exist"),
     ],
 )
