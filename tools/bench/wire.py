@@ -36,7 +36,7 @@ MAX_VECTOR: Final = 64
 
 
 class Wire:
-    """One greeted connection, blocking. `call` is for what is not measured, `frame` and `exchange` for what is."""
+    """One greeted connection, blocking. `call` is for what is not measured, `ask` for what is."""
 
     def __init__(self, address: Address) -> None:
         self.socket = socket.create_connection((address[0], address[1]), timeout=TIMEOUT_S)
@@ -198,7 +198,7 @@ class Pipeline:
 
 
 def drive(pipelines: Sequence[Pipeline], in_flight: int) -> float:
-    """Keep every pipeline full until all is answered; seconds that took."""
+    """Keep every pipeline full until all is answered; seconds that took. Raises LoadFailedError when nothing comes any more."""
     poller = select.epoll()
     try:
         by_fd = {pipeline.socket.fileno(): pipeline for pipeline in pipelines}
@@ -212,7 +212,11 @@ def drive(pipelines: Sequence[Pipeline], in_flight: int) -> float:
             pipeline.send(in_flight)
             _watch(poller, pipeline, waiting)
         while running:
-            for fd, events in poller.poll(TIMEOUT_S):
+            ready = poller.poll(TIMEOUT_S)
+            if not ready:
+                unanswered = sum(pipeline.total - pipeline.answered for pipeline in pipelines)
+                raise LoadFailedError(f"{unanswered} requests are unanswered, and nothing came for {TIMEOUT_S:g} s")
+            for fd, events in ready:
                 pipeline = by_fd[fd]
                 if events & select.EPOLLOUT:
                     pipeline.flush()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +21,7 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.recovery import OpenLog, open_log
-from triolog.tools.bench import command, rows
+from triolog.tools.bench import command, rows, wire
 from triolog.tools.bench.bench import Bench
 from triolog.tools.bench.child import Load, LoadFailedError, run_load
 from triolog.tools.bench.compaction_load import keyed_batches
@@ -30,6 +32,7 @@ from triolog.tools.bench.measure import Line, RowResult
 from triolog.tools.bench.open_loop_load import look_up_on_schedule
 from triolog.tools.bench.process import bytes_read, children, memory_mib
 from triolog.tools.bench.sparse_log import generate
+from triolog.tools.bench.wire import Pipeline
 
 
 def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
@@ -167,3 +170,12 @@ def test_an_unknown_row_is_a_usage_error_that_lists_them() -> None:
 def test_rows_can_be_listed() -> None:
     result = CliRunner().invoke(command.command, ["--list"])
     assert result.output.splitlines()[2] == "3 memory"
+
+
+def test_a_server_that_answers_no_more_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "TIMEOUT_S", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pipeline = Pipeline(SimpleNamespace(socket=ours), [b"frame"], 3)  # type: ignore[arg-type]
+        with pytest.raises(LoadFailedError, match="3 requests are unanswered"):
+            wire.drive([pipeline], 2)
