@@ -39,6 +39,7 @@ _LZ4_LEAST_HIGH_LEVEL: Final = 3
 _LZ4_MOST_HIGH_LEVEL: Final = 12
 _LZ4_CHECKED_BLOCKS: Final = b"\x70\x40"  # version 1, independent blocks of 64 KiB with checksums
 _GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
+_GZIP_PIECE_BYTES: Final = 4096  # zlib copies what it was given and lies behind a member
 
 
 def compress(compression_type: CompressionType, data: Bytes, level: int | None = None) -> bytes:
@@ -79,20 +80,23 @@ def _gzip_decompress(data: memoryview, max_bytes: int) -> bytes:
 
     chunks: list[bytes] = []
     remaining = max_bytes
-    rest: Bytes = data
-    while not chunks or rest:
+    position, step = 0, len(data)  # there is one member nearly always; behind it a megabyte may hold 50,000 empty ones
+    while not chunks or position < len(data):
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            chunk = member.decompress(rest, remaining + 1)
-        except zlib.error as exc:
-            raise CorruptRecordError(f"gzip data of {len(data)} bytes: {exc}") from exc
-        remaining -= len(chunk)
-        if remaining < 0:
-            raise _too_large(None, max_bytes)
-        if not member.eof:
-            raise CorruptRecordError(f"gzip data of {len(data)} bytes ends inside a member")
-        chunks.append(chunk)
-        rest = member.unused_data
+        while not member.eof:
+            piece = data[position : position + step]
+            if not piece:
+                raise CorruptRecordError(f"gzip data of {len(data)} bytes ends inside a member")
+            try:
+                chunk = member.decompress(piece, remaining + 1)
+            except zlib.error as exc:
+                raise CorruptRecordError(f"gzip data of {len(data)} bytes: {exc}") from exc
+            remaining -= len(chunk)
+            if remaining < 0:
+                raise _too_large(None, max_bytes)
+            chunks.append(chunk)
+            position += len(piece) - len(member.unused_data)
+        step = _GZIP_PIECE_BYTES
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
