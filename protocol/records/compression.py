@@ -44,9 +44,14 @@ _GZIP_PIECE_BYTES: Final = 4096  # zlib copies what it was given and lies behind
 
 def compress(compression_type: CompressionType, data: Bytes, level: int | None = None) -> bytes:
     """Compress with Kafka's default level, or `level` where the codec has one; ValueError for a level it lacks."""
+    check_compression_level(compression_type, level)
+    return _COMPRESSORS[compression_type](data, level)
+
+
+def check_compression_level(compression_type: CompressionType, level: int | None) -> None:
+    """ValueError for a level that the codec lacks; None is its default."""
     if level is not None and level not in _LEGAL_LEVELS.get(compression_type, ()):
         raise ValueError(f"{compression_type.name.lower()} has no compression level {level}")
-    return _COMPRESSORS[compression_type](data, level)
 
 
 def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int) -> bytes:

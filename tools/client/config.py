@@ -10,6 +10,7 @@ from attrs.validators import ge, in_, instance_of, optional
 
 from ...protocol import limits
 from ...protocol.native.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE, DEFAULT_TRANSACTION_TIMEOUT_MS
+from ...protocol.records.compression import check_compression_level
 from ...protocol.types import CompressionType, Isolation
 
 CLIENT_SOFTWARE: Final = "triolog-python"
@@ -79,6 +80,7 @@ class ProducerConfig:
             raise ValueError(f"acks is {self.acks}; an idempotent producer needs acks -1, or enable_idempotence=False")
         if self.transactional_id is not None and not self.is_idempotent:
             raise ValueError("a transactional producer is idempotent: it needs acks -1 and no enable_idempotence=False")
+        check_compression_level(self.compression_type, self.compression_level)
 
     @property
     def is_idempotent(self) -> bool:

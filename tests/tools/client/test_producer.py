@@ -18,6 +18,7 @@ from triolog.protocol.errors import (
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType
+from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import BufferFullError, ClosedError, DeliveryTimedOutError
 from triolog.tools.client.partitioner import partition_for_key
@@ -290,3 +291,8 @@ async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeS
         server.kill()
         with pytest.raises(RequestTimedOutError, match="the partitions of topic 't' could not be asked"):
             await producer.send("t", b"a")
+
+
+def test_a_compression_level_that_the_codec_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="gzip has no compression level 10"):
+        ProducerConfig(compression_type=CompressionType.GZIP, compression_level=10)
