@@ -387,3 +387,26 @@ async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(i
         nursery.cancel_scope.cancel()
     assert answer is not None
     assert len(answer.partitions) == 1100
+
+
+async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_it(server: NativeServer, clock: MockClock) -> None:
+    async with connect(open_stream=server.open_stream) as client:
+        server.is_down = True
+        server.kill()
+        await trio.testing.wait_all_tasks_blocked()
+        failed = 0
+
+        async def call() -> None:
+            nonlocal failed
+            with pytest.raises(ConnectionLostError, match="the test's server is down"):
+                await client.metadata(m.MetadataRequest())
+            failed += 1
+
+        started = trio.current_time()
+        async with trio.open_nursery() as calls:
+            for _ in range(50):
+                calls.start_soon(call)
+        assert failed == 50
+        assert trio.current_time() - started < 2
+        server.is_down = False
+        await client.metadata(m.MetadataRequest())
