@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
@@ -10,7 +10,7 @@ from .. import limits
 from . import fields
 from .fields import Body
 
-MAX_SOFTWARE_CHARS = 255
+MAX_SOFTWARE_CHARS: Final = 255
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""The calls `offsets_for_times` and `explain`: which offset a time has, and how the server came to know."""
+"""The call `offsets_for_times`: which offset a time has; and how a time to look up is written."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TO_HIGH_WATERMARK: Final = -1
 
 @attrs.frozen
 class NewPartitions:
-    """How many partitions a topic is to have in all; fewer than it has is refused."""
+    """How many partitions a topic is to have in all, more than it has."""
 
     keys: ClassVar[frozenset[str]] = fields.names("name", "total")
 

@@ -1,4 +1,4 @@
-"""The calls that change topics and show their configuration: `create_topics`, `delete_topics`, `describe_configs`."""
+"""The calls that make and delete topics and show their configuration: `create_topics`, `delete_topics`, `describe_configs`."""
 
 from __future__ import annotations
 
