@@ -61,20 +61,6 @@ def decode_unsigned_varint(buffer: Bytes, position: int) -> tuple[int, int]:
     return value & _MASK_32, position
 
 
-def size_of_varint(value: int) -> int:
-    """How many bytes `encode_varint(value)` has."""
-    return _size_of((value << 1 ^ value >> 31) & _MASK_32)
-
-
-def size_of_varlong(value: int) -> int:
-    """How many bytes `encode_varlong(value)` has."""
-    return _size_of((value << 1 ^ value >> 63) & _MASK_64)
-
-
-def _size_of(unsigned: int) -> int:
-    return (unsigned.bit_length() + 6) // 7 or 1
-
-
 def _encode(unsigned: int) -> bytes:
     if unsigned < 0x80:
         return _ONE_BYTE[unsigned]

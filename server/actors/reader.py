@@ -234,7 +234,7 @@ class Reader:
                 raise LogOfflineError(f"{topic_partition}: reading failed: {exc}; check the device") from exc
             except StorageError as exc:
                 raise LogOfflineError(
-                    f"{topic_partition}: reading failed: {exc}; check the device, and restart the server to have indexes made anew"
+                    f"{topic_partition}: reading failed: {exc}; check the device, and restart the server: it makes indexes anew"
                 ) from exc
             if actor.snapshot().truncations == snapshot.truncations:
                 return answer

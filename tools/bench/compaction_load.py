@@ -24,7 +24,7 @@ from ...server.storage.paths import CLEANED_SUFFIX, LOG_SUFFIX, segment_file
 from ...server.storage.recovery import OpenLog, open_log
 from .child import LoadFailedError
 from .process import memory_mib
-from .tool_load import STAMPED_BYTES
+from .sparse_log import STAMPED_BYTES
 from .wire import FIRST_TIMESTAMP, Address, Pipeline, Wire, produce_frame
 from .wire import drive as drive_pipelines
 

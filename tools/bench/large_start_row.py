@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Final
 
+from ...protocol.types import LATEST_TIMESTAMP
 from .bench import Bench
 from .child import LoadFailedError, run_load
 from .measure import Line, RowResult, at_most
@@ -18,7 +19,6 @@ SEGMENTS: Final = 1_000
 SEGMENT_BYTES: Final = 100_000_000
 MOST_READ_SHARE: Final = 1e-4
 """Of the log: 10 MB of 100 GB. One scanned segment would be ten times that."""
-LATEST: Final = -1
 TOPIC: Final = "large"
 
 
@@ -36,7 +36,7 @@ def large_start(bench: Bench) -> RowResult:
         def start(name: str, directory: str, end_offset: int) -> float:
             started = time.perf_counter()
             with serving(directory) as server, Wire(server.address) as wire:
-                asked = [{"topic": TOPIC, "partition": 0, "timestamp": LATEST}]
+                asked = [{"topic": TOPIC, "partition": 0, "timestamp": LATEST_TIMESTAMP}]
                 answer = wire.call("offsets_for_times", {"partitions": asked})
                 taken = (time.perf_counter() - started) * 1000
                 read[name].append(server.bytes_read() / 1e6)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from ...protocol.types import LATEST_TIMESTAMP
 from ...server.storage.paths import LOG_SUFFIX, segment_file
 from .bench import Bench
 from .child import LoadFailedError, run_load
@@ -18,7 +19,6 @@ from .server import serving
 from .tool_load import checksum_file
 from .wire import Wire, batch_of
 
-LATEST: Final = -1
 TOPIC: Final = "crashed"
 
 
@@ -92,7 +92,7 @@ def _restart(directory: str, end_offset: int) -> float:
     """Seconds until a server that finds no clean marker says what it has."""
     started = time.perf_counter()
     with serving(directory) as server, Wire(server.address) as wire:
-        asked = [{"topic": TOPIC, "partition": 0, "timestamp": LATEST}]
+        asked = [{"topic": TOPIC, "partition": 0, "timestamp": LATEST_TIMESTAMP}]
         answer = wire.call("offsets_for_times", {"partitions": asked})["partitions"][0]
         taken = time.perf_counter() - started
     if answer["offset"] != end_offset:

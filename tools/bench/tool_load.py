@@ -21,11 +21,11 @@ from ...server.storage.producer_state import ProducerState
 from ...server.storage.reindex import reindex
 from ...server.storage.verify import verify
 from .process import memory_mib
+from .sparse_log import STAMPED_BYTES
 from .wire import batch_of
 
 PARTITION: Final = "log-0"
 BATCH_BYTES: Final = 16384
-STAMPED_BYTES: Final = 16
 
 
 def write_log(*, directory: str, total_bytes: int, value_bytes: int) -> dict[str, int]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .failures import FailedError, UnreadableError
-from .findings import say
-from .output import count_text, flush, json_option, print_json, printable, size_text
+from .output import count_text, json_option, print_json, printable, say, size_text
 from .progress import open_progress
 from .stopped import directory_argument
 
@@ -86,4 +85,3 @@ def _report(backups: list[PartitionBackup], target: str, elapsed_s: float, *, as
         f"{count_text(len(backups), 'partition')} in {printable(target)}: {size_text(linked_bytes)} in "
         f"{count_text(linked_files, 'hard link')}, {size_text(copied_bytes)} copied, {elapsed_s:.2f} s"
     )
-    flush()

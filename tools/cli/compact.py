@@ -9,8 +9,7 @@ import attrs
 import click
 
 from .failures import FailedError
-from .findings import say
-from .output import count_text, flush, json_option, print_json, printable, size_text
+from .output import count_text, json_option, print_json, printable, say, size_text
 from .progress import open_progress
 from .stopped import directory_argument, stopped
 
@@ -90,7 +89,6 @@ def _report(topic: str, done: list[CompactedPartition], elapsed_s: float, *, as_
         rounds = f"{count_text(partition.keys, 'key')} in {count_text(partition.rounds, 'round')}{keyless}"
         say(f"{partition.topic_partition}: {before} -> {after}, {rounds}")
     say(f"{count_text(len(done), 'partition')} in {elapsed_s:.2f} s")
-    flush()
 
 
 def _row(partition: CompactedPartition) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import flush, json_line, printable, write
+from .output import json_line, printable, say, write
 from .progress import NoProgress, ProduceProgress
 from .stopped import relative
 
@@ -85,16 +85,8 @@ def finding_text(finding: Finding, directory: StoppedDirectory) -> str:
     return f"{where}{place}: {finding.check}: {printable(finding.reason)}"
 
 
-def say(text: str) -> None:
-    """One line on standard output."""
-    write(text.encode("utf-8", "backslashreplace") + b"\n")
-
-
 def say_styled(word: str, text: str) -> None:
     """A line that begins with a coloured word, if anybody can see colours."""
     import sys
 
-    is_terminal = sys.stdout.isatty()
-    say(f"{word if is_terminal else click.unstyle(word)}  {text}")
-    if is_terminal:
-        flush()  # a bar may be drawn on the same terminal next
+    say(f"{word if sys.stdout.isatty() else click.unstyle(word)}  {text}")

@@ -96,7 +96,7 @@ def flush() -> None:
 
 def say(line: str) -> None:
     """One line for people."""
-    write(f"{line}\n".encode())
+    write(f"{line}\n".encode("utf-8", "backslashreplace"))
     flush()
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import EXIT_FAILED
-from .findings import say, say_styled
-from .output import count_text, flush, json_line, json_option, printable, size_text, write
+from .findings import say_styled
+from .output import count_text, flush, json_line, json_option, printable, say, size_text, write
 from .progress import open_progress
 from .stopped import directory_argument, relative, stopped, topics_option
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .failures import EXIT_FAILED
-from .findings import Findings, finding_row, finding_text, say, say_styled
-from .output import count_text, flush, json_line, json_option, printable, write
+from .findings import Findings, finding_row, finding_text, say_styled
+from .output import count_text, flush, json_line, json_option, printable, say, write
 from .progress import open_progress
 from .stopped import directory_argument, relative, stopped, topics_option
 

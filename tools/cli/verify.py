@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import EXIT_FAILED
-from .findings import Findings, say, say_styled
-from .output import count_text, flush, json_line, json_option, size_text, write
+from .findings import Findings, say_styled
+from .output import count_text, flush, json_line, json_option, say, size_text, write
 from .progress import open_progress
 from .stopped import directory_argument, stopped, topics_option
 

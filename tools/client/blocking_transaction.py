@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
@@ -24,12 +24,9 @@ from .config import ProducerConfig
 from .errors import ClosedError
 from .group_procedures import CommittedOffset
 from .procedures import Procedure
-from .transactions import TransactionState
+from .transactions import ABORT_TIMEOUT_S, TransactionState
 
 T = TypeVar("T")
-
-ABORT_TIMEOUT_S: Final = 5.0
-"""How long leaving a block by an exception may wait for its abort; the server aborts what is left behind."""
 
 
 class BlockingTransactionCalls:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 import trio
 
@@ -27,12 +27,9 @@ from .connection import Client
 from .errors import ClosedError
 from .group_procedures import CommittedOffset
 from .procedures import Procedure
-from .transactions import TransactionState
+from .transactions import ABORT_TIMEOUT_S, TransactionState
 
 T = TypeVar("T")
-
-ABORT_TIMEOUT_S: Final = 5.0
-"""How long leaving a block by an exception may wait for its abort; the server aborts what is left behind."""
 
 
 class TransactionCalls:

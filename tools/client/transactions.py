@@ -8,10 +8,15 @@ reached, is left behind: `init_producer` at the next beginning aborts what is op
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...protocol.errors import InvalidTxnStateError, RequestError, TriologError
 from ...protocol.native.messages import TransactionProducer
 from .accumulator import FENCED_CODES, Accumulator
 from .partition_queue import ProducerIdentity
+
+ABORT_TIMEOUT_S: Final = 5.0
+"""How long leaving a block by an exception may wait for its abort; the server aborts what is left behind."""
 
 
 class TransactionState:
