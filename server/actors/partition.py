@@ -31,7 +31,7 @@ from ...protocol.types import TopicPartition
 from ..config import DurabilityMode, LogConfig
 from ..storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
 from ..storage.diskops import Procedure, Sync, SyncDirectory
-from ..storage.errors import AppendFailedError, LogOfflineError, StorageError
+from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
 from ..storage.log import FlushPlan, Log, LogSnapshot
 from .disk import Disk, OperationFailedError
 from .mailbox import Mailbox, MailboxClosedError
@@ -357,6 +357,8 @@ class PartitionActor:
         log = self.log
         try:
             segment = await self.disk.drive(log.roll())
+        except SyncFailedError as exc:
+            return self._go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
         except (OSError, StorageError, ValueError) as exc:
             error = AppendFailedError(
                 f"{self.topic_partition}: starting a new segment in {log.directory} ({plan.roll}) failed: {exc}; nothing of "
@@ -427,13 +429,14 @@ class PartitionActor:
         self._syncs += 1
         return True
 
-    def _go_offline(self, why: str) -> None:
+    def _go_offline(self, why: str) -> LogOfflineError:
         if self.log.offline is None:
             self.log.offline = LogOfflineError(
                 f"{self.topic_partition} in {self.log.directory} is offline: {why}; check the device and restart the server"
             )
             LOGGER.critical("%s", self.log.offline)
         self.waiters.wake_all()
+        return self.log.offline
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 

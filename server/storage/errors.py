@@ -43,6 +43,10 @@ class FileGoneError(SnapshotExpiredError, FileNotFoundError):
     """A log file is not there any more: a reader's snapshot has expired, for the log's owner the disk has failed."""
 
 
+class SyncFailedError(StorageError, OSError):
+    """A sync failed, which is final: the kernel forgets what it could not write, so a second one that succeeds says nothing."""
+
+
 class LogOfflineError(RequestError):
     """The log saw an I/O error that it cannot undo. Reads and appends are refused until the server is restarted."""
 

@@ -20,7 +20,7 @@ from ...protocol.types import Isolation, TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
 from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, Sync, SyncDirectory, SyncFile, Unlink, WriteFile
-from .errors import LogOfflineError
+from .errors import LogOfflineError, SyncFailedError
 from .gaps import OffsetGap
 from .index import AbstractIndex
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -322,7 +322,8 @@ class Log:
     def roll(self) -> Procedure[LogSegment]:
         """Close the active segment and start a new one at the log end offset.
 
-        An empty active segment that starts there already is made anew. A stray file of the new name is deleted first.
+        An empty active segment that starts there already is made anew. A stray file of the new name is deleted first. Raises
+        SyncFailedError when the closed segment cannot be forced to the device; after another OSError it can be tried again.
         """
         base_offset = self.log_end_offset
         active = self.active
@@ -334,10 +335,7 @@ class Log:
         if not is_replaced:
             yield from active.become_inactive()
             if self.recovery_point >= base_offset and self.sync_metadata:
-                # No later sync comes by here: the recovery point has passed this segment.
-                yield from active.sync()
-                if active.transaction_index.entries:
-                    yield SyncDirectory(self.directory)
+                yield from self._sync_passed(active)
         elif active.size:
             raise ValueError(f"{self.topic_partition}: a segment with data starts at {base_offset} already")
         yield from take_snapshot(self.directory, self.producers, durable=False)
@@ -352,6 +350,15 @@ class Log:
         if self.high_watermark == base_offset:
             self.set_high_watermark(base_offset, base_offset, 0)
         return segment
+
+    def _sync_passed(self, segment: LogSegment) -> Procedure[None]:
+        """No later sync comes by here: the recovery point has passed this segment."""
+        try:
+            yield from segment.sync()
+            if segment.transaction_index.entries:
+                yield SyncDirectory(self.directory)
+        except OSError as exc:
+            raise SyncFailedError(f"{segment.log.path} and its indexes cannot be forced to the device: {exc}") from exc
 
     def create_segment(self, base_offset: int) -> Procedure[LogSegment]:
         """A new, empty segment on disk: its log file only, indexes are made when the first entry is due."""

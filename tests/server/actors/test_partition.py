@@ -397,6 +397,20 @@ async def test_a_full_disk_while_rolling_refuses_the_append_and_the_next_one_rol
         assert await visible(broker) == 2
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+async def test_a_sync_that_fails_while_rolling_takes_the_log_offline(tmp_path: Path, suffix: str) -> None:
+    """The recovery point has passed the segment: recovery would trust an index that the kernel has lost."""
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability="fsync", topic={"segment.bytes": "200"}) as broker:
+        await broker.append(PARTITION, value("a" * 80))
+        fs.fail("sync", f"00000000000000000000{suffix}", number=errno.EIO)
+        for _ in range(2):
+            with pytest.raises(LogOfflineError, match=r"a sync failed.*restart the server"):
+                await broker.append(PARTITION, value("b" * 80))
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker) == [b"a" * 80]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 async def test_an_index_that_cannot_be_written_refuses_the_append_and_leaves_nothing(tmp_path: Path, suffix: str) -> None:
     fs = GateFileSystem()
