@@ -1,7 +1,8 @@
 """Compacting logs while the server runs (Kafka: LogCleaner, LogCleanerManager). One log at a time, by a process of its own.
 
-The dirtiest log that is due comes first. The process reads inactive segments and writes `.cleaned` files; the log's actor puts
-them in place, group by group, between two groups of appends. Then the log directory's checkpoint moves on.
+The dirtiest log that is due comes first, those whose last rounds failed come last. The process reads inactive segments and
+writes `.cleaned` files; the log's actor puts them in place, group by group, between two groups of appends. Then the log
+directory's checkpoint moves on.
 
 | what goes wrong | what happens |
 |---|---|
@@ -113,9 +114,14 @@ class Cleaner:
                 continue
             if not chosen.is_due(log.config.min_cleanable_dirty_ratio):
                 continue
-            if found is None or chosen.dirty_ratio > found.chosen.dirty_ratio:
-                found = _Candidate(hosted, chosen, truncations)
+            candidate = _Candidate(hosted, chosen, truncations)
+            if found is None or self._rank(candidate) < self._rank(found):
+                found = candidate
         return found
+
+    def _rank(self, candidate: _Candidate) -> tuple[int, float]:
+        """The least comes first. One that fails again and again must not keep the others waiting."""
+        return self._failures.get(candidate.hosted.actor.log, 0), -candidate.chosen.dirty_ratio
 
     def _reset_if_outside(self, log: Log, now_ms: int) -> None:
         checkpoint = self.clean_up_to.get(log)

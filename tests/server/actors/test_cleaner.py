@@ -72,6 +72,11 @@ def job_of(broker: Broker, **settings: Any) -> CleaningJob:
     return plan_round(log, drive(OsFileSystem(), choose(log, None, START_MS)), START_MS, map_bytes=1 << 20, **settings)
 
 
+def due_ratio(broker: Broker, partition: TopicPartition) -> float:
+    """How dirty a log is."""
+    return drive(OsFileSystem(), choose(actor_of(broker, partition).log, None, START_MS)).dirty_ratio
+
+
 def leftovers(directory: Path) -> list[str]:
     return [path.name for path in directory.rglob("*") if path.suffix in (".cleaned", ".swap")]
 
@@ -143,6 +148,33 @@ async def test_the_dirtiest_log_comes_first(tmp_path: Path) -> None:
         assert not await cleaner.clean_dirtiest()
         await put(broker, 1, 1)
         assert first in cleaner.clean_up_to
+
+
+async def test_a_log_whose_compaction_fails_does_not_keep_the_others_from_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = TopicPartition("other", 0)
+    async with compacted(tmp_path) as broker:
+        await broker.create_topic("other")
+        await fill(broker, 400)
+        for number in range(100):
+            await broker.append(other, [(START_MS, b"k", str(number).encode() * 9, ())])
+        await until(lambda: actor_of(broker, other).log.recovery_point > 50)
+        cleaner = cleaner_of(broker)
+        ratios = {each: due_ratio(broker, each) for each in (PARTITION, other)}
+        dirtiest = max(ratios, key=ratios.__getitem__)
+        run_round = Cleaner._run_round
+
+        async def fail(self: Cleaner, candidate: Any, job: CleaningJob) -> Any:
+            if job.topic_partition == dirtiest:
+                raise CleanerFailedError("a bad sector", "disk")
+            return await run_round(self, candidate, job)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cleaner, "_run_round", fail)
+            assert [await cleaner.clean_dirtiest() for _ in range(3)] == [False, True, False]
+        assert await cleaner.clean_dirtiest()
+        assert len(cleaner.clean_up_to) == 2
 
 
 async def test_what_is_not_dirty_enough_is_left_alone(tmp_path: Path) -> None:
