@@ -27,13 +27,11 @@ FLOORS: Final = {
     "protocol.native": 2,
     "server.config": 3,
     "server.clock": 3,
-    "server.faults": 3,
     "server.storage": 4,
     "server.broker_config": 4,
     "server.actors": 5,
     "server.broker": 6,
     "server.listeners": 7,
-    "server.control": 7,
     "server.app": 8,
     "server.embedded": 8,
     "tools.client": 8,
@@ -52,7 +50,7 @@ NEVER: Final = {
 """The two cores know neither threads nor sockets, the protocol neither clock nor files, the log no wire messages."""
 
 DOORS: Final = {
-    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
+    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock"),
     "tools.client": ("protocol",),
 }
 """Who may see only these: a listener reaches the log through the broker, a client knows no server."""
