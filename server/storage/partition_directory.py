@@ -24,7 +24,11 @@ from .recovery import OpenLog, open_log
 
 
 def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> Log:
-    """Make the directory and open the empty log in it. Raises LogDirectoryError when records lie there already."""
+    """Make the directory and open the empty log in it.
+
+    Raises LogDirectoryError when records lie there already, or may. After an OSError the directory can be deleted: nothing in
+    it is anybody's.
+    """
     fs.make_directory(request.directory)
     _check_vacant(fs, request.directory)
     metadata = encode_partition_metadata(topic_id)
@@ -39,9 +43,15 @@ def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> L
 
 def _check_vacant(fs: FileSystem, directory: str) -> None:
     """What a creation that was cut off left behind is fine; records never are."""
-    for name in fs.list_directory(directory):
-        if name.endswith(LOG_SUFFIX) and fs.file_size(f"{directory}/{name}"):
-            raise LogDirectoryError(f"{directory}/{name} holds records of a partition that is not served; move it away first")
+    try:
+        logs = [name for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
+        taken = [name for name in logs if fs.file_size(f"{directory}/{name}")]
+    except OSError as exc:
+        raise LogDirectoryError(
+            f"{directory} cannot be looked at: {exc}; it may hold records of a partition that is not served: move it away first"
+        ) from exc
+    if taken:
+        raise LogDirectoryError(f"{directory}/{taken[0]} holds records of a partition that is not served; move it away first")
 
 
 def check_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:

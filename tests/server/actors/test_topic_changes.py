@@ -229,6 +229,31 @@ async def test_records_that_are_in_the_way_are_never_taken_over(tmp_path: Path) 
         assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
 
 
+async def test_records_that_are_in_the_way_stay_when_they_cannot_be_looked_at(tmp_path: Path) -> None:
+    class Blind(GateFileSystem):
+        """The directory cannot be listed once: no descriptor is left."""
+
+        is_blind = False
+
+        def list_directory(self, path: str) -> list[str]:
+            if self.is_blind and path.endswith("topic-1"):
+                self.is_blind = False
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return super().list_directory(path)
+
+    fs = Blind()
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.create_partitions(TOPIC, 2)
+        await broker.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.is_blind = True
+        with pytest.raises(LogOfflineError, match="topic-1 cannot be looked at"):
+            await broker.create_partitions(TOPIC, 2)
+        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+
+
 # ---- the server's own topics ------------------------------------------------------------------------------------------
 
 
