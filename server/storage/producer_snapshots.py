@@ -22,6 +22,7 @@ replayed; without any the log is replayed from its start.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -121,7 +122,8 @@ def list_snapshots(directory: str) -> Procedure[list[int]]:
 
 def load_newest(directory: str, offsets: Sequence[int], log_start_offset: int, at_or_below: int) -> Procedure[ProducerState]:
     """The state of the newest readable snapshot above the log start and at most at `at_or_below`; an empty state at the log
-    start when there is none. One that cannot be read is deleted, as Kafka does: it is derived."""
+    start when there is none. One that cannot be read, or is larger than MAX_SNAPSHOT_BYTES, is deleted, as Kafka does: it is
+    derived."""
     for offset in reversed(offsets):
         if not log_start_offset < offset <= at_or_below:
             continue
@@ -131,7 +133,9 @@ def load_newest(directory: str, offsets: Sequence[int], log_start_offset: int, a
             if data is None:
                 continue
             entries = decode_snapshot(path, data)
-        except CorruptSnapshotError as exc:
+        except (CorruptSnapshotError, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
+                raise
             LOGGER.warning("%s; it is deleted and an older one is taken", str(exc))
             yield Unlink(path)
             continue

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from triolog.server.storage.diskops import drive
 from triolog.server.storage.errors import CorruptSnapshotError
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.producer_snapshots import (
+    MAX_SNAPSHOT_BYTES,
     decode_snapshot,
     encode_snapshot,
     list_snapshots,
@@ -129,6 +131,17 @@ def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted
     assert load(0, 9).first_unstable_offset == 40
     nothing = load(2, 3)
     assert (nothing.end_offset, nothing.entries, nothing.snapshot_offset) == (2, {}, -1)
+
+
+def test_a_snapshot_that_is_too_large_to_be_read_is_passed_over_as_a_broken_one(tmp_path: Path) -> None:
+    """The log is opened, and its producers are replayed."""
+    Path(snapshot_path(str(tmp_path), 2)).write_bytes(encode_snapshot([ENTRY]))
+    large = Path(snapshot_path(str(tmp_path), 3))
+    large.touch()
+    os.truncate(large, MAX_SNAPSHOT_BYTES + 1)
+    loaded = drive(FS, load_newest(str(tmp_path), [2, 3], 0, 3))
+    assert (loaded.end_offset, list(loaded.entries)) == (2, [7])
+    assert not large.exists()
 
 
 def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_path: Path) -> None:
