@@ -288,7 +288,7 @@ class _Slot:
     async def get(self) -> AppendResult:
         await self._answered.wait()
         if isinstance(self._answer, RequestError):
-            raise self._answer
+            raise self._answer.as_answer()
         assert self._answer is not None
         return self._answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,18 @@ async def test_deleting_the_topic_ends_a_long_poll_with_an_error_as_value(tmp_pa
                 await broker.delete_topic(TOPIC)
         assert fetched_bytes(answers[0]) == b""
         assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
+
+
+async def test_the_error_of_a_log_that_is_offline_does_not_grow_with_every_append(tmp_path: Path) -> None:
+    """It is kept, and would collect the frames, and with them the records, of every call that it ended."""
+    depths = []
+    async with one_partition(tmp_path) as broker:
+        actor_of(broker).take_offline("a test says so")
+        for _ in range(3):
+            with pytest.raises(LogOfflineError) as raised:
+                await broker.append(PARTITION, value("x"))
+            depths.append(len(traceback.extract_tb(raised.value.__traceback__)))
+    assert len(set(depths)) == 1
 
 
 async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
