@@ -49,6 +49,7 @@ class BlockingTransactionCalls:
     def begin(self) -> None:
         """Begin a transaction, under another epoch when the last one was left behind."""
         self.state.check_alive()
+        self.state.leave_undecided()
         if not self.state.is_open and self.state.needs_identity:
             self._flush(None)
             self.initialize()
@@ -70,7 +71,7 @@ class BlockingTransactionCalls:
 
     def abort(self, timeout_s: float | None = None) -> None:
         """Give up what was not sent, and make the rest invisible; TimeoutError when that is not done in time."""
-        self.state.check_open()
+        self.state.check_abort()
         self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
         self._flush(timeout_s)
         self.state.check_open()
@@ -80,7 +81,7 @@ class BlockingTransactionCalls:
         if self.state.has_parts:
             try:
                 self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit), timeout_s)
-            except TriologError as exc:
+            except BaseException as exc:
                 self.state.end_failed(exc)
                 raise
         self.state.ended()
@@ -104,7 +105,7 @@ class BlockingTransaction:
         self._calls = calls
 
     def begin(self) -> None:
-        """Begin it. InvalidTxnStateError when another is open."""
+        """Begin it. InvalidTxnStateError when another is open, unless that was left after a commit of unknown outcome."""
         self._calls.begin()
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
@@ -116,7 +117,7 @@ class BlockingTransaction:
         self._calls.commit()
 
     def abort(self) -> None:
-        """Make sure that nobody sees the records and offsets."""
+        """Make sure that nobody sees the records and offsets. InvalidTxnStateError when a commit may have been made."""
         self._calls.abort()
 
     def __enter__(self) -> Self:

@@ -52,6 +52,7 @@ class TransactionCalls:
     async def begin(self) -> None:
         """Begin a transaction, under another epoch when the last one was left behind."""
         self.state.check_alive()
+        self.state.leave_undecided()
         if not self.state.is_open and self.state.needs_identity:
             await self._flush()
             await self.initialize()
@@ -75,7 +76,7 @@ class TransactionCalls:
 
     async def abort(self) -> None:
         """Give up what was not sent, and make the rest invisible."""
-        self.state.check_open()
+        self.state.check_abort()
         self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
         await self._flush()
         self.state.check_open()
@@ -85,7 +86,7 @@ class TransactionCalls:
         if self.state.has_parts:
             try:
                 await self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit))
-            except TriologError as exc:
+            except BaseException as exc:
                 self.state.end_failed(exc)
                 raise
         self.state.ended()
@@ -109,7 +110,7 @@ class Transaction:
         self._calls = calls
 
     async def begin(self) -> None:
-        """Begin it. InvalidTxnStateError when another is open."""
+        """Begin it. InvalidTxnStateError when another is open, unless that was left after a commit of unknown outcome."""
         await self._calls.begin()
 
     async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
@@ -125,7 +126,7 @@ class Transaction:
         await self._calls.commit()
 
     async def abort(self) -> None:
-        """Make sure that nobody sees the records and offsets."""
+        """Make sure that nobody sees the records and offsets. InvalidTxnStateError when a commit may have been made."""
         await self._calls.abort()
 
     async def __aenter__(self) -> Self:

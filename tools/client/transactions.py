@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.errors import InvalidTxnStateError, RequestError, TriologError
+from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.native.messages import TransactionProducer
 from .accumulator import FENCED_CODES, Accumulator
 from .partition_queue import ProducerIdentity
@@ -29,6 +29,7 @@ class TransactionState:
         self._is_open = False
         self._has_offsets = False
         self._commit_asked = False
+        self._is_undecided = False  # the commit was asked for and not answered
 
     def __repr__(self) -> str:
         return f"<TransactionState {self._transactional_id!r} {'open' if self._is_open else 'none'}>"
@@ -73,7 +74,7 @@ class TransactionState:
         self._accumulator.has_sent = False
         self._is_open = True
         self._has_offsets = False
-        self._commit_asked = False
+        self._commit_asked = self._is_undecided = False
 
     def check_sending(self) -> None:
         """Before something is sent. InvalidTxnStateError outside of a transaction; what made it fail, when it has."""
@@ -93,12 +94,27 @@ class TransactionState:
         if self._accumulator.failure is not None:
             raise self._accumulator.failure.with_traceback(None)
         self._commit_asked = True
+        self._is_undecided = False
 
     def check_open(self) -> None:
         """InvalidTxnStateError when there is none."""
         self.check_alive()
         if not self._is_open:
             raise InvalidTxnStateError("no transaction is open")
+
+    def check_abort(self) -> None:
+        """As `check_open`; and a commit that may have been made, or may still arrive, must not be followed by an abort."""
+        self.check_open()
+        if self._is_undecided:
+            raise InvalidTxnStateError(
+                f"transactional id {self._transactional_id!r}: the commit was asked for and its outcome is unknown; "
+                "commit again, or begin the next transaction"
+            )
+
+    def leave_undecided(self) -> None:
+        """Before the next transaction: one whose commit was asked for and not answered is the server's to end."""
+        if self._is_open and self._is_undecided:
+            self.leave_behind()
 
     def check_alive(self) -> None:
         """Raises what ended the producer."""
@@ -109,13 +125,15 @@ class TransactionState:
         """The server has answered the commit or the abort, or there was nothing to end."""
         self._is_open = False
 
-    def end_failed(self, error: TriologError) -> None:
+    def end_failed(self, error: BaseException) -> None:
         """Commit or abort failed. The producer is over when it is fenced; else a retriable error leaves the end open to be
-        asked for again, and any other leaves the transaction behind."""
+        asked for again, and any other, a cancellation too, leaves the transaction behind."""
         if isinstance(error, RequestError) and error.code in FENCED_CODES:
             self._accumulator.end(error)
             self._is_open = False
-        elif not (isinstance(error, RequestError) and error.retriable):
+        elif isinstance(error, RequestError) and error.retriable:
+            self._is_undecided = self._commit_asked
+        else:
             self.leave_behind()
 
     def leave_behind(self) -> None:

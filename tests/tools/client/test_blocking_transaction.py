@@ -24,6 +24,7 @@ from triolog.tools.client.blocking import (
     CommittedOffset,
 )
 from triolog.tools.client.config import ClientConfig
+from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.native_server_thread import ServerThread, serving
 
@@ -220,3 +221,19 @@ def test_an_interrupted_commit_leaves_room_for_the_next_transaction(thread: Serv
             with producer.transaction():
                 producer.send("t", b"b", partition=0)
         assert committed(client) == [b"b"]
+
+
+def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(thread: ServerThread, client: BlockingClient) -> None:
+    faults_on(thread, m.EndTransactionRequest, *["drop"] * 1000)
+    with BlockingProducer(client, transactional_id="x", max_block_ms=50, **RETRIES) as producer:
+        transaction = producer.transaction()
+        transaction.begin()
+        producer.send("t", b"a", partition=0).result(10)
+        with pytest.raises(ConnectionLostError):
+            transaction.commit()
+        thread.run(lambda server: server.faults.clear())
+        with pytest.raises(InvalidTxnStateError, match="commit again, or begin the next transaction"):
+            transaction.abort()
+        with producer.transaction():
+            producer.send("t", b"b", partition=0)
+    assert committed(client) == [b"b"]

@@ -21,7 +21,7 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.consumer import open_consumer
-from triolog.tools.client.errors import ClosedError
+from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
 from tests.support.native_server import NativeServer
@@ -310,4 +310,54 @@ async def test_a_cancelled_commit_leaves_room_for_the_next_transaction(
         assert scope.cancelled_caught
         async with producer.transaction():
             await producer.send("t", b"b", partition=0)
+    assert await committed(server) == [b"b"]
+
+
+async def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(server: NativeServer, clock: MockClock) -> None:
+    async with transactional(server, max_block_ms=2_000) as producer:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await (await producer.send("t", b"a", partition=0))
+        server.is_down = True
+        server.kill()
+        with pytest.raises(ConnectionLostError):
+            await transaction.commit()
+        server.is_down = False
+        with pytest.raises(InvalidTxnStateError, match="commit again, or begin the next transaction"):
+            await transaction.abort()
+        await transaction.begin()
+        await producer.send("t", b"b", partition=0)
+        await transaction.commit()
+    assert await committed(server) == [b"b"]
+    assert ends(server) == [True]
+    assert server.transactional["x"][1] == 1
+
+
+async def test_a_commit_whose_outcome_is_unknown_may_be_asked_for_again(server: NativeServer, clock: MockClock) -> None:
+    faults_on(server, m.EndTransactionRequest, *["drop after"] * 40)
+    async with transactional(server, max_block_ms=2_000) as producer:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await producer.send("t", b"a", partition=0)
+        with pytest.raises(ConnectionLostError):
+            await transaction.commit()
+        server.faults.clear()
+        await transaction.commit()
+        await transaction.begin()
+        await transaction.abort()
+    assert await committed(server) == [b"a"]
+
+
+async def test_a_commit_that_was_cancelled_once_it_was_asked_for_is_left(server: NativeServer, clock: MockClock) -> None:
+    faults_on(server, m.EndTransactionRequest, trio.Event())
+    async with transactional(server) as producer:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await producer.send("t", b"a", partition=0)
+        with trio.move_on_after(1) as scope:
+            await transaction.commit()
+        assert scope.cancelled_caught
+        await transaction.begin()
+        await producer.send("t", b"b", partition=0)
+        await transaction.commit()
     assert await committed(server) == [b"b"]
