@@ -162,9 +162,11 @@ class LogManager:
         return await self.retention.delete_records(topic_partition, before_offset)
 
     async def delete_doomed(self) -> None:
-        """Delete directories and segment files whose delay is over."""
-        await self.changes.delete_doomed()
-        await self.retention.delete_doomed()
+        """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
+        try:
+            await self.changes.delete_doomed()
+        finally:
+            await self.retention.delete_doomed()
 
     async def write_checkpoints(self) -> None:
         """See LogDirectories.write_checkpoints."""

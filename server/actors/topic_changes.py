@@ -255,11 +255,18 @@ class TopicChanges:
             self.catalogue.rename(directory, source, target)
 
     async def delete_doomed(self) -> None:
-        """Delete the directories whose delay is over."""
+        """Delete the directories whose delay is over. Raises an OSError once all of them had their turn."""
         now_s = trio.current_time()
+        refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
-            await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
-            self.doomed.remove(entry)
+            try:
+                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
+            except OSError as exc:
+                refused = exc
+            else:
+                self.doomed.remove(entry)
+        if refused is not None:
+            raise refused
 
 
 def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[LogDirectory, str, str]:

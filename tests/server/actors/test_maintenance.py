@@ -55,3 +55,22 @@ async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserv
             await broker.append(PARTITION, value("x"))
             await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
             gate.release()
+
+
+async def test_a_directory_that_cannot_be_deleted_does_not_keep_other_files_from_it(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    topic = {"file.delete.delay.ms": "0", "segment.bytes": "100", "retention.bytes": "100"}
+    async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=10, topic=topic) as broker:
+        for name in ("stuck", "gone"):
+            await broker.create_topic(name)
+            (tmp_path / f"{name}-0" / f"{name}.txt").touch()
+        for _ in range(5):
+            await broker.append(PARTITION, value("x"))
+        fs.fail("unlink", "stuck.txt", number=errno.EACCES, times=None)
+        await broker.delete_topic("stuck")
+        await until(lambda: fs.count("unlink", "stuck.txt") > 0)
+        await broker.delete_topic("gone")
+        assert await broker._manager.retention.run_pass() > 0
+        await until(lambda: not list(tmp_path.glob("gone-0*")))
+        await until(lambda: not list(tmp_path.glob("topic-0/*.deleted")))
+        assert list(tmp_path.glob("stuck-0*"))
