@@ -379,7 +379,7 @@ def _load_toml(file: str) -> dict[str, Any]:
     try:
         with open(file, "rb") as stream:
             return tomllib.load(stream)
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise InvalidConfigError(f"{file} is not TOML: {exc}") from exc
 
 

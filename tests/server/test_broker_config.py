@@ -174,6 +174,14 @@ def test_what_is_wrong_in_a_file_is_named_with_the_file(tmp_path: Path, text: st
     assert said in raised.value.message
 
 
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "latin1.toml"
+    file.write_bytes("cluster_id = 'é'".encode("latin-1"))
+    with pytest.raises(InvalidConfigError, match="is not TOML") as raised:
+        read_settings(str(file), {}, {})
+    assert str(file) in raised.value.message
+
+
 def test_a_topic_default_out_of_range_is_refused_by_name(tmp_path: Path) -> None:
     file = written(tmp_path, '[topic_defaults]\n"segment.bytes" = 3')
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes='3'"):
