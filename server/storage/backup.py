@@ -43,8 +43,8 @@ from .checkpoints import (
 )
 from .errors import LogDirectoryError, StorageError
 from .filesystem import READ, FileSystem, read_file, replace_file
-from .inventory import TEMPORARY_SUFFIX, PartitionFiles, read_directory, read_partition
-from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, segment_file
+from .inventory import PartitionFiles, read_directory, read_partition
+from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
 from .salvage import GoodBatch, scan_batches
 from .topics_file import TOPICS_FILE, decode_topics, encode_topics

@@ -29,15 +29,7 @@ from .file_records import whole_file
 from .filesystem import FileSystem, read_file
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import decode_leader_epochs
-from .paths import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    base_offset_of,
-    segment_file,
-)
+from .paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, base_offset_of, segment_file
 from .producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot
 from .producer_state import ProducerEntry
 from .stored_topics import StoredTopics
@@ -47,8 +39,6 @@ STAGED_SUFFIX: Final = ".export"
 FIRST_EPOCH: Final = 0
 MAX_NAMES: Final = 5
 """How many partitions a message names."""
-
-_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 @attrs.frozen(kw_only=True)
@@ -246,7 +236,7 @@ def _segment_files(fs: FileSystem, path: str) -> dict[str, int]:
     return {
         name: fs.file_size(f"{path}/{name}") or 0
         for name in fs.list_directory(path)
-        if base_offset_of(name) is not None and name[20:] in _SEGMENT_SUFFIXES
+        if base_offset_of(name) is not None and name[20:] in SEGMENT_SUFFIXES
     }
 
 

@@ -22,27 +22,24 @@ from ...protocol.types import TopicPartition
 from .checkpoints import PARTITION_METADATA_FILE
 from .errors import LogDirectoryError
 from .filesystem import FileSystem
+from .gaps import FILE_NAME as QUARANTINE_FILE
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .paths import (
     CLEANED_SUFFIX,
     CLUSTER_METADATA_TOPIC,
     DELETED_SUFFIX,
     IGNORED_DIRECTORIES,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
     base_offset_of,
     is_marked,
     parse_partition_directory,
     segment_file,
 )
 
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-QUARANTINE_FILE: Final = "quarantine-checkpoint"
-TEMPORARY_SUFFIX: Final = ".tmp"
 _SMALL_FILES: Final = frozenset({LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, QUARANTINE_FILE})
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 _SET_ASIDE: Final = re.compile(r".+\.corrupt(?:-\d+(?:\.\d+)?)?")

@@ -30,19 +30,16 @@ from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import LeaderEpochs, decode_leader_epochs
 from .paths import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
     base_offset_of,
     segment_file,
 )
-from .quarantine import TEMPORARY_SUFFIX
 from .segment import LogSegment
 from .segments import LogSegments
 
 LOGGER: Final = logging.getLogger(__name__)
-_INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 @attrs.define(eq=False)
@@ -88,7 +85,7 @@ def load_files(fs: FileSystem, directory: str, config: LogConfig, created_ms: in
             fs.unlink(f"{directory}/{name}")
             continue
         stem, _, suffix = name.partition(".")
-        if f"{stem}{LOG_SUFFIX}" in logs or f".{suffix}" not in _INDEX_SUFFIXES:
+        if f"{stem}{LOG_SUFFIX}" in logs or f".{suffix}" not in INDEX_SUFFIXES:
             continue
         orphans.append(f"{directory}/{name}")
         base_offset = base_offset_of(name)
@@ -107,7 +104,7 @@ def _finish_taking_out(fs: FileSystem, directory: str) -> None:
         name
         for stem in taken_out
         if stem + LOG_SUFFIX not in names
-        for name in (f"{stem}{suffix}" for suffix in _INDEX_SUFFIXES)
+        for name in (f"{stem}{suffix}" for suffix in INDEX_SUFFIXES)
         if name in names
     ]
     for name in left:

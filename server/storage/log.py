@@ -25,7 +25,7 @@ from .gaps import OffsetGap
 from .index import AbstractIndex
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import EpochEntry, LeaderEpochs
-from .paths import DELETED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from .paths import DELETED_SUFFIX, INDEX_SUFFIXES, segment_file
 from .producer_snapshots import snapshot_path, take_snapshot
 from .producer_state import ProducerState
 from .segment import LogSegment, SegmentView
@@ -362,7 +362,7 @@ class Log:
 
     def create_segment(self, base_offset: int) -> Procedure[LogSegment]:
         """A new, empty segment on disk: its log file only, indexes are made when the first entry is due."""
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             yield Unlink(f"{self.directory}/{segment_file(base_offset, suffix)}")
         segment = self.new_segment(base_offset)
         allocate = self.config.segment_bytes if self.config.preallocate else 0

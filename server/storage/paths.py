@@ -33,6 +33,12 @@ CORRUPT_MARK: Final = ".corrupt-"
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
 FUTURE_DIR_SUFFIX: Final = "-future"
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""Of a file that is being written."""
+
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+"""Every file of a segment, the log first."""
 
 IGNORED_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"

@@ -14,11 +14,10 @@ from typing import Final
 
 from .filesystem import CREATE, READ, WRITE, FileSystem
 from .gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
-from .paths import CORRUPT_MARK, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from .paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX
 from .salvage import STAMP_BYTES, Damage
 
 COPY_BYTES: Final = 1 << 20
-TEMPORARY_SUFFIX: Final = ".tmp"
 MOST_TAILS: Final = 16
 _ZEROS: Final = memoryview(bytes(COPY_BYTES))
 
@@ -118,7 +117,7 @@ def _replace(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durabl
         _write(fs, log_path, _kept(fs, source, fs.size(source), damages), durable=durable, rename=False)
     finally:
         fs.close(source)
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+    for suffix in INDEX_SUFFIXES:
         path = log_path.removesuffix(LOG_SUFFIX) + suffix
         if fs.file_size(path) is not None:
             fs.unlink(path)

@@ -18,7 +18,6 @@ Running it again changes nothing more.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,16 +42,15 @@ from .inventory import PartitionFiles, SegmentFiles
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import LeaderEpochs, decode_leader_epochs
 from .partition_check import Known
-from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of
+from .paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of
 from .producer_snapshots import encode_snapshot, snapshot_path
 from .producer_state import ProducerState
 from .quarantine import quarantine
 from .reindex import put_in_place, scan
 from .repair_actions import Workshop, joined
-from .salvage import Damage
+from .salvage import STAMP, Damage
 from .snapshot_check import SnapshotCheck
 
-_STAMP: Final = struct.Struct(">qiib")
 _SEGMENT_CHECKS: Final = frozenset({"batch", "index", "time index", "transaction index"})
 
 
@@ -143,7 +141,7 @@ class _PartitionRepair:
         epoch = self.epochs.epoch_for_offset(header.base_offset)
         if epoch is None:
             return None
-        stamp = _STAMP.pack(header.base_offset, header.batch_length, epoch, header.magic)
+        stamp = STAMP.pack(header.base_offset, header.batch_length, epoch, header.magic)
         reason = f"leader epoch {header.partition_leader_epoch} for {epoch}"
         return Damage(position, header.size_bytes, reason, header.base_offset, header.next_offset, stamp)
 
@@ -283,7 +281,7 @@ class _PartitionRepair:
 
 
 def _side_file(log_path: str, damage: Damage) -> str:
-    return f"{log_path.rpartition('/')[2]}.corrupt-{damage.position}"
+    return f"{log_path.rpartition('/')[2]}{CORRUPT_MARK}{damage.position}"
 
 
 def _differing(these: str, those: str) -> int:

@@ -27,9 +27,9 @@ from ...protocol.records.crc32c import crc32c
 from .filesystem import READ, FileSystem
 
 READ_BYTES: Final = MIB
-STAMP_BYTES: Final = 17
+STAMP: Final = Struct(">qiib")
 """base_offset, batch_length, partition_leader_epoch, magic: what the CRC does not cover."""
-_STAMP: Final = Struct(">qiib")
+STAMP_BYTES: Final = STAMP.size
 _COVERED: Final = 21
 _LENGTH_BITS: Final = 32
 LARGEST_EPOCH_STEP: Final = 1024
@@ -262,7 +262,7 @@ class _Scan:
             for field in BatchHeader._fields[:4]
             if getattr(header, field) != getattr(true, field)
         ]
-        stamp = _STAMP.pack(*true[:4])
+        stamp = STAMP.pack(*true[:4])
         return Damage(position, size, f"{', '.join(wrong)}; the rest carries its CRC", base_offset, true.next_offset, stamp)
 
     def _may_stand_behind_a_loss(self, header: BatchHeader, following: BatchHeader | None) -> bool:

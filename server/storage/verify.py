@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import attrs
 
@@ -23,6 +22,7 @@ from .checkpoints import (
     RECOVERY_POINT_FILE,
     decode_meta_properties,
 )
+from .cleaner.checkpoint import CLEANER_OFFSET_FILE
 from .errors import CheckpointError
 from .filesystem import FileSystem, read_file
 from .findings import Observer, Reporter
@@ -31,8 +31,6 @@ from .partition_check import Known, PartitionSummary, check_partition
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE, read_producer_id_block
 from .small_files_check import read_offsets
 from .topics_file import TOPICS_FILE, Topic, decode_topics
-
-CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +97,7 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
         recovery_points=read_offsets(fs, f"{path}/{RECOVERY_POINT_FILE}", reporter),
         high_watermarks=read_offsets(fs, f"{path}/{HIGH_WATERMARK_FILE}", reporter),
         log_start_offsets=read_offsets(fs, f"{path}/{LOG_START_FILE}", reporter),
-        cleaned_offsets=read_offsets(fs, f"{path}/{CLEANER_FILE}", reporter),
+        cleaned_offsets=read_offsets(fs, f"{path}/{CLEANER_OFFSET_FILE}", reporter),
     )
     if directory.is_whole:
         _report_absent(directory, says, reporter)

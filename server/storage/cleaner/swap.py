@@ -14,9 +14,7 @@ keep the order of renames.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import Final
 
 from ..diskops import FileSize, Procedure, Rename, RenameEach, SyncDirectory
 from ..errors import StorageError
@@ -24,16 +22,15 @@ from ..log import Doomed, Log
 from ..paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     segment_file,
 )
 from ..producer_snapshots import snapshot_path
 from ..segment import LogSegment
 from .job import CleanedGroup, CleanedState, CleaningJob
-from .swap_recovery import SEGMENT_SUFFIXES, SIDECARS
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 class SegmentsChangedError(StorageError):
@@ -71,7 +68,7 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
     for segment in old:
         doomed.append((yield from _doom(log, segment, keep_snapshot=segment.base_offset in bases)))
     yield from _sync_names(log)
-    for suffixes in ((LOG_SUFFIX,), SIDECARS):
+    for suffixes in ((LOG_SUFFIX,), INDEX_SUFFIXES):
         for base_offset in bases:
             for suffix in suffixes:
                 name = f"{log.directory}/{segment_file(base_offset, suffix)}"

@@ -12,20 +12,16 @@ from ..file_records import whole_file
 from ..filesystem import FileSystem
 from ..paths import (
     CLEANED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
     segment_file,
 )
 
 LOGGER: Final = logging.getLogger(__name__)
-
-SIDECARS: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *SIDECARS)
 
 
 def complete_swaps(fs: FileSystem, directory: str) -> None:
@@ -53,12 +49,12 @@ def complete_swaps(fs: FileSystem, directory: str) -> None:
         for base_offset in logs:
             _rename_swap(fs, directory, base_offset, LOG_SUFFIX)
         fs.sync_directory(directory)
-    sidecars = [
-        (base_offset, suffix) for suffix in SIDECARS for base_offset in _bases_with(fs, directory, suffix + SWAP_SUFFIX)
+    indexes = [
+        (base_offset, suffix) for suffix in INDEX_SUFFIXES for base_offset in _bases_with(fs, directory, suffix + SWAP_SUFFIX)
     ]
-    for base_offset, suffix in sidecars:
+    for base_offset, suffix in indexes:
         _rename_swap(fs, directory, base_offset, suffix)
-    if sidecars:
+    if indexes:
         fs.sync_directory(directory)
 
 
