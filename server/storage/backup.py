@@ -42,7 +42,7 @@ from .checkpoints import (
     encode_offsets,
 )
 from .errors import LogDirectoryError, StorageError
-from .filesystem import READ, FileSystem, read_file, replace_file
+from .filesystem import READ, FileSystem, read_file, replace_file, sync_file
 from .inventory import PartitionFiles, read_directory, read_partition
 from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
@@ -224,7 +224,7 @@ def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, link
             linked_bytes += os.stat(path).st_size
             if os.stat(path).st_ino != inode:
                 raise _ChangedError
-            _sync(fs, path)
+            sync_file(fs, path)
         else:
             copied_bytes += _copy_file(fs, source, path, inode)
     for name in plan.copies:
@@ -286,14 +286,6 @@ def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None,
             fs.sync(target.fileno())
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return position
-    finally:
-        fs.close(fd)
-
-
-def _sync(fs: FileSystem, path: str) -> None:
-    fd = fs.open(path, READ)
-    try:
-        fs.sync(fd)
     finally:
         fs.close(fd)
 

@@ -19,7 +19,7 @@ import attrs
 
 from ...protocol.types import Bytes
 from .errors import FileGoneError, SnapshotExpiredError
-from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
+from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file, sync_file
 
 T = TypeVar("T")
 Procedure = Generator["DiskOp", Any, T]
@@ -194,13 +194,9 @@ class SyncFile(NamedTuple):
 
     def run(self, fs: FileSystem) -> None:
         try:
-            fd = fs.open(self.path, READ)
+            sync_file(fs, self.path)
         except FileNotFoundError:
             return
-        try:
-            fs.sync(fd)
-        finally:
-            fs.close(fd)
 
 
 class CreateFile(NamedTuple):

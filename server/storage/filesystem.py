@@ -224,6 +224,24 @@ def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
         fs.close(fd)
 
 
+def read_at(fs: FileSystem, path: str, position: int, size: int) -> bytes:
+    """Up to `size` bytes of a file that nobody keeps open; fewer only at its end. Raises OSError."""
+    fd = fs.open(path, READ)
+    try:
+        return fs.read(fd, size, position)
+    finally:
+        fs.close(fd)
+
+
+def sync_file(fs: FileSystem, path: str) -> None:
+    """Force a file that nobody keeps open to the device. Raises OSError."""
+    fd = fs.open(path, READ)
+    try:
+        fs.sync(fd)
+    finally:
+        fs.close(fd)
+
+
 def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
     """Put `data` at `path` so that a crash leaves the old content or the new: `.tmp`, sync, rename, directory sync.
 

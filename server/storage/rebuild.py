@@ -11,7 +11,7 @@ import attrs
 from ...protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
 from .diskops import Procedure, Unlink, WriteFile
-from .filesystem import READ, FileSystem
+from .filesystem import FileSystem, read_at
 from .index import IndexTail
 from .leader_epochs import LeaderEpochs
 from .producer_state import ProducerState
@@ -132,14 +132,6 @@ def scan_segment(
             continue
         rebuild.damage(found)
         if found.stamp is not None:
-            batch = found.stamp + _read(fs, path, found.position + STAMP_BYTES, found.size - STAMP_BYTES)
+            batch = found.stamp + read_at(fs, path, found.position + STAMP_BYTES, found.size - STAMP_BYTES)
             rebuild.add(parse_header(batch), batch)
     return rebuild
-
-
-def _read(fs: FileSystem, path: str, position: int, size: int) -> bytes:
-    fd = fs.open(path, READ)
-    try:
-        return fs.read(fd, size, position)
-    finally:
-        fs.close(fd)

@@ -27,7 +27,7 @@ from ..config import LogConfig
 from .contain import contain, cut_off
 from .diskops import Procedure, Unlink, drive
 from .errors import CorruptIndexError, SegmentOffsetOverflowError, StorageError
-from .filesystem import WRITE, FileSystem
+from .filesystem import FileSystem, sync_file
 from .gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
 from .leader_epochs import LeaderEpochs
 from .load import LoadedFiles, load_files
@@ -336,11 +336,7 @@ class _Opening:
             if segment not in list(log.segments):
                 continue
             for file in segment.files:
-                fd = self.fs.open(file.path, WRITE)
-                try:
-                    self.fs.sync(fd)
-                finally:
-                    self.fs.close(fd)
+                sync_file(self.fs, file.path)
         self.fs.sync_directory(log.directory)
         log.names_synced = log.names_created
 

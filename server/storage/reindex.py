@@ -13,7 +13,7 @@ import attrs
 from ...protocol.errors import RequestError
 from ..config import LogConfig
 from .diskops import drive
-from .filesystem import WRITE, FileSystem
+from .filesystem import FileSystem, sync_file
 from .inventory import PartitionFiles, SegmentFiles
 from .leader_epochs import LeaderEpochs
 from .producer_state import ProducerState
@@ -79,11 +79,7 @@ def put_in_place(fs: FileSystem, rebuild: SegmentRebuild) -> None:
     segment = rebuild.segment
     for path in (segment.offset_index.path, segment.time_index.path, segment.transaction_index.path):
         if fs.file_size(path) is not None:
-            fd = fs.open(path, WRITE)
-            try:
-                fs.sync(fd)
-            finally:
-                fs.close(fd)
+            sync_file(fs, path)
 
 
 def _failure(rebuild: SegmentRebuild) -> str | None:

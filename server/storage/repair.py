@@ -34,7 +34,7 @@ from .checkpoints import (
     encode_uuid,
 )
 from .errors import CheckpointError
-from .filesystem import READ, FileSystem, read_file
+from .filesystem import FileSystem, read_at, read_file
 from .findings import Finding, Quiet, Reporter, Severity
 from .gaps import FILE_NAME as QUARANTINE_FILE
 from .gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
@@ -133,11 +133,7 @@ class _PartitionRepair:
         return {}
 
     def _restamp(self, log_path: str, position: int) -> Damage | None:
-        fd = self.fs.open(log_path, READ)
-        try:
-            header = parse_header(self.fs.read(fd, RECORD_BATCH_OVERHEAD, position))
-        finally:
-            self.fs.close(fd)
+        header = parse_header(read_at(self.fs, log_path, position, RECORD_BATCH_OVERHEAD))
         epoch = self.epochs.epoch_for_offset(header.base_offset)
         if epoch is None:
             return None

@@ -24,7 +24,7 @@ from ...protocol.limits import KIB, MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.record import walk_records
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH
-from .filesystem import READ, FileSystem
+from .filesystem import FileSystem, read_at
 from .findings import Places, Reporter
 from .index_check import IndexCheck, check_transaction_index, open_indexes
 from .inventory import SegmentFiles
@@ -113,10 +113,10 @@ class SegmentCheck:
         reported, records = 0, state.records
         for item in scan_batches(self._fs, self._log, base_offset=base_offset, end_offset=self._end_offset):
             if isinstance(item, Damage):
-                restored = self._take_damage(item, reporter)
-                if restored is None:
+                whole = self._take_damage(item, reporter)
+                if whole is None:
                     continue
-                item = restored
+                item = whole
             header, position, batch = item
             if header.base_offset != state.next_offset:
                 self._add_gap(position, header.base_offset)
@@ -214,18 +214,11 @@ class SegmentCheck:
         state.next_offset = max(state.next_offset, damage.next_offset)
         return None
 
-    def _read(self, position: int, size: int) -> bytes:
-        fd = self._fs.open(self._log, READ)
-        try:
-            return self._fs.read(fd, size, position)
-        finally:
-            self._fs.close(fd)
-
     def _is_zero_tail(self, damage: Damage) -> bool:
         position = damage.position
         if position + damage.size < self._segment.log_bytes:
             return False
-        while piece := self._read(position, _PIECE_BYTES):
+        while piece := read_at(self._fs, self._log, position, _PIECE_BYTES):
             if piece.count(0) != len(piece):
                 return False
             position += len(piece)

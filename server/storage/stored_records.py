@@ -18,7 +18,7 @@ from ...protocol.limits import INT64_MAX, MAX_DECOMPRESSED_BYTES
 from ...protocol.records.batch import BatchHeader, parse_header
 from ...protocol.records.record import iter_records
 from ...protocol.types import Record
-from .filesystem import READ, FileSystem
+from .filesystem import FileSystem, read_at
 from .inventory import PartitionFiles, SegmentFiles
 from .paths import LOG_SUFFIX
 from .producer_state import ProducerState
@@ -142,9 +142,5 @@ def _batches(fs: FileSystem, segment: SegmentFiles, end_offset: int | None, dama
 
 def restored(fs: FileSystem, path: str, position: int, size: int, stamp: bytes) -> GoodBatch:
     """The batch of which only the first bytes are damaged, with those in place. Raises OSError."""
-    fd = fs.open(path, READ)
-    try:
-        batch = memoryview(stamp + fs.read(fd, size - len(stamp), position + len(stamp)))
-    finally:
-        fs.close(fd)
+    batch = memoryview(stamp + read_at(fs, path, position + len(stamp), size - len(stamp)))
     return GoodBatch(parse_header(batch), position, batch)

@@ -383,8 +383,8 @@ RECOVERY: Final = (
         name="recovered-is-synced",
         why="Recovered records are served and a second power cut takes them back.",
         file="server/storage/recovery.py",
-        old="                    self.fs.sync(fd)\n",
-        new="                    pass\n",
+        old="                sync_file(self.fs, file.path)\n",
+        new="                pass\n",
         tests=(f"{STORAGE}/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),
     ),
     Fault(
