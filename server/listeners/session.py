@@ -69,10 +69,6 @@ class Session:
     _finished: bool = False
     _peer_is_gone: bool = False
 
-    @property
-    def unanswered(self) -> int:
-        return len(self._sizes)
-
     # ---- answers: called from any task, never wait -------------------------------------------------------------------
 
     def respond(self, correlation_id: int, error: RequestError | None, body: Body | None) -> None:

@@ -149,8 +149,8 @@ class TimeMatching:
         self._last = NO_TIMESTAMP
         self._entry = next(entries, _END)
 
-    def visit(self, header: BatchHeader, position: int = 0) -> None:
-        """The next batch of the log, wherever it is; one that does not raise `largest` need not be shown."""
+    def visit(self, header: BatchHeader) -> None:
+        """The next batch of the log; one that does not raise `largest` need not be shown."""
         if header.max_timestamp <= self.largest:
             return
         self.largest = header.max_timestamp

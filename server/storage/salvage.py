@@ -85,7 +85,17 @@ class _Scan:
     """One scan: where it is, which offset and epoch came last."""
 
     __slots__ = (
-        *("end", "end_offset", "epoch", "expected", "fd", "fs", "limit", "lost_bytes", "position", "window", "window_start"),
+        "end",
+        "end_offset",
+        "epoch",
+        "expected",
+        "fd",
+        "fs",
+        "limit",
+        "lost_bytes",
+        "position",
+        "window",
+        "window_start",
     )
 
     def __init__(self, fs: FileSystem, fd: int, start: int, end: int, base_offset: int, end_offset: int | None) -> None:
