@@ -239,7 +239,7 @@ class NativeCalls:
             partitions, max_bytes=max_bytes, min_bytes=message.min_bytes, view=view
         )
         if is_enough or not message.max_wait_ms:
-            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message))
+            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
             return
 
         self.nursery.start_soon(self._fetch_late, correlation_id, message, partitions, max_bytes, view)
@@ -263,7 +263,7 @@ class NativeCalls:
         async with self._late_answers:
             await self.session.room_to_answer()
             answers, _ = await self.broker.fetch_now(partitions, max_bytes=max_bytes, view=view)
-            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message))
+            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""

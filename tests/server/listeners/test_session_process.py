@@ -178,12 +178,24 @@ def test_an_answer_larger_than_a_frame_is_an_error_and_the_connection_lives(serv
             for _ in range(3):
                 client.produce("topic", partition, batch(value=random.randbytes(900_000)))
         assert len(client.fetch("topic", 0, 0, partition_max_bytes=50 * MIB).records) < 2_000_000
-        client.produce("topic", 1, (messages.PlainRecord(None, None, None),) * 30_000)
-        same = (messages.FetchPartition("topic", 1, 3, 4 * MIB),) * 8
-        error = error_of(client.call, messages.FetchRequest(same, format=messages.Format.RECORDS))
+        client.produce("topic", 1, batch(value=bytes(3_000_000), compression_type=CompressionType.GZIP))
+        unpacked = (messages.FetchPartition("topic", 1, 3, 4 * MIB),)
+        error = error_of(client.call, messages.FetchRequest(unpacked, format=messages.Format.RECORDS))
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
         assert "frame" in error.message
-        assert client.high_watermark("topic", 1) == 30_003
+        assert client.high_watermark("topic", 1) == 4
+
+
+def test_what_batches_unpack_to_is_limited_for_a_request_as_a_whole(server_folder: ServerFolder) -> None:
+    config = server_folder.path / "server.toml"
+    config.write_text("max_frame_bytes = 2000000\n")
+    with WireClient.connect(server_folder.start("--config", str(config)).address) as client:
+        client.create_topic("topic", 1, {"compression.type": "gzip"})
+        client.produce("topic", 0, (messages.PlainRecord(None, None, None),) * 30_000)
+        same = (messages.FetchPartition("topic", 0, 0, 4 * MIB),) * 8
+        answers = client.call(messages.FetchRequest(same, format=messages.Format.RECORDS)).partitions
+        assert [len(each.records) == each.next_offset for each in answers] == [True] * 8
+        assert 0 < sum(len(each.records) for each in answers) < 40_000
 
 
 # ---- peers that vanish -------------------------------------------------------------------------------------------------
