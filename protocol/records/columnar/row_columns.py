@@ -1,0 +1,58 @@
+"""Columns of records that the scalar codec has read: for batches that the vectorised one leaves to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ...errors import InvalidRecordError
+from ...limits import INT64_MAX
+from ...types import Record, TimestampType
+from .schema import arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MICROSECONDS: Final = 1000
+"""Of a millisecond."""
+MAX_TIMESTAMP_MS: Final = INT64_MAX // MICROSECONDS
+
+
+def columns_of(
+    records: Sequence[Record], columns: Sequence[str], *, topic: str, partition: int, timestamp_type: TimestampType
+) -> list[pa.Array]:
+    """One array for each of `columns`. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
+    import pyarrow as pa
+
+    made = []
+    for name in columns:
+        match name:
+            case "key":
+                cells: list[object] = [record.key for record in records]
+            case "value":
+                cells = [record.value for record in records]
+            case "topic":
+                cells = [topic] * len(records)
+            case "partition":
+                cells = [partition] * len(records)
+            case "offset":
+                cells = [record.offset for record in records]
+            case "timestamp":
+                for record in records:
+                    if not -MAX_TIMESTAMP_MS <= record.timestamp <= MAX_TIMESTAMP_MS:
+                        raise unrepresentable(topic, partition, record.offset, record.timestamp)
+                cells = [record.timestamp * MICROSECONDS for record in records]
+            case "timestampType":
+                cells = [int(timestamp_type)] * len(records)
+            case _:
+                cells = [[{"key": key, "value": value} for key, value in record.headers] for record in records]
+        made.append(pa.array(cells, type=arrow_type(name)))
+    return made
+
+
+def unrepresentable(topic: str, partition: int, offset: int, timestamp: int) -> InvalidRecordError:
+    """What a timestamp is answered with whose microseconds need more than 64 bits."""
+    return InvalidRecordError(
+        f"{topic}-{partition} offset {offset}: timestamp {timestamp} ms does not fit into microseconds of 64 bits, at most "
+        f"{MAX_TIMESTAMP_MS} ms do; read it without the column timestamp"
+    )
