@@ -217,6 +217,10 @@ class ProducerState:
         if self._unsynced:
             self._unsynced = [txn for txn in self._unsynced if txn.last_offset >= offset]
 
+    def take_over_unsynced(self, before: ProducerState) -> None:
+        """Of a log that was cut back, `before` that: a snapshot tells nothing of markers that are not on the device yet."""
+        self._unsynced += [txn for txn in before._unsynced if txn.last_offset < self.end_offset]
+
     @property
     def first_unsynced_offset(self) -> int | None:
         """First offset of the earliest transaction whose marker is not on the device: a power cut could open it again."""

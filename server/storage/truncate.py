@@ -44,8 +44,9 @@ def truncate_to(log: Log, offset: int) -> Procedure[bool]:
         yield from log.write_leader_epochs()
     yield from _cut_gaps(log, offset)
     log.changed(segments=True)
-    log.producers = yield from load_newest(log.directory, snapshots, log.log_start_offset, offset)
+    before, log.producers = log.producers, (yield from load_newest(log.directory, snapshots, log.log_start_offset, offset))
     yield from replay(log.producers, [segment.view() for segment in log.segments], offset)
+    log.producers.take_over_unsynced(before)
     if log.high_watermark >= offset:
         log.high_watermark_to_end()
     else:

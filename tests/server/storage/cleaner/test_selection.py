@@ -9,6 +9,7 @@ import attrs
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.selection import CleanableOffsets, LogToClean, choose, cleanable_offsets, log_to_clean
+from triolog.server.storage.truncate import truncate_to
 
 from tests.support.compaction import end_transaction, put, put_all
 from tests.support.logs import START_MS, DrivenLog, open_driven
@@ -93,6 +94,23 @@ def test_a_transaction_whose_marker_is_not_on_the_device_holds_the_end_back(tmp_
     driven.flush()
     end_transaction(driven, 15, commit=True)
     driven.roll()
+    assert (driven.log.recovery_point, driven.log.last_stable_offset) == (2, 3)
+    assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 1
+    driven.flush()
+    assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 3
+
+
+def test_a_cut_behind_a_marker_does_not_bring_it_onto_the_device(tmp_path: Path) -> None:
+    """The producer snapshot that a cut log goes on from knows the transaction as ended; a power cut can open it again."""
+    driven = open_driven(tmp_path, config=LogConfig(cleanup_policy=("compact",)))
+    put(driven, 1, "old")
+    put(driven, 1, "new", producer_id=15, producer_epoch=0, base_sequence=0, is_transactional=True)
+    driven.roll()
+    driven.flush()
+    end_transaction(driven, 15, commit=True)
+    driven.roll()
+    put(driven, 2, "cut off")
+    driven.run(truncate_to(driven.log, 3))
     assert (driven.log.recovery_point, driven.log.last_stable_offset) == (2, 3)
     assert cleanable_offsets(driven.log, None, 0).first_uncleanable_offset == 1
     driven.flush()
