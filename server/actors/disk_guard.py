@@ -55,10 +55,15 @@ class DiskGuard:
     """By path of the log directory; empty while no reserve is configured."""
 
     async def check(self) -> None:
-        """Look at every directory in service and act. Nothing without a reserve."""
-        if self.reserve_bytes:
-            for directory in list(self.directories.live):
+        """Look at every directory in service and act; nothing without a reserve. Raises an OSError once all had their turn."""
+        refused: OSError | None = None
+        for directory in list(self.directories.live) if self.reserve_bytes else ():
+            try:
                 await self._check(directory, self.spaces.setdefault(directory.path, Space()))
+            except OSError as exc:
+                refused = exc
+        if refused is not None:
+            raise refused
 
     async def _check(self, directory: LogDirectory, space: Space) -> None:
         """One look: at most one round of giving up, because what is deleted becomes free a moment later."""

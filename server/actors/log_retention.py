@@ -167,12 +167,18 @@ class LogRetention:
     # ---- unlinking -------------------------------------------------------------------------------------------------------
 
     async def delete_doomed(self) -> None:
-        """Unlink the segment files whose delay is over."""
+        """Unlink the segment files whose delay is over. Raises an OSError once all logs had their turn."""
         now_ms = self.now_ms()
+        refused: OSError | None = None
         for hosted in self.topics.hosted():
             log = hosted.actor.log
             if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
-                await self._unlink_due(log, PAUSE_S)
+                try:
+                    await self._unlink_due(log, PAUSE_S)
+                except OSError as exc:
+                    refused = exc
+        if refused is not None:
+            raise refused
 
     async def _unlink_due(self, log: Log, pause_s: float) -> None:
         """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""

@@ -6,9 +6,10 @@ import errno
 from pathlib import Path
 
 import pytest
+from triolog.protocol.types import TopicPartition
 from triolog.server.storage.checkpoints import HIGH_WATERMARK_FILE
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, until, value
+from tests.support.brokers import PARTITION, TOPIC, one_partition, running_broker, until, value
 from tests.support.gate_fs import GateFileSystem
 
 
@@ -74,3 +75,27 @@ async def test_a_directory_that_cannot_be_deleted_does_not_keep_other_files_from
         await until(lambda: not list(tmp_path.glob("gone-0*")))
         await until(lambda: not list(tmp_path.glob("topic-0/*.deleted")))
         assert list(tmp_path.glob("stuck-0*"))
+
+
+async def test_a_log_whose_files_cannot_be_deleted_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    other = TopicPartition("other", 0)
+    topic = {"file.delete.delay.ms": "0", "segment.bytes": "100", "retention.bytes": "100"}
+    async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=10, topic=topic) as broker:
+        await broker.create_topic(other.topic)
+        for _ in range(5):
+            await broker.append(PARTITION, value("x"))
+            await broker.append(other, value("x"))
+        fs.fail("unlink", f"{TOPIC}-0/00000000000000000000.log.deleted", number=errno.EIO, times=None)
+        assert await broker._manager.retention.run_pass() > 0
+        await until(lambda: fs.count("unlink", "other-0/00000000000000000000.log.deleted") > 0)
+        assert (tmp_path / f"{TOPIC}-0" / "00000000000000000000.log.deleted").exists()
+
+
+async def test_a_directory_whose_space_cannot_be_told_does_not_keep_the_others_from_being_guarded(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.free = 0
+    fs.fail("free_bytes", "first", number=errno.EIO, times=None)
+    directories = [tmp_path / "first", tmp_path / "second"]
+    async with running_broker(*directories, fs=fs, checkpoint_interval_ms=10, disk_reserve_bytes=1000) as broker:
+        await until(lambda: [each.is_refusing for each in broker.log_directories()] == [False, True])
