@@ -15,6 +15,8 @@ from tests.support import counts, leaks
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
+JVM_TESTS: Final = Path("tests/tools/spark/jvm")
+JVM_GROUP: Final = "spark"
 
 
 def _register_profiles() -> None:
@@ -48,12 +50,20 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item.path)))
     if counts.mode() == counts.FULL:
         return
     skip = pytest.mark.skip(reason=f"runs only with {counts.VARIABLE}={counts.FULL}")
     for item in items:
         if "full" in item.keywords and item.get_closest_marker("full"):
             item.add_marker(skip)
+
+
+def _group(path: Path) -> str:
+    """Tests of one group run in one process of `--dist loadgroup`: a file's do, and all that share the one JVM."""
+    folder = path.parent.relative_to(ROOT) if path.is_relative_to(ROOT) else path.parent
+    return JVM_GROUP if folder.is_relative_to(JVM_TESTS) else str(folder / path.name)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from triolog.tools.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_second_session_is_the_first_one(spark: SparkSession) -> None:
+    assert session("another").sparkContext is spark.sparkContext
+
+
+def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+def test_filters_are_pushed_down(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert spark.range(5).count() == 5
