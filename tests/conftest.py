@@ -49,6 +49,7 @@ def pytest_report_header() -> str:
     return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property, {draws}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item.path)))
