@@ -149,8 +149,9 @@ class TimeMatching:
         self._last = NO_TIMESTAMP
         self._entry = next(entries, _END)
 
-    def visit(self, header: BatchHeader) -> None:
-        """The next batch of the log; one that does not raise `largest` need not be shown."""
+    def visit(self, header: BatchHeader, position: int = 0) -> None:
+        """The next batch of the log; one that does not raise `largest` need not be shown. Where it stands does not matter here:
+        `position` is for those who show batches to either kind of matching."""
         if header.max_timestamp <= self.largest:
             return
         self.largest = header.max_timestamp
