@@ -9,6 +9,7 @@ MIB: Final = 1024 * KIB
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
+UINT32_MAX: Final = 2**32 - 1
 INT64_MAX: Final = 2**63 - 1
 
 MAX_FRAME_BYTES: Final = 64 * MIB
@@ -39,3 +40,14 @@ MAX_GROUP_ID_CHARS: Final = 255
 MAX_TRANSACTIONAL_ID_CHARS: Final = 255
 MAX_STRING_CHARS: Final = INT16_MAX
 """Any other text of a request, such as the note of a committed offset (Kafka: the length of a string has 16 bits)."""
+
+MAX_APPLICATION_CHARS: Final = 255
+MAX_TASK_CHARS: Final = 255
+MAX_TASKS_PER_COMMIT: Final = 10_000
+"""What one commit of staged records may name. The objects of a request have a limit of their own, which is reached first when
+each task has many partitions."""
+
+MAX_SPLIT_POINTS: Final = 100_000
+"""In one answer; the pieces get larger where there would be more."""
+
+MAX_LEASE_ID_CHARS: Final = 64

@@ -108,6 +108,14 @@ def optional_string(body: Body, key: str, max_chars: int) -> str | None:
     raise _wrong(key, value, f"nil or str of at most {max_chars} characters")
 
 
+def binary(body: Body, key: str) -> bytes:
+    """Required bytes, of any number."""
+    value = body.get(key, REQUIRED)
+    if type(value) is bytes:
+        return value
+    raise _wrong(key, value, "bin")
+
+
 def choice(body: Body, key: str, choices: Mapping[str, T], default: str = REQUIRED) -> T:
     """What the str at `key` stands for."""
     value = body.get(key, default)

@@ -41,6 +41,13 @@ from .groups import (
     OffsetsPartition,
 )
 from .hello import HelloRequest, HelloResponse
+from .leases import (
+    LeasedSegment,
+    LeasePartition,
+    LeasePartitionResponse,
+    LeaseSegmentsRequest,
+    LeaseSegmentsResponse,
+)
 from .lookups import (
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
@@ -57,6 +64,29 @@ from .produce import (
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
+)
+from .splits import (
+    SplitPoint,
+    SplitPointsPartition,
+    SplitPointsPartitionResponse,
+    SplitPointsRequest,
+    SplitPointsResponse,
+)
+from .stages import (
+    NO_VERSION,
+    AbortStageRequest,
+    AbortStageResponse,
+    CommitStageRequest,
+    CommitStageResponse,
+    LastCommitRequest,
+    LastCommitResponse,
+    StageCommittedPartition,
+    StagedPartition,
+    StagedTask,
+    StagePartition,
+    StagePartitionResponse,
+    StageRequest,
+    StageResponse,
 )
 from .topic_changes import (
     TO_HIGH_WATERMARK,
@@ -113,6 +143,12 @@ RequestMessage = (
     | FetchOffsetsRequest
     | ListGroupsRequest
     | DeleteGroupsRequest
+    | SplitPointsRequest
+    | StageRequest
+    | CommitStageRequest
+    | AbortStageRequest
+    | LastCommitRequest
+    | LeaseSegmentsRequest
 )
 ResponseMessage = (
     HelloResponse
@@ -133,6 +169,12 @@ ResponseMessage = (
     | FetchOffsetsResponse
     | ListGroupsResponse
     | DeleteGroupsResponse
+    | SplitPointsResponse
+    | StageResponse
+    | CommitStageResponse
+    | AbortStageResponse
+    | LastCommitResponse
+    | LeaseSegmentsResponse
 )
 
 VERSION: Final = 1
@@ -159,6 +201,12 @@ REQUESTS: Final[dict[str, type[RequestMessage]]] = {
         FetchOffsetsRequest,
         ListGroupsRequest,
         DeleteGroupsRequest,
+        SplitPointsRequest,
+        StageRequest,
+        CommitStageRequest,
+        AbortStageRequest,
+        LastCommitRequest,
+        LeaseSegmentsRequest,
     )
 }
 RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
@@ -182,6 +230,12 @@ RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
         FetchOffsetsResponse,
         ListGroupsResponse,
         DeleteGroupsResponse,
+        SplitPointsResponse,
+        StageResponse,
+        CommitStageResponse,
+        AbortStageResponse,
+        LastCommitResponse,
+        LeaseSegmentsResponse,
     )
 }
 API_VERSIONS: Final = dict.fromkeys(REQUESTS, (VERSION, VERSION))
@@ -221,16 +275,21 @@ __all__ = [
     "ACKS_NONE",
     "API_VERSIONS",
     "DEFAULT_TRANSACTION_TIMEOUT_MS",
+    "NO_VERSION",
     "REQUESTS",
     "RESPONSES",
     "TO_HIGH_WATERMARK",
     "VERSION",
+    "AbortStageRequest",
+    "AbortStageResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "ChangedTopic",
     "CommitOffsetsPartitionResponse",
     "CommitOffsetsRequest",
     "CommitOffsetsResponse",
+    "CommitStageRequest",
+    "CommitStageResponse",
     "CommittedPartition",
     "ConfigChange",
     "ConfigEntry",
@@ -271,6 +330,13 @@ __all__ = [
     "InitProducerRequest",
     "InitProducerResponse",
     "Isolation",
+    "LastCommitRequest",
+    "LastCommitResponse",
+    "LeasePartition",
+    "LeasePartitionResponse",
+    "LeaseSegmentsRequest",
+    "LeaseSegmentsResponse",
+    "LeasedSegment",
     "ListGroupsRequest",
     "ListGroupsResponse",
     "MetadataRequest",
@@ -290,6 +356,18 @@ __all__ = [
     "ProduceResponse",
     "RequestMessage",
     "ResponseMessage",
+    "SplitPoint",
+    "SplitPointsPartition",
+    "SplitPointsPartitionResponse",
+    "SplitPointsRequest",
+    "SplitPointsResponse",
+    "StageCommittedPartition",
+    "StagePartition",
+    "StagePartitionResponse",
+    "StageRequest",
+    "StageResponse",
+    "StagedPartition",
+    "StagedTask",
     "TopicConfig",
     "TopicMetadata",
     "TransactionProducer",

@@ -13,6 +13,7 @@ from triolog.protocol.types import Record
 
 INT16: Final = st.integers(0, limits.INT16_MAX)
 INT32: Final = st.integers(0, limits.INT32_MAX)
+UINT32: Final = st.integers(0, limits.UINT32_MAX)
 INT64: Final = st.integers(0, limits.INT64_MAX)
 INT64_OR_NONE_KNOWN: Final = st.integers(-1, limits.INT64_MAX)
 TEXT: Final = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -117,6 +118,33 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsRequest),
     "delete_groups": st.builds(messages.DeleteGroupsRequest, tuples_of(NAMES)),
+    "split_points": st.builds(
+        messages.SplitPointsRequest,
+        tuples_of(st.builds(messages.SplitPointsPartition, NAMES, INT32, INT64, INT64, st.integers(1, limits.INT64_MAX))),
+    ),
+    "stage": st.builds(
+        messages.StageRequest, NAMES, INT64, NAMES, tuples_of(st.builds(messages.StagePartition, NAMES, INT32, BATCHES))
+    ),
+    "commit_stage": st.builds(
+        messages.CommitStageRequest,
+        NAMES,
+        INT64,
+        tuples_of(
+            st.builds(
+                messages.StagedTask,
+                NAMES,
+                tuples_of(st.builds(messages.StagedPartition, NAMES, INT32, st.integers(1, limits.INT64_MAX), UINT32)),
+            )
+        ),
+    ),
+    "abort_stage": st.builds(messages.AbortStageRequest, NAMES, INT64, st.none() | tuples_of(NAMES)),
+    "last_commit": st.builds(messages.LastCommitRequest, NAMES),
+    "lease_segments": st.builds(
+        messages.LeaseSegmentsRequest,
+        tuples_of(st.builds(messages.LeasePartition, NAMES, INT32)),
+        INT64,
+        st.none() | NAMES.map(lambda name: name[:64]),
+    ),
 }
 
 RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
@@ -245,6 +273,48 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsResponse, tuples_of(NAMES)),
     "delete_groups": st.builds(messages.DeleteGroupsResponse, tuples_of(st.builds(messages.DeletedGroup, NAMES, ERRORS))),
+    "split_points": st.builds(
+        messages.SplitPointsResponse,
+        tuples_of(
+            st.builds(
+                messages.SplitPointsPartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                tuples_of(st.builds(messages.SplitPoint, INT64, INT64)),
+            )
+        ),
+    ),
+    "stage": st.builds(
+        messages.StageResponse,
+        tuples_of(st.builds(messages.StagePartitionResponse, NAMES, INT32, ERRORS, INT64, UINT32)),
+    ),
+    "commit_stage": st.builds(
+        messages.CommitStageResponse,
+        st.booleans(),
+        tuples_of(
+            st.builds(messages.StageCommittedPartition, NAMES, INT32, INT64_OR_NONE_KNOWN, INT64_OR_NONE_KNOWN),
+        ),
+    ),
+    "abort_stage": st.builds(messages.AbortStageResponse),
+    "last_commit": st.builds(messages.LastCommitResponse, INT64_OR_NONE_KNOWN),
+    "lease_segments": st.builds(
+        messages.LeaseSegmentsResponse,
+        NAMES.map(lambda name: name[:64]),
+        tuples_of(
+            st.builds(
+                messages.LeasePartitionResponse,
+                NAMES,
+                INT32,
+                ERRORS,
+                st.none() | TEXT,
+                INT64_OR_NONE_KNOWN,
+                INT64_OR_NONE_KNOWN,
+                INT64_OR_NONE_KNOWN,
+                tuples_of(st.builds(messages.LeasedSegment, INT64, NAMES, INT64)),
+            )
+        ),
+    ),
 }
 
 
