@@ -3,7 +3,7 @@
 # PARALLEL= runs the tests in one process.
 VENV := .venv
 BIN := $(VENV)/bin
-PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell $(python) -c \
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 

@@ -15,8 +15,7 @@ from tests.support import counts, leaks
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
-JVM_TESTS: Final = Path("tests/tools/spark/jvm")
-JVM_GROUP: Final = "spark"
+JVM_TESTS: Final = "tests/tools/spark/jvm/"
 
 
 def _register_profiles() -> None:
@@ -49,10 +48,7 @@ def pytest_report_header() -> str:
     return f"triolog: {counts.mode()} suite, {settings.default.max_examples} examples per property, {draws}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item.path)))
     if counts.mode() == counts.FULL:
         return
     skip = pytest.mark.skip(reason=f"runs only with {counts.VARIABLE}={counts.FULL}")
@@ -61,10 +57,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-def _group(path: Path) -> str:
-    """Tests of one group run in one process of `--dist loadgroup`: a file's do, and all that share the one JVM."""
-    folder = path.parent.relative_to(ROOT) if path.is_relative_to(ROOT) else path.parent
-    return JVM_GROUP if folder.is_relative_to(JVM_TESTS) else str(folder / path.name)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """`--dist loadfile`, but that all tests which share the one JVM are in one process.
+
+    No group marks for `--dist loadgroup`: pytest-xdist 3.8 writes them into an attribute that pytest 9.2 does not read.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return JVM_TESTS if nodeid.startswith(JVM_TESTS) else str(super()._split_scope(nodeid))
+
+    return Files(config, log)
 
 
 @pytest.fixture(autouse=True)
