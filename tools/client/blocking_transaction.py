@@ -92,8 +92,9 @@ class BlockingTransactionCalls:
         while True:
             try:
                 return self._client.run(procedure())
-            except RequestError as exc:
-                if not exc.retriable or time.monotonic() >= deadline:
+            except BaseException as exc:  # Ctrl-C, too
+                self.state.call_failed()
+                if not isinstance(exc, RequestError) or not exc.retriable or time.monotonic() >= deadline:
                     raise
             time.sleep(backoff.pause_s())
 

@@ -5,7 +5,8 @@
             await producer.send("out", b"value")
             await transaction.send_offsets("group", {TopicPartition("in", 0): 43})
 
-A call is repeated while its error allows it, for `max_block_ms`; each may come twice and takes effect once.
+A call is repeated while its error allows it, for `max_block_ms`; each may come twice and takes effect once. After a repetition
+the next transaction begins under another epoch.
 """
 
 from __future__ import annotations
@@ -97,8 +98,9 @@ class TransactionCalls:
         while True:
             try:
                 return await self._client.run(procedure())
-            except RequestError as exc:
-                if not exc.retriable or trio.current_time() >= deadline:
+            except BaseException as exc:  # cancelled, too
+                self.state.call_failed()
+                if not isinstance(exc, RequestError) or not exc.retriable or trio.current_time() >= deadline:
                     raise
             await trio.sleep(backoff.pause_s())
 

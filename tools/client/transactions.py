@@ -3,7 +3,9 @@
     begin -> send, send_offsets -> commit or abort -> begin ...
 
 A transaction in which a record was given up can only be aborted. One whose end is unknown, because the server could not be
-reached, is left behind: `init_producer` at the next beginning aborts what is open and fences what is on its way.
+reached, is left behind: `init_producer` at the next beginning aborts what is open and fences what is on its way. It also
+comes after a call of a transaction has failed and was made again: the first one may still be on a connection that was given
+up, and under the same epoch it would end the next transaction, or bring it old offsets (KIP-890).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class TransactionState:
         self._has_offsets = False
         self._commit_asked = False
         self._is_undecided = False  # the commit was asked for and not answered
+        self._may_be_late = False  # a call under this epoch was given up and may still arrive
 
     def __repr__(self) -> str:
         return f"<TransactionState {self._transactional_id!r} {'open' if self._is_open else 'none'}>"
@@ -52,7 +55,7 @@ class TransactionState:
     @property
     def needs_identity(self) -> bool:
         """Whether `init_producer` has to come before the next transaction."""
-        return self._identity is None or self._accumulator.identity is None
+        return self._identity is None or self._may_be_late or self._accumulator.identity is None
 
     @property
     def producer(self) -> TransactionProducer:
@@ -63,6 +66,7 @@ class TransactionState:
     def initialized(self, identity: ProducerIdentity) -> None:
         """`init_producer` was answered: nothing is open anywhere."""
         self._identity = identity
+        self._may_be_late = False
         self._accumulator.set_producer(identity)
 
     def begin(self) -> None:
@@ -124,6 +128,10 @@ class TransactionState:
     def ended(self) -> None:
         """The server has answered the commit or the abort, or there was nothing to end."""
         self._is_open = False
+
+    def call_failed(self) -> None:
+        """A call failed, and perhaps is made again: it may still arrive, so the next transaction takes another epoch."""
+        self._may_be_late = True
 
     def end_failed(self, error: BaseException) -> None:
         """Commit or abort failed. The producer is over when it is fenced; else a retriable error leaves the end open to be

@@ -237,3 +237,19 @@ def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(thread
         with producer.transaction():
             producer.send("t", b"b", partition=0)
     assert committed(client) == [b"b"]
+
+
+def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction_when_it_arrives(
+    thread: ServerThread, client: BlockingClient
+) -> None:
+    faults_on(thread, m.EndTransactionRequest, "drop")
+    with BlockingProducer(client, transactional_id="x", **RETRIES) as producer, BlockingClient(thread.address, QUICK) as late:
+        with producer.transaction():
+            producer.send("t", b"a", partition=0).result(10)
+        delayed = thread.run(lambda server: next(one for one in server.requests if isinstance(one, m.EndTransactionRequest)))
+        with producer.transaction():
+            producer.send("t", b"b", partition=0).result(10)
+            with pytest.raises(RequestError, match="fenced"):
+                late.call(delayed)
+            assert committed(late) == [b"a"]
+    assert committed(client) == [b"a", b"b"]

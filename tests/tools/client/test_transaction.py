@@ -361,3 +361,59 @@ async def test_a_commit_that_was_cancelled_once_it_was_asked_for_is_left(server:
         await producer.send("t", b"b", partition=0)
         await transaction.commit()
     assert await committed(server) == [b"b"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction_when_it_arrives(
+    server: NativeServer, clock: MockClock, commit: bool
+) -> None:
+    faults_on(server, m.EndTransactionRequest, "drop")
+    async with transactional(server) as producer, connect(open_stream=server.open_stream) as late:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await (await producer.send("t", b"a", partition=0))
+        await (transaction.commit() if commit else transaction.abort())
+        delayed = next(one for one in server.requests if isinstance(one, m.EndTransactionRequest))
+        async with producer.transaction():
+            await (await producer.send("t", b"b", partition=0))
+            with pytest.raises(RequestError, match="fenced"):
+                await late.call(delayed)
+            await (await producer.send("t", b"c", partition=0))
+    assert await committed(server) == ([b"a", b"b", b"c"] if commit else [b"b", b"c"])
+
+
+async def test_a_commit_that_the_caller_repeats_is_followed_by_another_epoch(server: NativeServer, clock: MockClock) -> None:
+    faults_on(server, m.EndTransactionRequest, *["drop"] * 40)
+    async with transactional(server, max_block_ms=2_000) as producer:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await producer.send("t", b"a", partition=0)
+        with pytest.raises(ConnectionLostError):
+            await transaction.commit()
+        server.faults.clear()
+        await transaction.commit()
+        assert server.transactional["x"][1] == 0
+        async with producer.transaction():
+            assert server.transactional["x"][1] == 1
+
+
+async def test_offsets_that_were_sent_twice_do_not_reach_the_next_transaction_when_they_arrive(
+    server: NativeServer, clock: MockClock
+) -> None:
+    faults_on(server, m.CommitOffsetsRequest, "drop")
+    async with transactional(server) as producer:
+        async with producer.transaction() as transaction:
+            await transaction.send_offsets("g", {T0: 7})
+        delayed = next(one for one in server.requests if isinstance(one, m.CommitOffsetsRequest))
+        assert delayed.transaction is not None
+        async with producer.transaction():
+            assert server.transactional["x"] == (delayed.transaction.producer_id, delayed.transaction.producer_epoch + 1)
+
+
+async def test_transactions_without_a_repetition_share_their_epoch(server: NativeServer, clock: MockClock) -> None:
+    async with transactional(server) as producer:
+        for number in range(3):
+            async with producer.transaction() as transaction:
+                await producer.send("t", b"%d" % number, partition=0)
+                await transaction.send_offsets("g", {T0: number})
+    assert server.transactional["x"][1] == 0
