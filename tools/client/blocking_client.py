@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -46,6 +48,7 @@ class BlockingClient:
         self._connection: BlockingConnection | None = None
         self._backoff = Backoff(self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
+        self._deadline = float("inf")  # of the block of `within`
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -62,9 +65,10 @@ class BlockingClient:
         if self._is_closed:
             raise ClosedError("the client is closed")
         if self._connection is None or self._connection.is_lost:
-            time.sleep(max(0.0, self._not_before - time.monotonic()))
+            time.sleep(max(0.0, min(self._not_before, self._deadline) - time.monotonic()))
+            deadline = min(self._deadline, time.monotonic() + self._config.connect_timeout_ms / 1000)
             try:
-                self._connection = BlockingConnection(self._address, self._config)
+                self._connection = BlockingConnection(self._address, self._config, deadline)
             except ConnectionLostError:
                 self._not_before = time.monotonic() + self._backoff.pause_s()
                 raise
@@ -74,7 +78,18 @@ class BlockingClient:
 
     def timeout_s(self, wait_ms: int = 0) -> float:
         """How long an answer may take when the server may wait for `wait_ms` on purpose."""
-        return (self._config.request_timeout_ms + wait_ms) / 1000
+        return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - time.monotonic())
+
+    @contextmanager
+    def within(self, deadline: float) -> Iterator[None]:
+        """Nothing that is begun inside the block waits beyond `deadline` (time.monotonic): neither to connect, nor to send, nor
+        for an answer. What is not done by then loses the connection, as a server does that does not answer at all."""
+        before = self._deadline
+        self._deadline = min(before, deadline)
+        try:
+            yield
+        finally:
+            self._deadline = before
 
     def call(self, request: RequestMessage, wait_ms: int = 0) -> ResponseMessage | None:
         """Send any request; None for a produce with acks 0.

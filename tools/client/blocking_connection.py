@@ -32,19 +32,18 @@ SHORTEST_WAIT_S: Final = 0.001
 class BlockingConnection:
     """Requests are started and finished apart; answers that nobody waits for yet are kept. Owner: one thread."""
 
-    def __init__(self, address: AddressSource, config: ClientConfig) -> None:
-        deadline = time.monotonic() + config.connect_timeout_ms / 1000
+    def __init__(self, address: AddressSource, config: ClientConfig, deadline: float) -> None:
         self._lost: ConnectionLostError | None = None
         self._answers: dict[int, Response] = {}
         self._unwanted: set[int] = set()
         self._next_id = FIRST_ID
-        self._socket = _open_socket(address, config)
+        self._socket = _open_socket(address, deadline)
         self._protocol, pieces = greeting(config)
         try:
             self._send(joined(pieces), deadline)
             while (event := self._protocol.next_event()) is Idle.NEED_DATA:
                 if not self._receive(deadline):
-                    raise ConnectionLostError(f"no answer to hello within {config.connect_timeout_ms} ms")
+                    raise ConnectionLostError("no answer to hello in time")
             self.hello = read_greeting(event, self._protocol)
         except RemoteProtocolError as exc:
             self.lose(ConnectionLostError(f"could not connect: {exc}"))
@@ -167,11 +166,10 @@ class BlockingConnection:
         return True
 
 
-def _open_socket(address: AddressSource, config: ClientConfig) -> socket.socket:
+def _open_socket(address: AddressSource, deadline: float) -> socket.socket:
     host, port = address() if callable(address) else address
-    timeout_s = config.connect_timeout_ms / 1000
     try:
-        opened = socket.create_connection((host, port), timeout_s)
+        opened = socket.create_connection((host, port), max(SHORTEST_WAIT_S, deadline - time.monotonic()))
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as exc:
         raise ConnectionLostError(f"could not connect to {host} port {port}: {exc!s}") from exc

@@ -70,33 +70,37 @@ class BlockingTransactionCalls:
         self._end(commit=True)
 
     def abort(self, timeout_s: float | None = None) -> None:
-        """Give up what was not sent, and make the rest invisible; TimeoutError when that is not done in time."""
-        self.state.check_abort()
-        self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
-        self._flush(timeout_s)
-        self.state.check_open()
-        self._end(commit=False, timeout_s=timeout_s)
+        """Give up what was not sent, and make the rest invisible; all of it within `timeout_s`, else it raises TimeoutError or
+        what the last attempt failed with."""
+        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        with self._client.within(deadline):
+            self.state.check_abort()
+            self._accumulator.drop_unsent(ClosedError("the transaction was aborted before the record was sent"))
+            self._flush(timeout_s)
+            self.state.check_open()
+            self._end(commit=False, deadline=deadline)
 
-    def _end(self, *, commit: bool, timeout_s: float | None = None) -> None:
+    def _end(self, *, commit: bool, deadline: float = float("inf")) -> None:
         if self.state.has_parts:
             try:
-                self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit), timeout_s)
+                self._repeat(lambda: group_procedures.end_transaction(self.state.producer, commit), deadline)
             except BaseException as exc:
                 self.state.end_failed(exc)
                 raise
         self.state.ended()
 
-    def _repeat(self, procedure: Callable[[], Procedure[T]], timeout_s: float | None = None) -> T:
+    def _repeat(self, procedure: Callable[[], Procedure[T]], deadline: float = float("inf")) -> T:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        deadline = time.monotonic() + (self._config.max_block_ms / 1000 if timeout_s is None else timeout_s)
+        deadline = min(deadline, time.monotonic() + self._config.max_block_ms / 1000)
         while True:
             try:
                 return self._client.run(procedure())
             except BaseException as exc:  # Ctrl-C, too
                 self.state.call_failed()
-                if not isinstance(exc, RequestError) or not exc.retriable or time.monotonic() >= deadline:
+                pause_s = backoff.pause_s()
+                if not isinstance(exc, RequestError) or not exc.retriable or time.monotonic() + pause_s >= deadline:
                     raise
-            time.sleep(backoff.pause_s())
+            time.sleep(pause_s)
 
 
 class BlockingTransaction:
@@ -117,9 +121,10 @@ class BlockingTransaction:
         """Make records and offsets visible; raises as Transaction.commit."""
         self._calls.commit()
 
-    def abort(self) -> None:
-        """Make sure that nobody sees the records and offsets. InvalidTxnStateError when a commit may have been made."""
-        self._calls.abort()
+    def abort(self, timeout_s: float | None = None) -> None:
+        """Make sure that nobody sees the records and offsets. InvalidTxnStateError when a commit may have been made;
+        TimeoutError, or what the last attempt failed with, when that is not done within `timeout_s`."""
+        self._calls.abort(timeout_s)
 
     def __enter__(self) -> Self:
         self._calls.begin()

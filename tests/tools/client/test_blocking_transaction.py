@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trio
 from triolog.protocol.errors import (
     ErrorCode,
     InvalidRecordError,
@@ -44,6 +47,13 @@ def thread() -> Iterator[ServerThread]:
 def client(thread: ServerThread) -> Iterator[BlockingClient]:
     with BlockingClient(thread.address, QUICK) as opened:
         yield opened
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """Where connections are accepted by the kernel and nobody ever reads."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()
 
 
 def faults_on(thread: ServerThread, kind: type[Any], *outcomes: Any) -> None:
@@ -253,3 +263,46 @@ def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction_when_
                 late.call(delayed)
             assert committed(late) == [b"a"]
     assert committed(client) == [b"a", b"b"]
+
+
+def test_an_abort_whose_answer_does_not_come_ends_in_its_time(thread: ServerThread, client: BlockingClient) -> None:
+    faults_on(thread, m.EndTransactionRequest, trio.Event())
+    with BlockingProducer(client, transactional_id="x", **RETRIES) as producer:
+        transaction = producer.transaction()
+        transaction.begin()
+        producer.send("t", b"a", partition=0).result(10)
+        began = time.monotonic()
+        with pytest.raises(RequestError, match="in time"):
+            transaction.abort(timeout_s=0.05)
+        assert time.monotonic() - began < QUICK.request_timeout_ms / 1000 / 3
+        transaction.abort()
+        with producer.transaction():
+            producer.send("t", b"b", partition=0)
+    assert committed(client) == [b"b"]
+
+
+def test_an_abort_that_has_to_connect_to_nobody_ends_in_its_time(thread: ServerThread, silent: tuple[str, int]) -> None:
+    addresses = [thread.address()]
+    with BlockingClient(lambda: addresses[-1], QUICK) as client:
+        with BlockingProducer(client, transactional_id="x", **RETRIES) as producer:
+            transaction = producer.transaction()
+            transaction.begin()
+            producer.send("t", b"a", partition=0).result(10)
+            addresses.append(silent)
+            thread.run(lambda server: server.kill())
+            began = time.monotonic()
+            with pytest.raises(ConnectionLostError):
+                transaction.abort(timeout_s=0.05)
+            assert time.monotonic() - began < QUICK.connect_timeout_ms / 1000 / 3
+
+
+def test_what_is_begun_within_a_deadline_ends_by_it_and_what_comes_after_has_its_own_time(
+    thread: ServerThread, client: BlockingClient
+) -> None:
+    assert client.timeout_s(1000) == 31
+    with client.within(time.monotonic() + 5):
+        assert client.timeout_s(1000) <= 5
+        with client.within(time.monotonic() + 500):
+            assert client.timeout_s(1000) <= 5, "the nearest deadline counts"
+    assert client.timeout_s(1000) == 31
+    assert client.call(m.MetadataRequest()) is not None
