@@ -1,72 +1,52 @@
 """Record batches to Arrow columns.
 
-What comes out is what `iter_records` yields, for whatever bytes: the same records, or the same error.
+What comes out is what `iter_records` yields, for whatever bytes: the same records, or the same error. Whole groups of
+batches are decoded at once (`group_columns`); what that does not recognise is decoded batch by batch, and at last by the
+scalar codec, which either understands it after all or says what is wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import attrs
-
-from ...limits import INT64_MAX
+from ...errors import RecordTooLargeError
+from ...limits import INT32_MAX
 from ...types import Bytes
-from ..batch import BatchHeader, check_batch, iter_batches
+from ..batch import iter_batches
 from ..committed import CommittedFilter
 from ..record import iter_records
+from .batch_groups import BatchGroup, GroupedBatch, Selection, batch_groups
+from .group_columns import group_columns
 from .row_columns import columns_of
-from .schema import arrow_schema, arrow_type, check_columns
+from .schema import arrow_schema, arrow_type
+from .varints import LeftToScalarError
+from .wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@attrs.frozen
-class Wanted:
-    """Which columns of which records. `low` is inclusive, `high` exclusive. ValueError for unknown or repeated columns."""
-
-    topic: str
-    partition: int
-    columns: tuple[str, ...] = attrs.field()
-    low: int = 0
-    high: int = INT64_MAX
-    check_crcs: bool = False
-
-    @columns.validator
-    def _check_columns(self, _: object, columns: tuple[str, ...]) -> None:
-        check_columns(columns)
+__all__ = ["Wanted", "complete_bytes", "decode_batches", "next_offset"]
 
 
 def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | None = None) -> pa.RecordBatch:
-    """The wanted records of consecutive batches, in their order.
+    """The wanted records of consecutive batches, in their order. The result does not keep `data`.
 
     The first batch may begin below `low`; an incomplete last one is left out, `complete_bytes` says where it begins.
     Control batches give no rows; `committed`, which is asked for every batch, leaves out those of aborted transactions.
-    Batches that hold nothing between `low` and `high` are not looked into. Under LogAppendTime every record has its
-    batch's max_timestamp.
+    Batches that hold nothing between `low` and `high` are not looked into, and keys, values and headers only when one of
+    them is wanted. Under LogAppendTime every record has its batch's max_timestamp.
 
-    Raises what `iter_batches`, `check_batch` (with `check_crcs`), `iter_records` and the filter raise, and InvalidRecordError
-    for a timestamp above 2**63 microseconds, if that column is wanted.
+    Raises what `iter_batches`, `check_batch` (with `check_crcs`), `iter_records` and the filter raise, InvalidRecordError
+    for a timestamp above 2**63 microseconds if that column is wanted, and RecordTooLargeError above 2 GiB of one column.
     """
     import pyarrow as pa
 
-    parts = []
-    for header, batch in iter_batches(data):
-        if _is_wanted(header, batch, wanted, committed):
-            records = [record for record in iter_records(batch, header) if wanted.low <= record.offset < wanted.high]
-            parts.append(
-                columns_of(
-                    records,
-                    wanted.columns,
-                    topic=wanted.topic,
-                    partition=wanted.partition,
-                    timestamp_type=header.timestamp_type,
-                )
-            )
-    columns = [
-        pa.concat_arrays([part[index] for part in parts]) if parts else pa.array([], type=arrow_type(name))
-        for index, name in enumerate(wanted.columns)
-    ]
+    parts: list[list[pa.Array]] = []
+    for group in batch_groups(data, Selection(wanted.low, wanted.high, wanted.check_crcs, committed)):
+        parts += _group_parts(group, wanted)
+    columns = [_joined([part[index] for part in parts], name) for index, name in enumerate(wanted.columns)]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns))
 
 
@@ -77,16 +57,38 @@ def complete_bytes(data: Bytes) -> int:
 
 def next_offset(data: Bytes) -> int | None:
     """The offset behind the last whole batch; None when there is none. CorruptRecordError as for `complete_bytes`."""
-    header = None
-    for header, _ in iter_batches(data):  # noqa: B007 - the last one is what is asked for
-        pass
-    return None if header is None else header.next_offset
+    offset = None
+    for header, _ in iter_batches(data):
+        offset = header.next_offset
+    return offset
 
 
-def _is_wanted(header: BatchHeader, batch: memoryview, wanted: Wanted, committed: CommittedFilter | None) -> bool:
-    is_inside = header.last_offset >= wanted.low and header.base_offset < wanted.high
-    if wanted.check_crcs and (is_inside or header.is_control):
-        check_batch(batch, header)
-    if committed is not None and committed.leaves_out(header, batch):
-        return False
-    return is_inside and not header.is_control
+def _group_parts(group: BatchGroup, wanted: Wanted) -> Iterator[list[pa.Array]]:
+    try:
+        yield group_columns(group, wanted)
+    except LeftToScalarError:
+        if len(group.batches) == 1:
+            yield _scalar_columns(group.batches[0], wanted)
+            return
+        for batch in group.batches:
+            yield from _group_parts(BatchGroup(group.buffer, [batch]), wanted)
+
+
+def _scalar_columns(batch: GroupedBatch, wanted: Wanted) -> list[pa.Array]:
+    records = [record for record in iter_records(batch.batch, batch.header) if wanted.low <= record.offset < wanted.high]
+    timestamp_type = batch.header.timestamp_type
+    return columns_of(records, wanted.columns, topic=wanted.topic, partition=wanted.partition, timestamp_type=timestamp_type)
+
+
+def _joined(parts: list[pa.Array], column: str) -> pa.Array:
+    import pyarrow as pa
+
+    if not parts:
+        return pa.array([], type=arrow_type(column))
+    if len(parts) == 1:
+        return parts[0]
+    if (size := sum(part.nbytes for part in parts)) > INT32_MAX:
+        raise RecordTooLargeError(
+            f"column {column} has {size} bytes, at most {INT32_MAX} are possible; decode fewer batches at once"
+        )
+    return pa.concat_arrays(parts)
