@@ -48,6 +48,9 @@ class BlockingConsumer:
         self._batches: deque[FetchedBatch] = deque()
         self._positions: dict[TopicPartition, int] = {}
         self._ahead: _Ahead | None = None
+        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self._retry_at = -float("inf")  # no fetch before
+        self._give_up_at = float("inf")  # known while fetches fail, whatever the calls that make them
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -126,7 +129,10 @@ class BlockingConsumer:
         self._drop(partition)
 
     def next_batch(self, timeout_s: float | None = None) -> FetchedBatch | None:
-        """The next batch; None when every partition has reached its end; TimeoutError when none came in time."""
+        """The next batch; None when every partition has reached its end; TimeoutError when none came in time.
+
+        What may pass is retried for `retry_timeout_ms`, counted through calls however short; then it is raised.
+        """
         deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while not self._batches:
             if self._is_closed:
@@ -188,6 +194,7 @@ class BlockingConsumer:
         answer = ahead.connection.finish(ahead.correlation_id, ahead.deadline)
         for batch in self._reading.accept(ahead.fetch, expect(FetchResponse, answer)):
             self._batches.append(batch)
+        self._forget_failures()
         if not ahead.connection.is_lost:
             self._ask()
 
@@ -207,21 +214,28 @@ class BlockingConsumer:
             self.seek(partition, EARLIEST if self._config.offset_reset == "earliest" else LATEST)
 
     def _receive_or_retry(self, deadline: float) -> None:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        give_up_at = time.monotonic() + self._config.retry_timeout_ms / 1000
-        while True:
-            try:
-                return self._receive(deadline)
-            except RequestError as exc:
-                self._forget_ahead()
-                if self._batches:
-                    return None  # they come first; the same fetch will fail again
-                is_damage = exc.code is ErrorCode.CORRUPT_MESSAGE  # it is there the next time, too
-                if not exc.retriable or is_damage or time.monotonic() >= give_up_at:
-                    raise
-                time.sleep(min(backoff.pause_s(), max(0.0, deadline - time.monotonic())))
-                if time.monotonic() >= deadline:
-                    return None
+        while (now := time.monotonic()) < self._retry_at:
+            time.sleep(max(0.0, min(self._retry_at, deadline) - now))
+            if deadline < self._retry_at:
+                return
+        try:
+            self._receive(deadline)
+        except RequestError as exc:
+            self._forget_ahead()
+            now = time.monotonic()
+            self._give_up_at = min(self._give_up_at, now + self._config.retry_timeout_ms / 1000)
+            if self._batches:
+                return  # they come first; the same fetch will fail again
+            is_damage = exc.code is ErrorCode.CORRUPT_MESSAGE  # it is there the next time, too
+            if not exc.retriable or is_damage or now >= self._give_up_at:
+                self._forget_failures()
+                raise
+            self._retry_at = now + self._backoff.pause_s()
+
+    def _forget_failures(self) -> None:
+        """The next failure counts from itself."""
+        self._backoff.reset()
+        self._give_up_at = float("inf")
 
     def _drop(self, partition: TopicPartition | None) -> None:
         """Forget what was fetched of a partition, or of all, and what is being fetched."""

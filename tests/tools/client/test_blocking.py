@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -304,6 +305,47 @@ def test_lost_connections_are_survived_while_reading(client: BlockingClient, thr
     with BlockingConsumer(client, follow=False, partition_max_bytes=200, retry_backoff_ms=1) as consumer:
         consumer.assign(T0)
         assert [record.offset for _, record in consumer.records()] == list(range(30))
+
+
+def test_short_polls_are_told_that_the_server_is_gone(client: BlockingClient, thread: ServerThread) -> None:
+    fill(thread, 1)
+    with BlockingConsumer(client, retry_timeout_ms=60, retry_backoff_ms=1, retry_backoff_max_ms=2) as consumer:
+        consumer.assign(T0)
+        assert consumer.next_batch(timeout_s=10) is not None
+        add_faults(thread, m.FetchRequest, *["drop"] * 1000)
+        thread.run(lambda server: server.kill())
+        give_up_at = time.monotonic() + 10
+
+        def poll_until_told() -> None:
+            while time.monotonic() < give_up_at:
+                with contextlib.suppress(TimeoutError):
+                    consumer.next_batch(timeout_s=0.003)
+
+        with pytest.raises(ConnectionLostError):
+            poll_until_told()
+        thread.run(lambda server: server.faults.clear())
+        fill(thread, 1)
+        assert consumer.next_batch(timeout_s=10) is not None
+
+
+def test_failures_before_an_answer_do_not_count_for_those_after_it(client: BlockingClient, thread: ServerThread) -> None:
+    def next_value() -> bytes | None:
+        batch = consumer.next_batch(timeout_s=10)
+        assert batch is not None
+        return batch.records()[0].value
+
+    with BlockingConsumer(client, retry_timeout_ms=60, retry_backoff_ms=1, max_wait_ms=5) as consumer:
+        consumer.assign(T0)
+        fill(thread, 1)
+        add_faults(thread, m.FetchRequest, "drop")
+        assert next_value() == b"0"
+        quiet_until = time.monotonic() + 0.1
+        while time.monotonic() < quiet_until:
+            with pytest.raises(TimeoutError):
+                consumer.next_batch(timeout_s=0.01)
+        add_faults(thread, m.FetchRequest, "drop", "drop")
+        fill(thread, 1)
+        assert next_value() == b"1"
 
 
 @pytest.mark.parametrize("offset_reset", [None, "earliest"])
