@@ -304,7 +304,7 @@ class Life:
         """Compare the files with the list, and go on with what they hold. `lost_from`: from there on a power cut may have
         taken records."""
         known = {one.offset: one for one in self.stored}
-        # Below the log start offset nothing is promised: renames that a power cut took back bring segments again, torn ones too.
+        # Below the log start offset nothing is promised: a power cut takes renames back, and the segments may be torn.
         start = self.log.log_start_offset
         there = [one for one in self.read_files() if one.offset >= start or known.get(one.offset) == one]
         for one in there:
@@ -435,7 +435,13 @@ def test_every_history_keeps_what_it_promised(chunk: int) -> None:
             ) from exc
 
 
-@pytest.mark.parametrize("seed", [10_123, 11_448, 12_191, 12_490, 13_587, 14_247, 14_876, 32_294, 35_254, 36_836, 37_942, 41_449])
+FAILED_ONCE: Final = (
+    *(10_123, 11_448, 12_191, 12_490, 13_587, 14_247, 14_876),
+    *(32_294, 35_254, 36_836, 37_942, 41_449),
+)
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_histories_that_failed_once_go_well(seed: int) -> None:
     """A marker lost to damage, a snapshot that went with a segment of its name, one that was thought to be there, entries of
     a transaction index that came back behind a cut, a marker of which a cut log forgot that it is not on the device."""
