@@ -344,8 +344,9 @@ def test_failures_before_an_answer_do_not_count_for_those_after_it(client: Block
             with pytest.raises(TimeoutError):
                 consumer.next_batch(timeout_s=0.01)
         add_faults(thread, m.FetchRequest, "drop", "drop")
-        fill(thread, 1)
-        assert next_value() == b"1"
+        for value in (b"1", b"2"):  # the first may come with the fetch that is under way
+            fill(thread, 1)
+            assert next_value() == value
 
 
 @pytest.mark.parametrize("offset_reset", [None, "earliest"])
