@@ -45,7 +45,7 @@ _NAMES: Final = (
 
 
 class OptionError(ValueError):
-    """An option of a write that is unknown, wrong, missing, or contradicts another one."""
+    """An option of a read or write that is unknown, wrong, missing, or contradicts another one."""
 
 
 class DeliveryGuarantee(enum.Enum):
@@ -82,21 +82,21 @@ class WriteOptions:
         """Read Spark's options; OptionError. Unknown `kafka.*` options are ignored with one warning, any others refused."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
         _refuse_unknown(given)
-        values: dict[str, Any] = {"address": _address(given)}
+        values: dict[str, Any] = {"address": read_address(given)}
         if "topic" in given:
             if not given["topic"]:
                 raise OptionError("option topic is empty, expected the name of a topic")
             values["topic"] = given["topic"]
         if (compression := given.get(COMPRESSION)) is not None:
-            values["compression"] = _one_of(COMPRESSION, compression, {kind.name.lower(): kind for kind in CompressionType})
+            values["compression"] = read_choice(COMPRESSION, compression, {kind.name.lower(): kind for kind in CompressionType})
         if (guarantee := given.get("deliveryguarantee")) is not None:
-            values["delivery_guarantee"] = _one_of(
+            values["delivery_guarantee"] = read_choice(
                 "deliveryGuarantee", guarantee, {kind.value: kind for kind in DeliveryGuarantee}
             )
         if (acks := given.get(ACKS)) is not None:
-            values["acks"] = _one_of(ACKS, acks, _ACKS)
+            values["acks"] = read_choice(ACKS, acks, _ACKS)
         if (headers := given.get("includeheaders")) is not None:
-            _one_of("includeHeaders", headers, {"true": True, "false": False})
+            read_choice("includeHeaders", headers, {"true": True, "false": False})
         for option, field, least, most in (
             (DELIVERY_TIMEOUT, "delivery_timeout_ms", 1, 2**31 - 1),
             (REQUEST_TIMEOUT, "request_timeout_ms", 1, 2**31 - 1),
@@ -105,7 +105,7 @@ class WriteOptions:
             ("txnVersion", "txn_version", 0, 2**63 - 1),
         ):
             if (text := given.get(option.lower())) is not None:
-                values[field] = _number(option, text, least, most)
+                values[field] = read_number(option, text, least, most)
         if (application := given.get("txnappid")) is not None:
             if not 0 < len(application) <= MAX_TRANSACTIONAL_ID_CHARS:
                 raise OptionError(
@@ -148,7 +148,8 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
         warnings.warn(f"ignored, as triolog has no use for them: {', '.join(sorted(ignored))}", stacklevel=4)
 
 
-def _address(given: Mapping[str, str]) -> tuple[str, int]:
+def read_address(given: Mapping[str, str]) -> tuple[str, int]:
+    """The server, out of options whose names are in lower case; OptionError."""
     both = [name for name in (SERVERS, SERVERS_ALIAS) if name in given]
     if not both:
         raise OptionError(f"option {SERVERS} is missing: the address of the server, as in localhost:{DEFAULT_PORT}")
@@ -161,14 +162,16 @@ def _address(given: Mapping[str, str]) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _one_of(option: str, text: str, allowed: Mapping[str, Any]) -> Any:
+def read_choice(option: str, text: str, allowed: Mapping[str, Any]) -> Any:
+    """What the text stands for, whatever its case; OptionError that lists what is allowed."""
     try:
         return allowed[text.lower()]
     except KeyError:
         raise OptionError(f"option {option} is {text!r}, expected one of {', '.join(allowed)}") from None
 
 
-def _number(option: str, text: str, least: int, most: int) -> int:
+def read_number(option: str, text: str, least: int, most: int) -> int:
+    """A whole number in these bounds, both inclusive; OptionError."""
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise OptionError(f"option {option} is {text!r}, expected a number from {least} to {most}")
     return int(text)
