@@ -1,0 +1,63 @@
+"""The first offset with a timestamp at or above a given one, found in segment files (Kafka: LogSegment.findOffsetByTimestamp).
+
+Time index -> offset index -> batch headers -> the one batch. Per segment: the greatest time index entry below the timestamp
+says up to which offset no record can match; from the batch there the headers are walked to the first whose largest timestamp
+reaches it, and that batch's records decide (not the order of the records: it is not trusted). As the broker answers it,
+control batches and aborted records count. A closed segment is passed over when the last entry of its complete time index lies
+below.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import RequestError
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.record import iter_records
+from .segment_bytes import SegmentBytes
+from .segment_damage import DamageCounts, DamagedSegmentError, ReadMode, walk_headers
+from .segment_index import read_offset_index, read_time_index
+from .segment_log import PartitionLog, SegmentFile, position_at_or_below
+
+
+def first_offset_at(log: PartitionLog, timestamp: int, mode: ReadMode = ReadMode.PERMISSIVE) -> int | None:
+    """The first offset >= the log start whose record has a timestamp >= `timestamp` (ms); None when there is none.
+
+    Damage is passed over, or raises DamagedSegmentError with `mode` FAILFAST. Raises OSError.
+    """
+    counts = DamageCounts(mode)
+    for segment in log.segments_within(log.log_start_offset, log.end_offset):
+        offset = _first_in(log, segment, timestamp, counts) if segment.size_bytes else None
+        if offset is not None:
+            return offset if offset < log.end_offset else None
+    return None
+
+
+def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: DamageCounts) -> int | None:
+    times = read_time_index(segment.path, segment.base_offset)
+    slot = times.slot_below(timestamp)
+    is_complete = not segment.is_last and segment.end_offset <= log.trusted_offset
+    if is_complete and 0 <= slot == len(times) - 1:
+        return None
+    searched_from = max(log.log_start_offset, int(times.offsets[slot]) if slot >= 0 else segment.base_offset)
+    index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
+    with SegmentBytes(segment.path, segment.size_bytes) as file:
+        position, next_offset = position_at_or_below(file, segment, index, searched_from)
+        for header, at in walk_headers(file, segment.part, position, next_offset, counts):
+            if header.next_offset <= log.log_start_offset or header.max_timestamp < timestamp or not header.records_count:
+                continue
+            offset = _first_of_batch(file, header, at, log.log_start_offset, timestamp, counts.mode)
+            if offset is not None:
+                return offset
+    return None
+
+
+def _first_of_batch(
+    file: SegmentBytes, header: BatchHeader, position: int, low: int, timestamp: int, mode: ReadMode
+) -> int | None:
+    try:
+        for record in iter_records(file.batch_at(position, header), header):
+            if record.offset >= low and record.timestamp >= timestamp:
+                return record.offset
+    except RequestError as exc:
+        if mode is ReadMode.FAILFAST:
+            raise DamagedSegmentError(file.path, position, exc.message) from exc
+    return None
