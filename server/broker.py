@@ -39,6 +39,9 @@ from .actors.reader import FetchPartition as FetchPartition
 from .actors.reader import Reader
 from .actors.reader import ReaderView as ReaderView
 from .actors.scrub import Scrub, ScrubStatistics
+from .actors.stage_commits import Committed as Committed
+from .actors.stage_commits import StagedShare as StagedShare
+from .actors.stages import StageWrite as StageWrite
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
 from .storage.append import AppendResult as AppendResult
@@ -48,6 +51,7 @@ from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.paths import is_internal
 from .storage.segment import TimestampAndOffset as TimestampAndOffset
+from .storage.stage_files import StagedBytes as StagedBytes
 
 PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 """(timestamp in ms or None for now, key, value, headers)."""
@@ -257,6 +261,33 @@ class Broker(Reader):
     async def delete_group(self, group: str) -> None:
         """Forget a group and its offsets. Raises RequestError: there is none, or it is committing."""
         await self._coordinators.groups.delete(group)
+
+    # ---- staged records ------------------------------------------------------------------------------------------------
+
+    def announce_stage(
+        self, application: str, version: int, task: str, topic_partition: TopicPartition, records: Bytes
+    ) -> StageWrite:
+        """Check record batches and give them their place among what the task has staged for the partition; the order of the
+        calls counts. The answer has to be given to `stage`. Raises RequestError."""
+        return self._coordinators.stage_commits.stages.announce(application, version, task, topic_partition, records)
+
+    async def stage(self, write: StageWrite) -> StagedBytes:
+        """Write what was announced; answers size and CRC of all that the task has staged for the partition. Raises
+        RequestError."""
+        return await self._coordinators.stage_commits.stages.write(write)
+
+    async def commit_stage(self, application: str, version: int, shares: Sequence[StagedShare]) -> Committed:
+        """Append what is named to its partitions, once: a version that is not above the application's last one changes nothing.
+        Raises RequestError. Cancelled once it is decided: it is carried out all the same."""
+        return await self._coordinators.stage_commits.commit(application, version, shares)
+
+    async def abort_stage(self, application: str, version: int, tasks: Sequence[str] | None = None) -> None:
+        """Delete what these tasks (None: all) have staged for a version; what is committed stays. Raises RequestError."""
+        await self._coordinators.stage_commits.abort(application, version, tasks)
+
+    def last_commit(self, application: str) -> int | None:
+        """The version that an application has committed last. Raises RequestError."""
+        return self._coordinators.stage_commits.last_version(application)
 
     # ---- statistics ------------------------------------------------------------------------------------------------------
 

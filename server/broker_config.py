@@ -79,6 +79,10 @@ class BrokerConfig:
     transaction_state_log_num_partitions: int = 1
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 7 * 86_400_000
+    stage_retention_ms: int = 86_400_000
+    max_staged_bytes: int = 2**34
+    stage_commit_expiration_ms: int = 30 * 86_400_000
+    max_lease_ms: int = 3_600_000
     stop_grace_ms: int = 5_000
     stop_timeout_ms: int = 30_000
     durable: bool = True
@@ -318,6 +322,38 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             default="604800000",
             unit="ms",
             doc="How long a transactional id is remembered after its last transaction.",
+        ),
+        BrokerKey(
+            name="stage_retention_ms",
+            type="int",
+            read=_number(1000, 2**53),
+            default="86400000",
+            unit="ms",
+            doc="How long staged records are kept that nobody commits, aborts or adds to; a start of the server begins anew.",
+        ),
+        BrokerKey(
+            name="max_staged_bytes",
+            type="int",
+            read=_number(MIB, 2**50),
+            default=str(2**34),
+            unit="bytes",
+            doc="Staged records of all applications together; a file counts for 4 KiB at least. Past it staging is refused.",
+        ),
+        BrokerKey(
+            name="stage_commit_expiration_ms",
+            type="int",
+            read=_number(1000, 2**53),
+            default="2592000000",
+            unit="ms",
+            doc="How long it is remembered which version an application has committed last.",
+        ),
+        BrokerKey(
+            name="max_lease_ms",
+            type="int",
+            read=_number(1000, 2**53),
+            default="3600000",
+            unit="ms",
+            doc="Longest lease of segment files that a reader may ask for; it can be renewed.",
         ),
         BrokerKey(
             name="stop_grace_ms",

@@ -20,6 +20,7 @@ from .groups import Groups
 from .hanging_transactions import HangingTransactions
 from .log_manager import LogManager
 from .producer_ids import ProducerIds
+from .stage_commits import StageCommits
 from .transactions import Transactions
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Coordinators:
     transactions: Transactions
     producer_ids: ProducerIds
     hanging: HangingTransactions
+    stage_commits: StageCommits
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
@@ -51,7 +53,7 @@ class Coordinators:
 
         transactions = Transactions.of(manager, now_ms, producer_ids, marker_stored)
         hanging = HangingTransactions(manager, now_ms, transactions.may_be_open, marker_stored)
-        return cls(groups, transactions, producer_ids, hanging)
+        return cls(groups, transactions, producer_ids, hanging, StageCommits.of(manager, now_ms, producer_ids))
 
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
@@ -61,6 +63,8 @@ class Coordinators:
         await self.groups.load()
         await self.transactions.load()
         await self.transactions.finish_overdue()
+        await self.stage_commits.load()
+        await self.stage_commits.finish_overdue()
 
     async def run(self) -> None:
         """What is due from time to time, until `stop`."""
@@ -69,6 +73,8 @@ class Coordinators:
                 next_expiry = next_look = trio.current_time()
                 while True:
                     await self.transactions.finish_overdue()
+                    await self.stage_commits.finish_overdue()
+                    await self.stage_commits.stages.expire()
                     if trio.current_time() >= next_look:
                         await self.hanging.abort_overdue()
                         next_look = trio.current_time() + HANGING_CHECK_S
@@ -82,11 +88,14 @@ class Coordinators:
     async def _expire(self) -> None:
         try:
             offsets, ids = await self.groups.expire(), await self.transactions.expire_ids()
+            applications = await self.stage_commits.expire()
         except RequestError as exc:
             LOGGER.warning("what has expired in the coordinators' logs could not be taken back, it is tried again: %s", exc)
         else:
             if offsets or ids:
                 LOGGER.info("%d committed offsets and %d transactional ids have expired", offsets, ids)
+            if applications:
+                LOGGER.info("the last commits of %d applications that stage records have expired", applications)
 
     async def stop(self) -> None:
         """End `run`; a step that it is in the middle of is done first."""

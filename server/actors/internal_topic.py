@@ -8,7 +8,7 @@ The state that a coordinator keeps in memory is what a replay of its log up to t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -50,6 +50,7 @@ class InternalTopic:
     now_ms: NowMs
     name: str
     new_partitions: int
+    config: Mapping[str, str] = INTERNAL_TOPIC_CONFIG
 
     @property
     def partitions(self) -> int:
@@ -70,7 +71,7 @@ class InternalTopic:
         """Make the topic if it is not there. Raises RequestError."""
         if self.name not in self.manager.topics:
             try:
-                await self.manager.create_internal_topic(self.name, self.new_partitions, INTERNAL_TOPIC_CONFIG)
+                await self.manager.create_internal_topic(self.name, self.new_partitions, self.config)
             except TopicAlreadyExistsError:
                 return
 

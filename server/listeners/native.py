@@ -18,7 +18,7 @@ from ...protocol.native.connection import Request
 from ...protocol.native.state import State
 from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
-from . import group_calls, topic_calls
+from . import group_calls, stage_calls, topic_calls
 from .fetched import fetch_body
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
@@ -119,6 +119,9 @@ class NativeCalls:
                     self.session.respond(request.correlation_id, None, topic_calls.metadata(self.broker, message))
                 case messages.DescribeConfigsRequest():
                     self.session.respond(request.correlation_id, None, topic_calls.describe_configs(self.broker, message))
+                case messages.StageRequest():
+                    later = stage_calls.stage(self.broker, message)
+                    self.nursery.start_soon(self._answer, request.correlation_id, later)
                 case messages.OffsetsForTimesRequest():
                     call = partial(self._offsets_for_times, message)
                     self.nursery.start_soon(self._answer, request.correlation_id, call)
@@ -310,5 +313,8 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[Any]]]] = {
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
+    messages.CommitStageRequest: stage_calls.commit_stage,
+    messages.AbortStageRequest: stage_calls.abort_stage,
+    messages.LastCommitRequest: stage_calls.last_commit,
 }
 """Calls that may take their time: each in a task of its own, so that nothing behind it is held up."""

@@ -40,9 +40,13 @@ INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 """Every file of a segment, the log first."""
 
-IGNORED_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+STAGE_DIRECTORY: Final = ".stage"
+"""Record batches that wait for their commit, in every log directory."""
+LEASE_DIRECTORY: Final = ".lease"
+"""Second names of segments that readers of files have leased, in every log directory."""
+IGNORED_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found", STAGE_DIRECTORY, LEASE_DIRECTORY})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__stage_commits"})
 """Topics in which the server keeps state of its own."""
 
 _MAX_DIRECTORY_CHARS: Final = 255

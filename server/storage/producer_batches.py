@@ -1,0 +1,41 @@
+"""Which records of one producer lie in a log, from an offset on. Works on a snapshot only, and looks at headers only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...protocol.records.batch import BatchHeader
+from ...protocol.types import NO_OFFSET
+from .diskops import Procedure
+from .log import LogSnapshot
+
+
+class ProducerRecords(NamedTuple):
+    """How many records there are, the offset of the first, and the one behind the last; -1 where there are none."""
+
+    records_count: int
+    base_offset: int
+    end_offset: int
+
+
+def find_producer_records(snapshot: LogSnapshot, producer_id: int, start_offset: int) -> Procedure[ProducerRecords]:
+    """The records that `producer_id` has appended with sequences from 0 on, at or behind `start_offset`.
+
+    They are counted by the last sequence: what compaction takes out of a batch leaves its sequences. Raises CorruptRecordError,
+    OSError, SnapshotExpiredError.
+    """
+    last_sequence, base_offset, end_offset = -1, NO_OFFSET, NO_OFFSET
+
+    def see(header: BatchHeader, _: int) -> None:
+        nonlocal last_sequence, base_offset, end_offset
+        if header.producer_id == producer_id and not header.is_control and header.base_offset >= start_offset:
+            if last_sequence < 0:
+                base_offset = header.base_offset - header.base_sequence
+            last_sequence, end_offset = header.last_sequence, header.next_offset
+
+    for slot in range(max(0, snapshot.slot_of(start_offset)), len(snapshot)):
+        view = snapshot.segment(slot)
+        found = yield from view.translate_offset(start_offset)
+        if found is not None:
+            yield from view.bytes_from(found.position).visit_headers(see)
+    return ProducerRecords(last_sequence + 1, base_offset, end_offset)
