@@ -10,4 +10,5 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
     UInt8s = npt.NDArray[np.uint8]
+    UInt64s = npt.NDArray[np.uint64]
     Bools = npt.NDArray[np.bool_]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...limits import MIB
+from ...limits import INT64_MAX, MIB
 from ...types import NO_TIMESTAMP, CompressionType
-from ..builder import build_batch
+from ..batch import assemble_batch
+from ..compression import compress
+from .batch_cuts import batch_cuts, batch_runs
+from .varint_bytes import byte_strings, varints
+from .written_columns import WrittenColumns, interleave, lengths_of, written_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WRITTEN_COLUMNS: Final = ("value", "key", "timestamp", "headers")
+    from .arrays import Int64s
+
+_ATTRIBUTES: Final = 0
+_NO_HEADERS: Final = b"\x00"
 
 
 @attrs.frozen
@@ -22,7 +29,7 @@ class Encoding:
 
     compression: CompressionType = CompressionType.NONE
     batch_records: int = attrs.field(default=1000, validator=attrs.validators.ge(1))
-    batch_bytes: int = MIB
+    batch_bytes: int = attrs.field(default=MIB, validator=attrs.validators.ge(1))
     default_timestamp: int = NO_TIMESTAMP
 
 
@@ -35,40 +42,73 @@ class Encoded:
 
 
 def encode_batches(rows: pa.RecordBatch, encoding: Encoding) -> list[Encoded]:
-    """Encode the columns value (binary, null is a tombstone) and, where they are there, key (binary), timestamp
-    (timestamp of any unit, or int64 milliseconds) and headers, in batches of at most `batch_records` records and
-    `batch_bytes` bytes; a record above that has a batch of its own.
+    """Encode the columns value (binary or string, null is a tombstone) and, where they are there, key (binary or string),
+    timestamp (of any unit, or int64 milliseconds; rounded down to milliseconds) and headers (as in `schema`, null is none).
 
-    ValueError for other columns or types, a header key that is null, a timestamp below -1.
+    Batches have at most `batch_records` records and `batch_bytes` bytes, these reckoned with the longest deltas that there
+    can be; a record above that has a batch of its own. The first record's timestamp is the batch's base_timestamp.
+
+    ValueError for other columns or types, a header key that is null, a timestamp below -1, a batch above 2 GiB.
     """
+    columns = written_columns(rows, encoding.default_timestamp)
+    if not rows.num_rows:
+        return []
+    cuts, sizes = batch_cuts(columns, encoding.batch_records, encoding.batch_bytes)
+    encoded: list[Encoded] = []
+    for first, last in batch_runs(sizes):
+        start, stop = int(cuts[first]), int(cuts[last])
+        encoded += _encode_run(columns.slice(start, stop), cuts[first : last + 1] - start, encoding.compression)
+    return encoded
+
+
+def _encode_run(columns: WrittenColumns, cuts: Int64s, compression: CompressionType) -> list[Encoded]:
+    import numpy as np
+
+    counts = np.diff(cuts)
+    timestamps = columns.timestamps
+    bases = timestamps[cuts[:-1]]
+    timestamp_deltas = timestamps - np.repeat(bases, counts)
+    offset_deltas = np.arange(len(timestamps)) - np.repeat(cuts[:-1], counts)
+    data, starts = _encode_records(columns, timestamp_deltas, offset_deltas)
+    max_timestamps = np.maximum.reduceat(timestamps, cuts[:-1]).tolist()
+    records = memoryview(data)
+    encoded = []
+    positions = starts[cuts].tolist()
+    for index, (count, base) in enumerate(zip(counts.tolist(), bases.tolist(), strict=True)):
+        if max_timestamps[index] - base > INT64_MAX:
+            raise ValueError(
+                f"timestamp {max_timestamps[index]} lies more than 64 bits after the base timestamp {base} of its batch"
+            )
+        piece = records[positions[index] : positions[index + 1]]
+        batch = assemble_batch(
+            piece if compression == CompressionType.NONE else compress(compression, piece),
+            base_offset=0,
+            last_offset_delta=count - 1,
+            records_count=count,
+            attributes=compression,
+            base_timestamp=base,
+            max_timestamp=max_timestamps[index],
+        )
+        encoded.append(Encoded(batch, count))
+    return encoded
+
+
+def _encode_records(columns: WrittenColumns, timestamp_deltas: Int64s, offset_deltas: Int64s) -> tuple[pa.Buffer, Int64s]:
+    """All records one behind another, and where each starts, with the end as one more."""
+    import numpy as np
     import pyarrow as pa
 
-    if "value" not in rows.schema.names or not set(rows.schema.names) <= set(WRITTEN_COLUMNS):
-        raise ValueError(f"columns {', '.join(rows.schema.names)}: expected value, and any of {', '.join(WRITTEN_COLUMNS[1:])}")
-    count = rows.num_rows
-    values = rows.column("value").to_pylist()
-    keys = rows.column("key").to_pylist() if "key" in rows.schema.names else [None] * count
-    headers = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * count
-    timestamps: list[Any] = [None] * count
-    if "timestamp" in rows.schema.names:
-        column = rows.column("timestamp")
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-        timestamps = column.to_pylist()
-    encoded = []
-    for start in range(0, count, encoding.batch_records):
-        stop = min(start + encoding.batch_records, count)
-        data = build_batch(
-            [
-                (
-                    encoding.default_timestamp if timestamps[row] is None else timestamps[row],
-                    keys[row],
-                    values[row],
-                    [(header["key"], header["value"]) for header in headers[row] or ()],
-                )
-                for row in range(start, stop)
-            ],
-            compression_type=encoding.compression,
-        )
-        encoded.append(Encoded(data, stop - start))
-    return encoded
+    headers = columns.headers
+    if headers is None:
+        headers = pa.repeat(pa.scalar(_NO_HEADERS, pa.binary()), len(offset_deltas))
+    key_lengths, value_lengths = lengths_of(columns.keys), lengths_of(columns.values)
+    timestamps, offsets = varints(timestamp_deltas), varints(offset_deltas)
+    keys, values = varints(key_lengths), varints(value_lengths)
+    lengths = lengths_of(headers) + 1  # the attributes
+    for field in (timestamps, offsets, keys, values):
+        lengths += field.sizes
+    for payload in (key_lengths, value_lengths):
+        lengths += np.maximum(payload, 0)
+    before_keys = byte_strings([varints(lengths), _ATTRIBUTES, timestamps, offsets, keys])
+    before_values = byte_strings([values])
+    return interleave([before_keys, columns.keys, before_values, columns.values, headers])
