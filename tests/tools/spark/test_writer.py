@@ -1,0 +1,216 @@
+"""What tasks and the driver of a write do, against a real server in a thread: no Spark session."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from triolog.protocol.records.columnar.schema import header_type
+from triolog.protocol.types import Record
+from triolog.server.broker_config import Address
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.partitioner import partition_for_key
+from triolog.tools.spark import writer
+from triolog.tools.spark.delivery import DeliveryError
+from triolog.tools.spark.write_options import WriteOptions
+from triolog.tools.spark.write_rows import RowError
+from triolog.tools.spark.writer import WriteTask
+
+MB = 1_000_000
+LARGE = 64 * 2**20
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    """Topics t with three partitions and u with one."""
+    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+        running.create_topic("t", 3)
+        running.create_topic("u")
+        yield running
+
+
+def options(broker: BlockingBroker, **given: str) -> WriteOptions:
+    assert broker.native is not None
+    names = {name.replace("_", "."): value for name, value in given.items()}
+    return WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{broker.native.port}"} | names)
+
+
+def produced(broker: BlockingBroker, *batches: pa.RecordBatch, **given: str) -> int:
+    given = {"deliveryGuarantee": "at-least-once", "topic": "u"} | given
+    return writer.produce(batches, options(broker, **given), task())
+
+
+def task(version: int = 0, spark_partition: int = 0, application: str = "app") -> WriteTask:
+    return WriteTask(application=application, version=version, spark_partition=spark_partition)
+
+
+def rows(values: list[Any], **columns: pa.Array) -> pa.RecordBatch:
+    arrays = {"value": pa.array(values, pa.binary()), **columns}
+    return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+
+def records(broker: BlockingBroker, topic: str = "u", partition: int = 0) -> list[Record]:
+    found: list[Record] = []
+    while fetched := broker.fetch(topic, found[-1].offset + 1 if found else 0, partition=partition, max_bytes=LARGE):
+        found += fetched
+    return found
+
+
+def values(broker: BlockingBroker, topic: str = "u", partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in records(broker, topic, partition)]
+
+
+# ---- at least once ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_column_becomes_its_part_of_the_record(broker: BlockingBroker) -> None:
+    time = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    batch = rows(
+        [b"v", None, b""],
+        key=pa.array([b"k", None, b""], pa.binary()),
+        timestamp=pa.array([time] * 3, pa.timestamp("us", tz="UTC")),
+        headers=pa.array([[{"key": "h", "value": None}, {"key": "h", "value": b"1"}], None, []], pa.list_(header_type())),
+    )
+    assert produced(broker, batch) == 3
+    at_ms = int(time.timestamp() * 1000)
+    assert records(broker) == [
+        Record(0, at_ms, b"k", b"v", (("h", None), ("h", b"1"))),
+        Record(1, at_ms, None, None),
+        Record(2, at_ms, b"", b""),
+    ]
+
+
+def test_rows_without_a_time_get_the_time_of_the_write_and_minus_one_is_none(broker: BlockingBroker) -> None:
+    now = datetime.datetime.now(datetime.UTC).timestamp() * 1000
+    produced(broker, rows([b"a", b"b"], timestamp=pa.array([None, -1000], pa.timestamp("us", tz="UTC"))))
+    produced(broker, rows([b"c"]))
+    [null, absent, default] = [record.timestamp for record in records(broker)]
+    assert absent == -1
+    assert now - 1 <= null <= default < now + 60_000
+
+
+def test_partition_column_beats_the_key_and_the_key_beats_the_task(broker: BlockingBroker) -> None:
+    keys, partitions = [b"k1", b"k2", None], [None, 0, 2]
+    batch = rows([b"a", b"b", b"c"], key=pa.array(keys, pa.binary()), partition=pa.array(partitions, pa.int32()))
+    produced(broker, batch, topic="t")
+    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    expected[partition_for_key(b"k1", 3)].append(b"a")
+    expected[0].append(b"b")
+    expected[2].append(b"c")
+    assert {partition: values(broker, "t", partition) for partition in range(3)} == expected
+
+
+def test_topic_column_spreads_rows_over_topics(broker: BlockingBroker) -> None:
+    broker.create_topic("v")
+    batch = rows([b"a", b"b", b"c"], topic=pa.array(["u", "v", "u"]))
+    writer.produce([batch], options(broker, deliveryGuarantee="at-least-once"), task())
+    assert (values(broker, "u"), values(broker, "v")) == ([b"a", b"c"], [b"b"])
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_back(broker: BlockingBroker, compression: str) -> None:
+    sent = [b"value %d" % number for number in range(500)]
+    produced(broker, rows(list(sent)), kafka_compression_type=compression, batchRecords="100")
+    assert values(broker) == sent
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_acks_delivers(broker: BlockingBroker, acks: str) -> None:
+    produced(broker, rows([b"a"]), rows([b"b"]), kafka_acks=acks)
+    broker.fetch("u", max_wait_s=60.0)  # with acks 0 nobody says when they are there
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_many_requests_in_flight_keep_the_order(broker: BlockingBroker) -> None:
+    sent = [b"%06d" % number + bytes(10_000) for number in range(4000)]
+    batches = [rows(list(sent[start : start + 500])) for start in range(0, 4000, 500)]
+    assert produced(broker, *batches) == 4000
+    assert [value[:6] for value in values(broker) if value is not None] == [value[:6] for value in sent]
+
+
+def test_a_task_without_rows_writes_nothing(broker: BlockingBroker) -> None:
+    assert produced(broker) == 0
+    assert produced(broker, rows([])) == 0
+    assert values(broker) == []
+
+
+def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBroker) -> None:
+    broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
+    value = bytes(64 * MB)
+    assert produced(broker, rows([b"before", value, b"behind"]), topic="large") == 3
+    assert values(broker, "large") == [b"before", value, b"behind"]
+
+
+def test_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
+    with pytest.raises(
+        DeliveryError, match=r"127\.0\.0\.1:\d+: writing to topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"
+    ):
+        produced(broker, rows([bytes(2 * MB)]))
+
+
+def test_value_above_the_largest_request_is_an_error_that_says_how_large_that_is(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"topic u partition 0 makes a batch of 6710\d+ bytes, above the 6710\d+ bytes"):
+        produced(broker, rows([bytes(LARGE - 1000)]))
+
+
+def test_topic_that_does_not_exist_is_an_error_that_says_how_to_make_it(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: looking up topic absent: .*triolog topics create"):
+        produced(broker, rows([b"a"]), topic="absent")
+
+
+def test_server_that_is_gone_is_an_error_with_its_address_within_the_timeout(broker: BlockingBroker) -> None:
+    gone = options(broker, topic="u", deliveryGuarantee="at-least-once", kafka_delivery_timeout_ms="50")
+    broker.stop()
+    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.address[1]}: .*topic u.* failed for 50 ms"):
+        writer.produce([rows([b"a"])], gone, task())
+
+
+def test_row_that_cannot_be_written_ends_the_task(broker: BlockingBroker) -> None:
+    with pytest.raises(RowError, match="column partition is 7 in a row for topic u"):
+        produced(broker, rows([b"a"], partition=pa.array([7], pa.int32())))
+    with pytest.raises(ValueError, match="timestamp"):
+        produced(broker, rows([b"a"], timestamp=pa.array([-5_000_000], pa.timestamp("us", tz="UTC"))))
+
+
+class Restarting:
+    """A server on one directory and one port, stopped and started again while rows are being read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.broker = BlockingBroker(path, durability="os")
+        self.broker.start()
+        self.broker.create_topic("u")
+
+    def restart(self) -> None:
+        native = self.broker.native
+        assert native is not None
+        self.broker.stop()
+        self.broker = BlockingBroker(self.path, durability="os", native=Address(host="127.0.0.1", port=native.port))
+        self.broker.start()
+
+    def rows(self, sent: list[bytes], *restarts: int) -> Iterator[pa.RecordBatch]:
+        """The rows, ten to a batch of Spark's and a megabyte each; before these batches the server is restarted."""
+        for number, start in enumerate(range(0, len(sent), 10)):
+            if number in restarts:
+                self.restart()
+            yield rows([value + bytes(MB) for value in sent[start : start + 10]])
+
+
+@pytest.fixture
+def restarting(tmp_path: Any) -> Iterator[Restarting]:
+    made = Restarting(str(tmp_path))
+    try:
+        yield made
+    finally:
+        made.broker.stop()
+
+
+def test_at_least_once_rides_out_a_restart_of_the_server(restarting: Restarting) -> None:
+    sent = [b"%03d" % number for number in range(80)]
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
+    given = options(restarting.broker, topic="u", deliveryGuarantee="at-least-once")
+    writer.produce(restarting.rows(sent, 3, 6), given, task())
+    assert {value[:3] for value in values(restarting.broker) if value is not None} == set(sent)
