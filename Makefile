@@ -8,23 +8,32 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint types bench format clean
+.PHONY: demo spark-demo test test-spark-kill lint types bench bench-spark format clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains demo.
+# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-demo)
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo) \
+		$(if $(filter dev test spark-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo
 
+# ARGS=... goes to the demo: --rows N, --json, --picture FILE.
+spark-demo: $(VENV)/.installed-spark-demo
+	$(BIN)/triolog spark demo $(ARGS)
+
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about half an hour.
+test-spark-kill: $(VENV)/.installed-test
+	TRIOLOG_TEST=full TRIOLOG_SPARK_KILLS=10 $(BIN)/python -m pytest tests/tools/spark/jvm/test_kills.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -38,6 +47,9 @@ types: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-demo
 	$(BIN)/triolog bench
+
+bench-spark: $(VENV)/.installed-spark-demo
+	$(BIN)/triolog spark bench --save $(ARGS)
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

@@ -38,7 +38,7 @@ FLOORS: Final = {
     "tools.cli": 9,
     "tools.bench": 9,
     "tools.demo": 9,
-    "tools.spark": 9,
+    "tools.spark": 10,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 

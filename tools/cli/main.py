@@ -43,6 +43,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "du": Subcommand("triolog.tools.cli.du", "Show where the room on the disk goes."),
     "backup": Subcommand("triolog.tools.cli.backup", "Copy the data of a running server."),
     "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),
+    "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
 }
