@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 import trio.testing
+from triolog.protocol import limits
 from triolog.protocol.errors import (
     ErrorCode,
     InvalidProducerEpochError,
@@ -174,6 +175,7 @@ class NativeServer:
         self.connections = 0
         self.is_down = False
         self.max_in_flight = 64
+        self.max_frame_bytes = limits.MAX_FRAME_BYTES
         self.next_producer_id = 1000
         self.transactional: dict[str, tuple[int, int]] = {}  # producer id and epoch by transactional id
         self.groups: dict[str, dict[TopicPartition, tuple[int, str | None]]] = {}
@@ -199,7 +201,7 @@ class NativeServer:
     async def serve(self, stream: trio.abc.Stream) -> None:
         """One connection, until either side ends it."""
         self.connections += 1
-        protocol = NativeConnection(Role.SERVER, max_in_flight=self.max_in_flight)
+        protocol = NativeConnection(Role.SERVER, max_in_flight=self.max_in_flight, max_frame_bytes=self.max_frame_bytes)
         session = _Session(self, stream, protocol)
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
@@ -350,7 +352,8 @@ class _Session:
     def respond(self, request: m.RequestMessage) -> m.ResponseMessage:
         match request:
             case m.HelloRequest():
-                return m.HelloResponse("fake", "0", 1, "c", m.API_VERSIONS, max_in_flight=self.server.max_in_flight)
+                limit, count = self.server.max_frame_bytes, self.server.max_in_flight
+                return m.HelloResponse("fake", "0", 1, "c", m.API_VERSIONS, max_frame_bytes=limit, max_in_flight=count)
             case m.OffsetsForTimesRequest():
                 return m.OffsetsForTimesResponse(tuple(self.lookup(part, request.isolation) for part in request.partitions))
             case m.ExplainRequest():

@@ -15,7 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ...protocol.errors import ErrorCode, OutOfOrderSequenceError, RequestError, TriologError
+from ...protocol import limits
+from ...protocol.errors import (
+    ErrorCode,
+    LocalProtocolError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    RequestError,
+    TriologError,
+)
 from ...protocol.native.messages import ProducePartitionResponse
 from ...protocol.records.builder import BatchBuilder, Headers
 from ...protocol.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Bytes
@@ -23,6 +31,7 @@ from .backoff import Backoff
 from .config import ProducerConfig
 from .errors import DeliveryTimedOutError
 from .partition_queue import Batch, Delivery, PartitionQueue, ProducerIdentity
+from .request_limits import RequestLimits
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Counted per record beside key and value. Its other fields take at most 29 bytes in the batch, usually 8."""
@@ -52,6 +61,8 @@ class Accumulator:
         self._clock = clock
         self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
+        self._limits = RequestLimits(max_request_bytes=config.max_request_bytes, max_frame_bytes=limits.MAX_FRAME_BYTES)
+        self._batch_bytes = config.batch_bytes
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._ready: dict[PartitionQueue, None] = {}  # in the order in which they became so
         self._lingering: dict[Batch, None] = {}  # the open ones, by creation
@@ -94,13 +105,23 @@ class Accumulator:
             for queue in self._queues.values():
                 queue.start_sequence(None)
 
+    def limit_frames(self, max_frame_bytes: int) -> None:
+        """What the server takes as one frame; to be said before records come, and again when a connection says otherwise."""
+        if max_frame_bytes == self._limits.max_frame_bytes:
+            return
+        self._limits = RequestLimits(max_request_bytes=self._config.max_request_bytes, max_frame_bytes=max_frame_bytes)
+        self._batch_bytes = min(self._config.batch_bytes, self._limits.max_records_bytes)
+        for queue in self._queues.values():
+            queue.max_request_bytes = min(queue.max_request_bytes, self._limits.max_records_bytes)
+
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, the same one each time."""
         key = (topic, partition)
         queue = self._queues.get(key)
         if queue is None:
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-            queue = self._queues[key] = PartitionQueue(topic, partition, backoff, self._config.max_request_bytes)
+            max_bytes = min(self._config.max_request_bytes, self._limits.max_records_bytes)
+            queue = self._queues[key] = PartitionQueue(topic, partition, backoff, max_bytes)
         return queue
 
     def has_room(self, size_bytes: int) -> bool:
@@ -116,10 +137,12 @@ class Accumulator:
         value: Bytes | None,
         headers: Headers,
     ) -> tuple[Batch, int]:
-        """Add a record; returns its batch and its place there. `size_bytes` is its `record_size`."""
+        """Add a record; returns its batch and its place there. `size_bytes` is its `record_size`. RecordTooLargeError for one
+        that the server could not be sent."""
+        self._limits.check_record(queue, size_bytes, self._config.compression_type)
         batch = queue.open
         builder = None if batch is None else batch.builder
-        if batch is None or builder is None or builder.estimated_size_bytes + size_bytes > self._config.batch_bytes:
+        if batch is None or builder is None or builder.estimated_size_bytes + size_bytes > self._batch_bytes:
             if batch is not None:
                 self._seal(queue, batch)
             batch, builder = self._open(queue)
@@ -151,7 +174,7 @@ class Accumulator:
                 del self._ready[queue]
                 deliveries.append(delivery)
                 self.has_sent = True
-        yield from self._requests(deliveries)
+        yield from self._limits.split(deliveries)
 
     def next_deadline(self) -> float | None:
         """When `drain` is worth calling again although nothing was appended or settled; None: never."""
@@ -194,12 +217,16 @@ class Accumulator:
 
         When several batches shared a request that was refused, they are tried again in smaller company: together they may
         be too large for a segment, of a refused one the others are innocent, and after a crash the log may hold some of
-        them. A producer that was fenced gives up everything.
+        them. A producer that was fenced gives up everything. Of a request that could not be sent, because a server with a
+        smaller frame took over, only what is too large by itself is given up.
         """
         if self.fatal is not None:
             return
         now = self._clock()
-        code = error.code if isinstance(error, RequestError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        is_unsent = isinstance(error, LocalProtocolError)
+        if is_unsent and not self._limits.is_sendable(delivery):
+            error = _too_large(delivery, error)
+        code = error.code if isinstance(error, RequestError) else None if is_unsent else ErrorCode.UNKNOWN_SERVER_ERROR
         if self._config.is_idempotent and code in FENCED_CODES:
             self.end(error)
             return
@@ -208,7 +235,7 @@ class Accumulator:
                 batch.is_undecided = True
         if code in LOST_SEQUENCE_CODES and len(delivery.batches) == 1:
             error = _explained(delivery, error)
-        retriable = isinstance(error, RequestError) and error.retriable
+        retriable = error.retriable if isinstance(error, RequestError) else is_unsent
         expires_at = delivery.batches[0].created_at + self._delivery_timeout_s
         queue = delivery.queue
         if isinstance(error, RequestError) and not retriable and len(delivery.batches) > 1:
@@ -293,18 +320,6 @@ class Accumulator:
         queue.give_sequences(batches, is_transactional=self._config.transactional_id is not None)
         queue.delivery = Delivery(queue, batches)
         return queue.delivery
-
-    def _requests(self, deliveries: list[Delivery]) -> Iterator[list[Delivery]]:
-        request: list[Delivery] = []
-        size = 0
-        for delivery in deliveries:
-            if request and size + len(delivery.records) > self._config.max_request_bytes:
-                yield request
-                request, size = [], 0
-            request.append(delivery)
-            size += len(delivery.records)
-        if request:
-            yield request
 
     def _due_retries(self, now: float) -> list[Delivery]:
         due = [queue for queue in self._retrying if queue.retry_at is not None and queue.retry_at <= now]
@@ -408,6 +423,19 @@ class Accumulator:
         )
         error.__cause__ = cause
         return error
+
+
+def _too_large(delivery: Delivery, error: TriologError) -> RecordTooLargeError:
+    queue = delivery.queue
+    refusal = RecordTooLargeError(
+        f"{queue.topic}-{queue.partition}: {len(delivery.records)} bytes in {_count(delivery.batches)} were not sent: {error}"
+    )
+    refusal.__cause__ = error
+    return refusal
+
+
+def _count(batches: Sequence[Batch]) -> str:
+    return "a batch" if len(batches) == 1 else f"{len(batches)} batches"
 
 
 def _explained(delivery: Delivery, error: TriologError) -> OutOfOrderSequenceError:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ...protocol import limits
 from ...protocol.native.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -111,6 +112,11 @@ class BlockingClient:
             return stop.value  # type: ignore[no-any-return]
         finally:
             procedure.close()
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest request that the server takes, as its last connection said; the default before there was one."""
+        return limits.MAX_FRAME_BYTES if self._connection is None else self._connection.hello.max_frame_bytes
 
     def hello(self) -> HelloResponse:
         """Who the server is, what it offers."""

@@ -197,6 +197,7 @@ class BlockingProducer:
                     raise
                 time.sleep(backoff.pause_s())
             else:
+                self._accumulator.limit_frames(self._client.max_frame_bytes)
                 produced = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
                 return self._topics.setdefault(topic, produced)
 
@@ -252,6 +253,7 @@ class BlockingProducer:
             connection = self._client.connected()
             correlation_id = connection.start(request, deadline)
         except TriologError as exc:
+            self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)
             return
         if is_answered(request):

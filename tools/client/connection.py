@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from ...protocol import limits
 from ...protocol.errors import RemoteProtocolError, RequestTimedOutError, TriologError
 from ...protocol.native.connection import Idle, LastError, NativeConnection, Response
 from ...protocol.native.messages import (
@@ -294,6 +295,11 @@ class Client:
             return stop.value  # type: ignore[no-any-return]
         finally:
             procedure.close()
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest request that the server takes, as its last connection said; the default before there was one."""
+        return limits.MAX_FRAME_BYTES if self._connection is None else self._connection.hello.max_frame_bytes
 
     async def hello(self) -> HelloResponse:
         """Who the server is, what it offers."""

@@ -215,6 +215,7 @@ class Producer:
                 try:
                     response = await self._client.metadata(MetadataRequest((topic,)))
                     partitions = partition_count(topic, response)
+                    self._accumulator.limit_frames(self._client.max_frame_bytes)
                     self._topics[topic] = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
                 except ConnectionLostError:
                     await trio.sleep(backoff.pause_s())
@@ -248,6 +249,7 @@ class Producer:
         try:
             response = await self._client.produce(request)
         except TriologError as exc:
+            self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)
         else:
             if response is None:

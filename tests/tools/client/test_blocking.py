@@ -15,6 +15,7 @@ from triolog.protocol.errors import (
     InvalidRecordError,
     InvalidRequestError,
     OffsetOutOfRangeError,
+    RecordTooLargeError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
@@ -396,3 +397,17 @@ def test_an_interrupt_while_sending_loses_nothing(thread: ServerThread) -> None:
             producer.flush(10)
             assert [future.value().offset for future in futures] == [1, 0]
     assert (values_of(thread, 0), values_of(thread, 1)) == ([b"before", b"0"], [b"1"])
+
+
+def test_requests_stay_within_the_servers_frames(client: BlockingClient, thread: ServerThread) -> None:
+    def limit(server: NativeServer) -> None:
+        server.max_frame_bytes = 20_000
+
+    thread.run(limit)
+    values = [bytes([number]) * 1000 for number in range(50)]
+    with BlockingProducer(client) as producer:
+        sent = [producer.send("t", value, partition=0) for value in values]
+        assert [record.result(10).offset for record in sent] == list(range(50))
+        with pytest.raises(RecordTooLargeError, match="max_frame_bytes=20000"):
+            producer.send("t", bytes(20_000), partition=0)
+    assert values_of(thread) == values

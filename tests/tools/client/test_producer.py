@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from triolog.protocol.errors import (
     InvalidRecordError,
     InvalidRequestError,
+    RecordTooLargeError,
     RequestError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
@@ -296,3 +297,33 @@ async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeS
 def test_a_compression_level_that_the_codec_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="gzip has no compression level 10"):
         ProducerConfig(compression_type=CompressionType.GZIP, compression_level=10)
+
+
+async def test_requests_stay_within_the_servers_frames(server: NativeServer, clock: MockClock) -> None:
+    server.max_frame_bytes = 20_000
+    values = [bytes([number]) * 1000 for number in range(100)]
+    async with connect(open_stream=server.open_stream) as client, open_producer(client) as producer:
+        sent = [await producer.send("t", value, partition=number % 2) for number, value in enumerate(values)]
+        for record in sent:
+            await record
+        with pytest.raises(RecordTooLargeError, match=r"20\d\d\d bytes for t-1; .* at most max_frame_bytes=20000"):
+            await producer.send("t", bytes(20_000), partition=1)
+    assert [log.values() for log in server.logs["t"]] == [values[0::2], values[1::2]]
+
+
+async def test_a_server_with_smaller_frames_gets_what_another_one_would_have_got(
+    server: NativeServer, clock: MockClock
+) -> None:
+    values = [bytes([number]) * 1000 for number in range(40)]
+    async with connect(open_stream=server.open_stream) as client:
+        async with open_producer(client, linger_ms=60_000, batch_bytes=2_000) as producer:
+            sent = [await producer.send("t", value, partition=number % 2) for number, value in enumerate(values)]
+            large = await producer.send("t", bytes(20_000), partition=1)
+            server.kill()
+            server.max_frame_bytes = 10_000
+            await producer.flush()
+            for record in sent:
+                await record
+            with pytest.raises(RecordTooLargeError, match=r"t-1: 20\d{3} bytes in a batch were not sent"):
+                await large
+    assert [log.values() for log in server.logs["t"]] == [values[0::2], values[1::2]]
