@@ -243,7 +243,7 @@ class Accumulator:
         elif not retriable:
             self._give_up(delivery, error)
         elif now >= expires_at:
-            self._give_up(delivery, self._timed_out(delivery.batches[0], error))
+            self._give_up(delivery, self._timed_out(delivery.batches, error))
         else:
             queue.retry_at = min(now + queue.backoff.pause_s(), expires_at)
             self._retrying[queue] = None
@@ -339,9 +339,9 @@ class Accumulator:
             if self._is_in_flight(batch) or batch.is_done:
                 continue
             if queue.delivery is not None and batch in queue.delivery.batches:
-                self._give_up(queue.delivery, self._timed_out(batch, None))
+                self._give_up(queue.delivery, self._timed_out(queue.delivery.batches, None))
             else:
-                self._drop(queue, batch, self._timed_out(batch, None))
+                self._drop(queue, batch, self._timed_out((batch,), None))
 
     def _drop(self, queue: PartitionQueue, batch: Batch, error: TriologError) -> None:
         if queue.open is batch:
@@ -415,10 +415,13 @@ class Accumulator:
         batch.builder = None
         batch.encoded = b""  # its futures may be kept for long
 
-    def _timed_out(self, batch: Batch, cause: TriologError | None) -> DeliveryTimedOutError:
-        waited = f"not acknowledged within delivery_timeout_ms={self._config.delivery_timeout_ms}"
+    def _timed_out(self, batches: Sequence[Batch], cause: TriologError | None) -> DeliveryTimedOutError:
+        """What batches are given up with that were sent together, because the oldest of them has waited too long."""
+        oldest = batches[0]
+        verb = "was" if len(batches) == 1 else "are given up: the oldest of them was"
         error = DeliveryTimedOutError(
-            f"a batch for {batch.topic}-{batch.partition} was {waited}"
+            f"{_count(batches)} for {oldest.topic}-{oldest.partition} {verb} not acknowledged within "
+            f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
             + (f"; the last attempt failed with {cause}" if cause is not None else "")
         )
         error.__cause__ = cause

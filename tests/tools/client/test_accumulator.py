@@ -242,6 +242,25 @@ def test_batch_behind_a_stuck_one_expires_too() -> None:
     assert stuck.value().offset == 0
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_expires_with_the_oldest_of_a_delivery_says_how_many_batches_that_are(is_told: bool) -> None:
+    driver = Driver(linger_ms=0, delivery_timeout_ms=1000, batch_bytes=200, retry_backoff_ms=0)
+    oldest = driver.append(bytes(150), partition=1)
+    driver.clock.now += 0.5
+    youngest = [driver.append(bytes(150), partition=1) for _ in range(2)][-1]
+    driver.accumulator.flush()
+    (delivery,) = driver.drain()
+    if not is_told:  # it waits for another attempt when its time is over
+        driver.accumulator.fail(delivery, ConnectionLostError("gone"))
+    driver.clock.now += 0.6
+    if is_told:
+        driver.accumulator.fail(delivery, ConnectionLostError("gone"))
+    driver.drain()
+    for future in (oldest, youngest):
+        with pytest.raises(DeliveryTimedOutError, match="3 batches for t-1 are given up: the oldest of them was not ack"):
+            future.value()
+
+
 def test_refused_record_leaves_no_empty_batch() -> None:
     driver = Driver(linger_ms=0)
     with pytest.raises(ValueError, match="timestamp"):
