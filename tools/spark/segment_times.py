@@ -14,7 +14,7 @@ from ...protocol.records.batch import BatchHeader
 from ...protocol.records.record import iter_records
 from .segment_bytes import SegmentBytes
 from .segment_damage import DamageCounts, DamagedSegmentError, ReadMode, walk_headers
-from .segment_index import read_offset_index, read_time_index
+from .segment_index import OffsetIndex, read_offset_index, read_time_index
 from .segment_log import PartitionLog, SegmentFile, position_at_or_below
 
 
@@ -33,14 +33,16 @@ def first_offset_at(log: PartitionLog, timestamp: int, mode: ReadMode = ReadMode
 
 def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: DamageCounts) -> int | None:
     times = read_time_index(segment.path, segment.base_offset)
-    slot = times.slot_below(timestamp)
-    is_complete = not segment.is_last and segment.end_offset <= log.trusted_offset
-    if is_complete and 0 <= slot == len(times) - 1:
-        return None
-    searched_from = max(log.log_start_offset, int(times.offsets[slot]) if slot >= 0 else segment.base_offset)
     index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
+    slot = times.slot_below(timestamp)
+    searched_from = segment.base_offset
     with SegmentBytes(segment.path, segment.size_bytes) as file:
-        position, next_offset = position_at_or_below(file, segment, index, searched_from)
+        if slot >= 0 and _is_true(file, segment, index, int(times.timestamps[slot]), int(times.offsets[slot])):
+            is_complete = not segment.is_last and segment.end_offset <= log.trusted_offset
+            if is_complete and slot == len(times) - 1:
+                return None
+            searched_from = int(times.offsets[slot])
+        position, next_offset = position_at_or_below(file, segment, index, max(log.log_start_offset, searched_from))
         for header, at in walk_headers(file, segment.part, position, next_offset, counts):
             if header.next_offset <= log.log_start_offset or header.max_timestamp < timestamp or not header.records_count:
                 continue
@@ -48,6 +50,15 @@ def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: D
             if offset is not None:
                 return offset
     return None
+
+
+def _is_true(file: SegmentBytes, segment: SegmentFile, index: OffsetIndex, timestamp: int, offset: int) -> bool:
+    """Whether the batch that holds a time index entry's offset has its timestamp as the largest one, as it must."""
+    position, next_offset = position_at_or_below(file, segment, index, offset)
+    for header, _ in walk_headers(file, segment.part, position, next_offset, DamageCounts(ReadMode.DROPMALFORMED)):
+        if header.next_offset > offset:
+            return header.base_offset <= offset and header.max_timestamp == timestamp
+    return False
 
 
 def _first_of_batch(

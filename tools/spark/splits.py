@@ -102,7 +102,7 @@ def plan_splits(ranges: Sequence[LogRange], limits: SplitLimits) -> list[Segment
     """Every split of a read, in the order of the ranges, each one's ascending. Raises OSError."""
     pieces = [_piece(wanted, segment) for wanted in ranges for segment in _segments(wanted)]
     target = _target_bytes(sum(piece.end - piece.start for piece in pieces), limits)
-    return [split for piece in pieces for split in _split(piece, target, limits.max_records)]
+    return [split for piece in pieces if piece.start < piece.end for split in _split(piece, target, limits.max_records)]
 
 
 def pack_splits(splits: Sequence[SegmentSplit], limits: SplitLimits) -> list[tuple[SegmentSplit, ...]]:
@@ -140,6 +140,11 @@ class _Piece:
     start: int
     end: int
     first_offset: int
+
+    @property
+    def high(self) -> int:
+        """Behind the last wanted offset of the segment."""
+        return min(self.wanted.high, self.segment.end_offset, self.wanted.log.end_offset)
 
 
 def _segments(wanted: LogRange) -> Iterator[SegmentFile]:
@@ -195,35 +200,41 @@ def _split(piece: _Piece, target: int, max_records: int | None) -> Iterator[Segm
 
 def _cuts(piece: _Piece, target: int, max_records: int | None) -> Iterator[tuple[int, int]]:
     """Positions inside of the piece to cut at, each with the base offset of the batch there."""
-    wanted, segment = piece.wanted, piece.segment
-    most = min(wanted.high, segment.end_offset, wanted.log.end_offset) - max(wanted.low, piece.first_offset)
-    if piece.end - piece.start <= target and (max_records is None or most <= max_records):
+    segment = piece.segment
+    last = piece.start, max(piece.first_offset, piece.wanted.low)
+    if piece.end - piece.start <= target and (max_records is None or piece.high - last[1] <= max_records):
         return
     index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
     with SegmentBytes(segment.path, segment.size_bytes) as file:
-        position, offset = piece.start, max(piece.first_offset, wanted.low)
-        while (cut := _next_cut(file, index, position, offset, piece.end, target, max_records)) is not None:
+        while (cut := _next_cut(file, index, piece, last, target, max_records)) is not None:
             yield cut
-            position, offset = cut
+            last = cut
 
 
 def _next_cut(
-    file: SegmentBytes, index: OffsetIndex, position: int, offset: int, end: int, target: int, max_records: int | None
+    file: SegmentBytes, index: OffsetIndex, piece: _Piece, last: tuple[int, int], target: int, max_records: int | None
 ) -> tuple[int, int] | None:
-    positions = index.positions
-    first = int(positions.searchsorted(position, "right"))
-    slot = max(first, int(positions.searchsorted(position + target, "left")))
-    smallest_tail = target // _SMALLEST_TAIL
-    if max_records is not None:
-        by_records = max(first, index.slot_at_or_below(offset + max_records))
-        if by_records < slot:
-            slot, smallest_tail = by_records, 0
-    for candidate, last_offset in zip(
-        positions[slot : slot + SEARCHED_ENTRIES].tolist(), index.offsets[slot : slot + SEARCHED_ENTRIES].tolist(), strict=True
-    ):
-        if candidate >= end or end - candidate < smallest_tail:
+    (position, offset), end = last, piece.end
+    first = int(index.positions.searchsorted(position, "right"))
+    slot = max(first, int(index.positions.searchsorted(position + target, "left")))
+    if max_records is not None and piece.high - offset > max_records:
+        # The entry's batch may reach above the limit and still begin below it.
+        by_records = max(first, index.slot_at_or_below(offset + max_records) + 1)
+        if by_records <= slot:
+            cut = _cut_at(file, index, slice(by_records, by_records + 1), offset, end)
+            if cut is not None and cut[1] <= offset + max_records:
+                return cut
+            by_records = max(first, by_records - 1)
+            return _cut_at(file, index, slice(by_records, by_records + SEARCHED_ENTRIES), offset, end)
+    return _cut_at(file, index, slice(slot, slot + SEARCHED_ENTRIES), offset, end - target // _SMALLEST_TAIL)
+
+
+def _cut_at(file: SegmentBytes, index: OffsetIndex, slots: slice, offset: int, end: int) -> tuple[int, int] | None:
+    """The first of these entries before `end` where a batch starts, with that batch's base offset, which is above `offset`."""
+    for position, last_offset in zip(index.positions[slots].tolist(), index.offsets[slots].tolist(), strict=True):
+        if position >= end:
             return None
-        base_offset = file.base_offset_at(candidate)
+        base_offset = file.base_offset_at(position)
         if base_offset is not None and offset < base_offset <= last_offset:
-            return candidate, base_offset
+            return position, base_offset
     return None
