@@ -154,6 +154,8 @@ class Stages:
         if is_internal(topic_partition.topic):
             raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
         actor = self._manager.topics.writable(topic_partition)
+        if not records:
+            return []  # asks how much there is
         now_ms = self._now_ms()
         prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
         for header, _ in prepared.batches:

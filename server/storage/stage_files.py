@@ -96,6 +96,8 @@ def append_staged(fs: FileSystem, path: str, before: StagedBytes | None, batches
     """
     if before is None:
         before = measure_staged(fs, path)
+    if not batches:
+        return before
     fd = _open_staged(fs, path)
     try:
         fs.write(fd, batches, before.size_bytes)

@@ -17,7 +17,7 @@ from triolog.tools.spark import writer
 from triolog.tools.spark.delivery import DeliveryError
 from triolog.tools.spark.write_options import WriteOptions
 from triolog.tools.spark.write_rows import RowError
-from triolog.tools.spark.writer import WriteTask
+from triolog.tools.spark.writer import Staged, WriteTask
 
 MB = 1_000_000
 LARGE = 64 * 2**20
@@ -214,3 +214,154 @@ def test_at_least_once_rides_out_a_restart_of_the_server(restarting: Restarting)
     given = options(restarting.broker, topic="u", deliveryGuarantee="at-least-once")
     writer.produce(restarting.rows(sent, 3, 6), given, task())
     assert {value[:3] for value in values(restarting.broker) if value is not None} == set(sent)
+
+
+# ---- exactly once ----------------------------------------------------------------------------------------------------------
+
+
+def staged(broker: BlockingBroker, values: list[Any], version: int = 0, spark_partition: int = 0, **given: str) -> Staged:
+    return writer.stage([rows(values)], options(broker, **({"topic": "u"} | given)), task(version, spark_partition))
+
+
+def committed(broker: BlockingBroker, *parts: Staged, version: int = 0) -> bool:
+    return writer.commit(options(broker, topic="u"), "app", version, parts)
+
+
+def test_nothing_is_visible_before_the_commit_and_everything_behind_it(broker: BlockingBroker) -> None:
+    parts = [staged(broker, [b"a", None], spark_partition=0), staged(broker, [b"c"], spark_partition=1)]
+    assert [part.records for part in parts] == [2, 1]
+    assert values(broker) == []
+    assert committed(broker, *parts)
+    assert values(broker) == [b"a", None, b"c"]
+
+
+def test_commit_spreads_over_topics_and_partitions(broker: BlockingBroker) -> None:
+    batch = rows([b"a", b"b", b"c"], topic=pa.array(["t", "u", "t"]), partition=pa.array([2, 0, 1], pa.int32()))
+    part = writer.stage([batch], options(broker), task())
+    assert committed(broker, part)
+    assert {(topic, partition): values(broker, topic, partition) for topic, partition in [("t", 1), ("t", 2), ("u", 0)]} == {
+        ("t", 1): [b"c"],
+        ("t", 2): [b"a"],
+        ("u", 0): [b"b"],
+    }
+
+
+def test_commit_that_is_repeated_writes_nothing_again(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    assert committed(broker, part)
+    assert not committed(broker, part)
+    assert values(broker) == [b"a"]
+
+
+def test_batch_that_is_replayed_after_its_commit_writes_nothing_again(broker: BlockingBroker) -> None:
+    assert committed(broker, staged(broker, [b"a"], 3), version=3)
+    again = staged(broker, [b"a"], 3)
+    assert again.partitions == ()
+    assert not committed(broker, again, version=3)
+    assert committed(broker, staged(broker, [b"b"], 4), version=4)
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_batch_without_rows_is_committed_and_counts(broker: BlockingBroker) -> None:
+    assert committed(broker, staged(broker, []), version=0)
+    assert not committed(broker, version=0)
+    assert committed(broker, version=1)
+    assert values(broker) == []
+
+
+def test_attempts_that_the_commit_does_not_name_vanish(broker: BlockingBroker) -> None:
+    zombie = staged(broker, [b"a", b"b"])
+    good = staged(broker, [b"a", b"b"])
+    assert zombie.task != good.task
+    assert committed(broker, good)
+    late = writer.stage([rows([b"a", b"b"])], options(broker, topic="u"), task())
+    assert late.partitions == ()
+    assert not committed(broker, zombie)
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_abort_throws_away_what_was_staged(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    writer.abort(options(broker), "app", 0, [part.task])
+    with pytest.raises(DeliveryError, match="committing version 0 of app to topic u: "):
+        committed(broker, part)
+    writer.abort(options(broker), "app", 0, None)
+    assert committed(broker, staged(broker, [b"b"]))
+    assert values(broker) == [b"b"]
+
+
+def test_abort_after_the_commit_changes_nothing(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    assert committed(broker, part)
+    writer.abort(options(broker), "app", 0, [part.task])
+    writer.abort(options(broker), "app", 0, None)
+    assert values(broker) == [b"a"]
+    assert not committed(broker, part)
+
+
+def test_abort_of_a_server_that_is_gone_only_says_so(
+    broker: BlockingBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ABORT_TIMEOUT_MS", 1)
+    given = options(broker)
+    broker.stop()
+    writer.abort(given, "app", 0, None)
+    assert "the server removes what was staged" in caplog.text
+
+
+def test_two_applications_with_the_same_version_do_not_meet(broker: BlockingBroker) -> None:
+    for application in ("one", "two"):
+        part = writer.stage([rows([application.encode()])], options(broker, topic="u"), task(application=application))
+        assert writer.commit(options(broker), application, 0, [part])
+    assert values(broker) == [b"one", b"two"]
+
+
+def test_task_that_fails_leaves_nothing_that_is_committed(broker: BlockingBroker) -> None:
+    def fails() -> Iterator[pa.RecordBatch]:
+        yield rows([bytes(writer.BUFFER_BYTES // 40)] * 50)
+        raise OSError("the input is gone")
+
+    with pytest.raises(OSError, match="the input is gone"):
+        writer.stage(fails(), options(broker, topic="u"), task())
+    writer.abort(options(broker), "app", 0, None)
+    assert committed(broker, staged(broker, [b"a"]))
+    assert values(broker) == [b"a"]
+
+
+def test_staged_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"):
+        staged(broker, [bytes(2 * MB)])
+
+
+def test_staged_value_of_64_mb_is_committed_where_the_topic_allows_it(broker: BlockingBroker) -> None:
+    broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
+    value = bytes(64 * MB)
+    assert committed(broker, staged(broker, [value, b"behind"], topic="large"))
+    assert values(broker, "large") == [value, b"behind"]
+
+
+def test_topic_that_compresses_anew_is_staged_and_committed(broker: BlockingBroker) -> None:
+    broker.create_topic("z", 1, {"compression.type": "zstd"})
+    sent = [b"value %d" % number for number in range(1000)]
+    assert committed(broker, staged(broker, list(sent), topic="z"))
+    assert values(broker, "z") == sent
+
+
+@pytest.mark.parametrize("restarts", [(1,), (2, 5), (7,)])
+def test_exactly_once_rides_out_a_restart_of_the_server(restarting: Restarting, restarts: tuple[int, ...]) -> None:
+    sent = [b"%03d" % number for number in range(80)]
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
+    given = options(restarting.broker, topic="u")
+    part = writer.stage(restarting.rows(sent, *restarts), given, task())
+    restarting.restart()
+    assert writer.commit(given, "app", 0, [part])
+    restarting.restart()
+    assert not writer.commit(given, "app", 0, [part])
+    assert [value[:3] for value in values(restarting.broker) if value is not None] == sent
+
+
+def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batches(restarting: Restarting) -> None:
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB), "compression.type": "gzip"})
+    given = options(restarting.broker, topic="u")
+    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: after a lost connection .* has to be run again"):
+        writer.stage(restarting.rows([b"%03d" % number for number in range(80)], 3), given, task())
