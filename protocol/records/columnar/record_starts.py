@@ -1,16 +1,27 @@
-"""Where each record of a group starts: the one thing that has to be found record by record."""
+"""Where each record of a group starts: the one thing that has to be found record by record, each behind the one before.
+
+Batches do not depend on each other, so the first records of all are passed at once, then the second ones, and so on: a step
+takes about 1.5 us for up to 100 batches, where the scalar loop takes 0.13 us for one record. It passes lengths of one and two
+bytes, records below 8 KiB; a batch in which it gets stuck is passed by the scalar loop.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
 from ...errors import InvalidRecordError
-from ..varint import decode_varint
-from .batch_groups import BatchGroup, GroupedBatch, is_plausible
+from ..varint import decode_unsigned_varint
+from .batch_groups import BatchGroup, is_plausible
 from .varints import LeftToScalarError
 
 if TYPE_CHECKING:
-    from .arrays import Int64s
+    from .arrays import Bools, Int64s
+
+LEAST_BATCHES: Final = 12
+"""With fewer the scalar loop is as fast."""
 
 
 def record_starts(group: BatchGroup) -> tuple[Int64s, Int64s]:
@@ -22,42 +33,97 @@ def record_starts(group: BatchGroup) -> tuple[Int64s, Int64s]:
 
     if not all(map(is_plausible, group.batches)):
         raise LeftToScalarError
-    starts = np.empty(sum(batch.header.records_count for batch in group.batches) + 1, np.int64)
-    ends = np.empty(starts.size - 1, np.int64)
-    row = 0
-    for batch in group.batches:
-        found = _chain(bytes(memoryview(group.buffer)[batch.start : batch.stop]), batch)
-        stop = row + len(found)
-        starts[row:stop] = found
-        starts[row:stop] += batch.start
-        ends[row : stop - 1] = starts[row + 1 : stop]
-        ends[stop - 1] = batch.stop
-        row = stop
-    return starts[:-1], ends
+    count = len(group.batches)
+    counts = np.fromiter((batch.header.records_count for batch in group.batches), np.int64, count)
+    firsts = np.fromiter((batch.start for batch in group.batches), np.int64, count)
+    stops = np.fromiter((batch.stop for batch in group.batches), np.int64, count)
+    rows = np.cumsum(counts)
+    starts = np.empty(int(rows[-1]), np.int64)
+    is_passed = np.zeros(count, np.bool_)
+    if count >= LEAST_BATCHES:
+        is_passed = _pass_together(group, starts, counts, firsts, stops)
+    for number in np.flatnonzero(~is_passed).tolist():
+        first, size, row = int(firsts[number]), int(counts[number]), int(rows[number])
+        data = bytes(memoryview(group.buffer)[first : int(stops[number])])
+        starts[row - size : row] = np.fromiter(_pass_one_by_one(data, size), np.int64, size)
+        starts[row - size : row] += first
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[rows - 1] = stops
+    return starts, ends
 
 
-def _chain(data: bytes, batch: GroupedBatch) -> list[int]:
-    starts: list[int] = []
-    append = starts.append
+def _pass_together(group: BatchGroup, starts: Int64s, counts: Int64s, firsts: Int64s, stops: Int64s) -> Bools:
+    """Fill `starts` and say for which batches; the rest of it means nothing."""
+    import numpy as np
+
+    rows = np.cumsum(counts) - counts
+    is_passed = np.zeros(len(counts), np.bool_)
+    order = np.argsort(-counts, kind="stable")  # those with the most records first: they are passed the longest
+    ascending = counts[order[::-1]]
+    positions = firsts[order]
+    done, active = 0, len(order)
+    while active >= LEAST_BATCHES:
+        steps = int(counts[order[active - 1]]) - done
+        try:
+            passed = _steps(group, positions[:active], steps)
+        except IndexError:  # a length leads out of the group
+            break
+        starts[rows[order[:active]] + done + np.arange(steps)[:, None]] = passed[:-1]
+        positions[:active] = passed[-1]
+        done += steps
+        ended = slice(len(order) - int(np.searchsorted(ascending, done, "right")), active)
+        # Where it got stuck, at a length of 0 steps, it did not move in its last step either.
+        is_passed[order[ended]] = (passed[-1, ended] == stops[order[ended]]) & (passed[-2, ended] < passed[-1, ended])
+        active = ended.start
+    return is_passed
+
+
+def _steps(group: BatchGroup, positions: Int64s, steps: int) -> Int64s:
+    """Positions before the first step, behind it, and so on; one row for each."""
+    import numpy as np
+
+    bytes_of_pair = _bytes_of_pair()
+    pairs = np.ndarray((len(group.buffer) - 1,), "<u2", group.buffer, 0, (1,))  # of every byte and the next one
+    passed = np.empty((steps + 1, len(positions)), np.int64)
+    passed[0] = positions
+    before = passed[0]
+    for after in passed[1:]:
+        np.add(before, bytes_of_pair.take(pairs[before]), out=after)
+        before = after
+    return passed
+
+
+@functools.cache
+def _bytes_of_pair() -> Int64s:
+    """Of a record with its length, by the two bytes that it begins with, the second one 256-fold; 0 for others."""
+    import numpy as np
+
+    pairs = np.arange(1 << 16)
+    first, second = pairs & 0xFF, pairs >> 8
+    short = 1 + (first >> 1)
+    long = 2 + ((first & 0x7F | second << 7) >> 1)
+    sizes: Int64s = np.where(first < 0x80, short, np.where(second < 0x80, long, 0))
+    sizes[first & 1 == 1] = 0  # negative
+    return sizes
+
+
+def _pass_one_by_one(data: bytes, count: int) -> Iterator[int]:
     position = 0
     try:
-        for _ in range(batch.header.records_count):
-            append(position)
+        for _ in repeat(None, count):
+            yield position
             if (length := data[position]) < 0x80:
-                if length & 1:
-                    raise LeftToScalarError
                 position += 1 + (length >> 1)
             elif (second := data[position + 1]) < 0x80:
-                if length & 1:
-                    raise LeftToScalarError
                 position += (length >> 1) + (second << 6) - 62
             else:
-                length, position = decode_varint(data, position)
-                if length < 0:
-                    raise LeftToScalarError
-                position += length
+                folded, position = decode_unsigned_varint(data, position)
+                length = folded & 1
+                position += folded >> 1
+            if length & 1:  # negative
+                raise LeftToScalarError
     except (IndexError, InvalidRecordError):
         raise LeftToScalarError from None
     if position != len(data):
         raise LeftToScalarError
-    return starts
