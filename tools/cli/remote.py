@@ -25,7 +25,9 @@ class ServerAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        from ..client.config import address_text
+
+        return address_text(self)
 
 
 def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
@@ -68,8 +70,9 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
     except BaseException as exc:
         error = _first(exc)
         if isinstance(error, ConnectionLostError):
+            reason = error.message.removeprefix(f"could not connect to {address}: ")
             raise NotConnectedError(
-                f"no connection to {address}: {error.message}; is `triolog serve` running there? "
+                f"no connection to {address}: {reason}; is `triolog serve` running there? "
                 "--server HOST:PORT or TRIOLOG_SERVER names another one"
             ) from exc
         if isinstance(error, TriologError):

@@ -10,7 +10,7 @@ from ...protocol.errors import RemoteProtocolError, RequestTimedOutError
 from ...protocol.native.connection import Idle, LastError, Response
 from ...protocol.native.messages import RequestMessage, ResponseMessage
 from ...protocol.types import Bytes
-from .config import AddressSource, ClientConfig
+from .config import Address, AddressSource, ClientConfig, address_text
 from .errors import ConnectionLostError
 from .exchange import (
     FIRST_ID,
@@ -37,7 +37,8 @@ class BlockingConnection:
         self._answers: dict[int, Response] = {}
         self._unwanted: set[int] = set()
         self._next_id = FIRST_ID
-        self._socket = _open_socket(address, deadline)
+        where = address() if callable(address) else address
+        self._socket = _open_socket(where, deadline)
         self._protocol, pieces = greeting(config)
         try:
             self._send(joined(pieces), deadline)
@@ -45,9 +46,10 @@ class BlockingConnection:
                 if not self._receive(deadline):
                     raise ConnectionLostError("no answer to hello in time")
             self.hello = read_greeting(event, self._protocol)
-        except RemoteProtocolError as exc:
-            self.lose(ConnectionLostError(f"could not connect: {exc}"))
-            raise ConnectionLostError(f"could not connect: {exc}") from exc
+        except (RemoteProtocolError, ConnectionLostError) as exc:
+            error = _not_connected(where, exc)
+            self.lose(error)
+            raise error from exc
         except BaseException:
             self.lose(ConnectionLostError("could not connect"))
             raise
@@ -166,11 +168,15 @@ class BlockingConnection:
         return True
 
 
-def _open_socket(address: AddressSource, deadline: float) -> socket.socket:
-    host, port = address() if callable(address) else address
+def _open_socket(address: Address, deadline: float) -> socket.socket:
     try:
-        opened = socket.create_connection((host, port), max(SHORTEST_WAIT_S, deadline - time.monotonic()))
+        opened = socket.create_connection(address, max(SHORTEST_WAIT_S, deadline - time.monotonic()))
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as exc:
-        raise ConnectionLostError(f"could not connect to {host} port {port}: {exc!s}") from exc
+        raise _not_connected(address, exc) from exc
     return opened
+
+
+def _not_connected(address: Address, reason: Exception) -> ConnectionLostError:
+    text = reason.message if isinstance(reason, ConnectionLostError) else str(reason)
+    return ConnectionLostError(f"could not connect to {address_text(address)}: {text}")

@@ -20,6 +20,12 @@ AddressSource = Address | Callable[[], Address]
 """Where the server is; a callable is asked before every attempt, so a server may come back elsewhere."""
 
 
+def address_text(address: Address) -> str:
+    """As messages name a server."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _duration(default: int) -> Any:
     return attrs.field(default=default, validator=[instance_of(int), ge(0)])
 

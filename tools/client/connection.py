@@ -41,7 +41,7 @@ from ...protocol.native.messages import (
 from ...protocol.types import Bytes
 from .background import open_background
 from .backoff import Backoff
-from .config import AddressSource, ClientConfig
+from .config import AddressSource, ClientConfig, address_text
 from .errors import ClosedError, ConnectionLostError
 from .exchange import (
     FIRST_ID,
@@ -360,7 +360,7 @@ async def connect(
     connection; calls of other tasks that still wait fail.
     """
     config = ClientConfig() if config is None else config
-    opener = open_stream or tcp_opener(address if address is not None else (host, port))
+    opener = open_stream or TcpOpener(address if address is not None else (host, port))
     async with open_background() as nursery:
         client = Client(nursery, opener, config)
         try:
@@ -370,14 +370,17 @@ async def connect(
             client.close()
 
 
-def tcp_opener(address: AddressSource) -> OpenStream:
-    """Opens TCP connections to where `address` says at that moment."""
+class TcpOpener:
+    """Opens TCP connections to where `address` says at that moment. `where` is the last one, for messages."""
 
-    async def open_stream() -> trio.abc.Stream:
-        host, port = address() if callable(address) else address
-        return await trio.open_tcp_stream(host, port)
+    def __init__(self, address: AddressSource) -> None:
+        self._address = address
+        self.where = ""
 
-    return open_stream
+    async def __call__(self) -> trio.abc.Stream:
+        address = self._address() if callable(self._address) else self._address
+        self.where = address_text(address)
+        return await trio.open_tcp_stream(*address)
 
 
 async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
@@ -395,12 +398,19 @@ async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
             connection = Connection(stream, protocol, read_greeting(event, protocol))
             return connection
     except trio.TooSlowError:
-        raise ConnectionLostError(f"not connected within {timeout_s:g} s") from None
+        raise _not_connected(open_stream, f"no answer within {timeout_s:g} s") from None
+    except ConnectionLostError as exc:
+        raise _not_connected(open_stream, exc.message) from exc
     except (*_BROKEN, RemoteProtocolError) as exc:
-        raise ConnectionLostError(f"could not connect: {exc!s}") from exc
+        raise _not_connected(open_stream, str(exc)) from exc
     finally:
         if stream is not None and connection is None:
             await trio.aclose_forcefully(stream)
+
+
+def _not_connected(open_stream: OpenStream, reason: str) -> ConnectionLostError:
+    to = f" to {open_stream.where}" if isinstance(open_stream, TcpOpener) and open_stream.where else ""
+    return ConnectionLostError(f"could not connect{to}: {reason}")
 
 
 async def send_pieces(stream: trio.abc.Stream, pieces: Sequence[Bytes]) -> None:

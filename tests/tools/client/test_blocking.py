@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -138,8 +140,18 @@ def test_server_that_does_not_answer_is_given_up(thread: ServerThread) -> None:
 def test_nobody_there_is_a_lost_connection() -> None:
     with serving() as thread:
         address = thread.address()
-    with BlockingClient(address, QUICK) as client, pytest.raises(ConnectionLostError, match="could not connect to"):
+    where = re.escape(f"could not connect to 127.0.0.1:{address[1]}: ")
+    with BlockingClient(address, QUICK) as client, pytest.raises(ConnectionLostError, match=where):
         client.metadata(m.MetadataRequest())
+
+
+def test_who_did_not_greet_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        where = re.escape(f"could not connect to 127.0.0.1:{address[1]}: no answer to hello in time")
+        with BlockingClient(address, ClientConfig(connect_timeout_ms=20)) as client:
+            with pytest.raises(ConnectionLostError, match=where):
+                client.hello()
 
 
 def test_closed_client_says_so(client: BlockingClient) -> None:

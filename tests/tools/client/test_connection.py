@@ -347,6 +347,27 @@ async def test_server_that_talks_nonsense_is_lost(nursery: trio.Nursery, clock: 
             raise AssertionError("greeted")
 
 
+async def test_who_did_not_greet_is_named() -> None:
+    with trio.socket.socket() as listener:
+        await listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        address = listener.getsockname()
+        with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: no answer within 0.02 s"):
+            async with connect(*address, config=ClientConfig(connect_timeout_ms=20)):
+                raise AssertionError("greeted")
+    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: all attempts"):
+        async with connect(address=lambda: address):
+            raise AssertionError("greeted")
+
+
+async def test_who_breaks_off_before_the_greeting_is_named(nursery: trio.Nursery) -> None:
+    listeners = await nursery.start(partial(trio.serve_tcp, trio.SocketStream.aclose, 0, host="127.0.0.1"))
+    address = listeners[0].socket.getsockname()
+    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: "):
+        async with connect(*address):
+            raise AssertionError("greeted")
+
+
 async def test_address_is_asked_for_each_connection(nursery: trio.Nursery) -> None:
     server = NativeServer(nursery, t=1)
     ports: list[int] = []
