@@ -10,7 +10,8 @@ answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchro
 | `os` | write; `flush.messages` and `flush.ms` are honoured | after the write | after the write |
 
 A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
-final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails.
+final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where a file cannot
+be opened to be synced, whoever waits for the sync is answered with an error, and it is tried again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ...protocol.limits import INT64_MAX, MIB
 from ...protocol.types import TopicPartition
 from ..config import DurabilityMode, LogConfig
 from ..storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
-from ..storage.diskops import Procedure, Sync, SyncDirectory
+from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
 from ..storage.log import FlushPlan, Log, LogSnapshot
 from .disk import Disk, OperationFailedError
@@ -44,6 +45,9 @@ T = TypeVar("T")
 MAX_GROUP_COMMANDS: Final = 1024
 MAX_GROUP_BYTES: Final = 8 * MIB
 """A group is one write and one sync. Larger ones gain nothing: the device is busy with 8 MiB for 20 ms and more."""
+
+FLUSH_RETRY_S: Final = 0.5
+"""Between two attempts at a flush whose files cannot be opened. Descriptors come back when others are done."""
 
 ACKS_ALL: Final = -1
 
@@ -96,6 +100,8 @@ class PartitionActor:
     _unsynced_since: float | None = None
     _flush_at: float = math.inf
     """When the next flush in the background begins, in trio's time."""
+    _retries_flush: bool = False
+    """Whether a flush whose files could not be opened is tried again."""
     _closed_with: RequestError | None = None
     _appends: int = 0
     _groups: int = 0
@@ -321,7 +327,7 @@ class PartitionActor:
             self._after_unsynced_write()
             _answer_all(plan, appends)
             return
-        if plan.sync:
+        if plan.sync and self.log.recovery_point == self.log.log_end_offset:
             self._syncs += plan.writes
             self._advance_high_watermark()
             _answer_all(plan, appends)
@@ -329,16 +335,16 @@ class PartitionActor:
         for answer, append in zip(plan.answers, appends, strict=True):
             if append.acks != ACKS_ALL:
                 append.answer(answer)
-        synced = await self._flush_now()
+        error = await self._flush_now()
         for answer, append in zip(plan.answers, appends, strict=True):
             if append.acks == ACKS_ALL:
-                append.answer(answer if synced or self.log.offline is None else self.log.offline)
+                append.answer(answer if error is None or isinstance(answer, RequestError) else error)
 
     async def _fail(self, plan: AppendPlan, appends: list[Append], failure: OperationFailedError | OSError) -> None:
         """Take back what a failed group wrote and answer it."""
         cause = failure.cause if isinstance(failure, OperationFailedError) else failure
         operation = failure.operation if isinstance(failure, OperationFailedError) else None
-        if isinstance(operation, Sync | SyncDirectory):
+        if isinstance(cause, SyncFailedError):
             self._go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
         elif operation is not None:
             try:
@@ -400,34 +406,70 @@ class PartitionActor:
 
     async def _flush_in_background(self, offset: int | None) -> None:
         """Force the log up to `offset` (None: as it is now) to the device beside running appends."""
+        failure = await self._flush_beside_appends(offset)
+        if failure is not None and self.log.offline is None:
+            self._retry_flush_soon(failure)
+
+    def _retry_flush_soon(self, failure: Exception) -> None:
+        if not self._retries_flush:
+            self._retries_flush = True
+            LOGGER.warning(
+                "%s: what was written cannot be forced to the device yet, which is tried every %g s: %s",
+                self.topic_partition,
+                FLUSH_RETRY_S,
+                failure,
+            )
+            self.background.start_soon(self._retry_flush)
+
+    async def _retry_flush(self) -> None:
+        while self._retries_flush:
+            await trio.sleep(FLUSH_RETRY_S)
+            self._retries_flush = await self._flush_beside_appends(None) is not None and self.log.offline is None
+
+    async def _flush_beside_appends(self, offset: int | None) -> Exception | None:
         async with self._flushing:
-            if self.log.offline is not None or self._closed_with is not None:
-                return
+            log = self.log
+            if log.offline is not None or self._closed_with is not None:
+                return None
             started = trio.current_time()
-            plan = self.log.plan_flush(offset)
-            if await self._sync(plan) and offset is None:
-                behind = self.log.log_end_offset > self.log.recovery_point
+            failure = await self._sync(log.plan_flush(offset))
+            if failure is not None:
+                return failure
+            behind = log.log_end_offset > log.recovery_point
+            if offset is None:
                 self._unsynced_since = started if behind else None
+            if self.config.durability.mode is DurabilityMode.FSYNC and not behind:
+                self._advance_high_watermark()
+            return None
 
-    async def _flush_now(self) -> bool:
-        """Force all that was written to the device and let the high watermark follow."""
-        synced = await self._sync(self.log.plan_flush())
-        if synced:
+    async def _flush_now(self) -> RequestError | None:
+        """Force all that was written to the device and let the high watermark follow. Answers why it did not."""
+        failure = await self._sync(self.log.plan_flush())
+        if failure is None:
             self._advance_high_watermark()
-        return synced
+            return None
+        if self.log.offline is not None:
+            return self.log.offline
+        self._retry_flush_soon(failure)
+        return AppendFailedError(
+            f"{self.topic_partition}: what was appended is written but cannot be forced to the device yet ({failure}); that is "
+            "tried again, and until then it cannot be read; raise the limit of open files, then send it again"
+        )
 
-    async def _sync(self, plan: FlushPlan) -> bool:
+    async def _sync(self, plan: FlushPlan) -> Exception | None:
+        """Answers what failed. The log is offline then, unless it was only that files could not be opened."""
         if not plan.operations:
-            return True
+            return None
         try:
             await self.disk.run(plan.operations, plan.files)
         except (OperationFailedError, OSError) as exc:
-            if self._closed_with is None:
-                self._go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
-            return False
+            cause = exc.cause if isinstance(exc, OperationFailedError) else exc
+            if isinstance(cause, SyncFailedError | FileNotFoundError) and self._closed_with is None:
+                self._go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
+            return cause
         self.log.commit_flush(plan)
         self._syncs += 1
-        return True
+        return None
 
     def _go_offline(self, why: str) -> LogOfflineError:
         if self.log.offline is None:

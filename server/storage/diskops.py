@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import attrs
 
 from ...protocol.types import Bytes
-from .errors import FileGoneError, SnapshotExpiredError
+from .errors import FileGoneError, SnapshotExpiredError, SyncFailedError
 from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file, sync_file
 
 T = TypeVar("T")
@@ -181,10 +181,15 @@ class Truncate(NamedTuple):
 
 
 class Sync(NamedTuple):
+    """Forces a file to the device. Raises SyncFailedError; what fails before, opening the file, is another OSError."""
+
     file: FileHandle
 
     def run(self, fs: FileSystem) -> None:
-        fs.sync(self.file.descriptor())
+        try:
+            fs.sync(self.file.descriptor())
+        except OSError as exc:
+            raise _sync_failed(exc) from exc
 
 
 class SyncFile(NamedTuple):
@@ -259,6 +264,26 @@ class RenameEach(NamedTuple):
         return renamed
 
 
+class LinkEach(NamedTuple):
+    """Gives the files `names` of `source` second names in `target`, which is made; those that are not there are passed over.
+
+    A `.log` (the first of its names) that is not there is an error.
+    """
+
+    source: str
+    target: str
+    names: Sequence[str]
+
+    def run(self, fs: FileSystem) -> None:
+        fs.make_directory(self.target)
+        for name in self.names:
+            try:
+                fs.link(f"{self.source}/{name}", f"{self.target}/{name}")
+            except FileNotFoundError:
+                if name.endswith(".log"):
+                    raise
+
+
 class Unlink(NamedTuple):
     """Deletes a file; one that is not there is fine."""
 
@@ -272,10 +297,17 @@ class Unlink(NamedTuple):
 
 
 class SyncDirectory(NamedTuple):
+    """Forces the names in a directory to the device. Raises SyncFailedError, and another OSError when it cannot be opened."""
+
     path: str
 
     def run(self, fs: FileSystem) -> None:
-        fs.sync_directory(self.path)
+        try:
+            fs.sync_directory(self.path)
+        except OSError as exc:
+            if exc.errno in _NOT_OPENED:
+                raise
+            raise _sync_failed(exc) from exc
 
 
 DiskOp = (
@@ -295,9 +327,18 @@ DiskOp = (
     | Close
     | Rename
     | RenameEach
+    | LinkEach
     | Unlink
     | SyncDirectory
 )
+
+
+_NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
+"""What no fsync fails with."""
+
+
+def _sync_failed(exc: OSError) -> SyncFailedError:
+    return SyncFailedError(exc.errno, exc.strerror, exc.filename)
 
 
 def execute(fs: FileSystem, operations: Sequence[DiskOp]) -> None:

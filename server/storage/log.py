@@ -20,7 +20,7 @@ from ...protocol.types import Isolation, TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
 from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, Sync, SyncDirectory, SyncFile, Unlink, WriteFile
-from .errors import LogOfflineError, SyncFailedError
+from .errors import LogOfflineError
 from .gaps import OffsetGap
 from .index import AbstractIndex
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -335,7 +335,10 @@ class Log:
         if not is_replaced:
             yield from active.become_inactive()
             if self.recovery_point >= base_offset and self.sync_metadata:
-                yield from self._sync_passed(active)
+                # No later sync comes by here: the recovery point has passed this segment.
+                yield from active.sync()
+                if active.transaction_index.entries:
+                    yield SyncDirectory(self.directory)
         elif active.size:
             raise ValueError(f"{self.topic_partition}: a segment with data starts at {base_offset} already")
         yield from take_snapshot(self.directory, self.producers, durable=False)
@@ -350,15 +353,6 @@ class Log:
         if self.high_watermark == base_offset:
             self.set_high_watermark(base_offset, base_offset, 0)
         return segment
-
-    def _sync_passed(self, segment: LogSegment) -> Procedure[None]:
-        """No later sync comes by here: the recovery point has passed this segment."""
-        try:
-            yield from segment.sync()
-            if segment.transaction_index.entries:
-                yield SyncDirectory(self.directory)
-        except OSError as exc:
-            raise SyncFailedError(f"{segment.log.path} and its indexes cannot be forced to the device: {exc}") from exc
 
     def create_segment(self, base_offset: int) -> Procedure[LogSegment]:
         """A new, empty segment on disk: its log file only, indexes are made when the first entry is due."""

@@ -112,8 +112,8 @@ TRANSACTIONS: Final = (
         name="transaction-index-name",
         why="A power cut takes the index of a closed segment: its aborted records are read as committed.",
         file="server/storage/log.py",
-        old="            if segment.transaction_index.entries:\n",
-        new="            if False:\n",
+        old="                if active.transaction_index.entries:\n",
+        new="                if False:\n",
         tests=(
             f"{STORAGE}/test_transactions.py::"
             "test_a_transaction_index_is_on_the_device_when_its_segment_is_closed_below_the_recovery_point",

@@ -455,6 +455,79 @@ async def test_a_log_file_that_cannot_be_opened_refuses_the_append_only(tmp_path
         assert (await broker.append(PARTITION, value("c"))).base_offset == 1
 
 
+@pytest.mark.parametrize("durability", ["group:1", "os"])
+async def test_a_file_that_cannot_be_opened_for_a_flush_is_no_failed_sync(
+    tmp_path: Path, durability: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability=durability, topic={"flush.ms": "1"}) as broker:
+        actor = actor_of(broker)
+
+        def lose(answer: AppendResult | RequestError) -> None:
+            broker._disk.release([actor.log.active.log], [])
+            fs.fail("open", ".log", number=errno.EMFILE, times=2)
+
+        await actor.append(prepared(actor), -1, lose)
+        await until(lambda: actor.log.recovery_point == 1)
+        assert actor.log.offline is None
+        assert caplog.text.count("cannot be forced to the device yet") == 1
+        await broker.append(PARTITION, value("after"))
+        await until(lambda: actor.log.recovery_point == 2)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_fsync_refuses_what_it_cannot_open_files_for_and_shows_it_once_it_is_synced(tmp_path: Path, acks: int) -> None:
+    """A mixed group is written first and synced later: in between the file can be closed for want of descriptors."""
+    fs = GateFileSystem()
+    answers: Answered = []
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        actor = actor_of(broker)
+        await broker.append(PARTITION, value("before"))
+
+        def lose(answer: AppendResult | RequestError) -> None:
+            broker._disk.release([actor.log.active.log], [])
+            fs.fail("open", ".log", number=errno.EMFILE)
+
+        with fs.hold("write", ".log") as gate:
+            await send(actor, answers)
+            await gate.reached()
+            await actor.append(prepared(actor), 1, lose)
+            await send(actor, answers, acks=acks)
+            gate.release()
+        await answered(answers, 2)
+        assert isinstance(answers[1], AppendResult if acks == 1 else AppendFailedError)
+        assert (actor.log.offline, actor.log.log_end_offset, actor.log.high_watermark) == (None, 4, 2)
+        await until(lambda: actor.log.high_watermark == 4)
+        assert await visible(broker) == 4
+
+
+async def test_sending_again_what_is_written_and_not_synced_waits_for_the_sync(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        actor = actor_of(broker)
+        again = prepare_append(
+            batch(START_MS, producer_id=7, producer_epoch=0, base_sequence=0), PARTITION, actor.config, now_ms=START_MS
+        )
+        answers: Answered = []
+
+        def lose(answer: AppendResult | RequestError) -> None:
+            broker._disk.release([actor.log.active.log], [])
+            fs.fail("open", ".log", number=errno.EMFILE)
+
+        with fs.hold("write", ".log") as gate:
+            await send(actor, [])
+            await gate.reached()
+            await actor.append(prepared(actor), 1, lose)
+            await actor.append(again, -1, answers.append)
+            gate.release()
+        await answered(answers, 1)
+        assert isinstance(answers[0], AppendFailedError)
+        await actor.append(again, -1, answers.append)
+        await answered(answers, 2)
+        assert answers[1] == AppendResult(2, 2, -1, 0)
+        assert actor.log.recovery_point == actor.log.high_watermark == 3
+
+
 async def test_a_read_that_fails_is_an_answer_and_appends_go_on(tmp_path: Path) -> None:
     fs = GateFileSystem(cached_reads=False)
     async with one_partition(tmp_path, fs=fs) as broker:

@@ -29,8 +29,10 @@ from triolog.server.storage.diskops import (
     drive,
     execute,
 )
-from triolog.server.storage.errors import SnapshotExpiredError
+from triolog.server.storage.errors import SnapshotExpiredError, SyncFailedError
 from triolog.server.storage.filesystem import OsFileSystem
+
+from tests.support.gate_fs import GateFileSystem
 
 FS: Final = OsFileSystem()
 
@@ -199,3 +201,26 @@ def test_the_time_of_a_file_is_that_of_its_last_change(tmp_path: Path) -> None:
     assert ModifiedMs(str(path)).run(OsFileSystem()) == 1_700_000_000_123
     with pytest.raises(FileNotFoundError):
         ModifiedMs(str(tmp_path / "missing")).run(OsFileSystem())
+
+
+@pytest.mark.parametrize("operation", [Sync, SyncDirectory])
+async def test_only_a_sync_that_was_begun_can_have_failed(tmp_path: Path, operation: type[Sync | SyncDirectory]) -> None:
+    """What fails before can be tried again: opening the file, or the directory."""
+    (tmp_path / "file").write_bytes(b"data")
+    fs = GateFileSystem()
+    wanted = Sync(FileHandle(str(tmp_path / "file"))) if operation is Sync else SyncDirectory(str(tmp_path))
+    kind, step = ("sync", "open") if operation is Sync else ("sync_directory", "sync_directory")
+
+    def procedure() -> Procedure[None]:
+        yield wanted
+
+    fs.fail(step, number=errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files") as raised:
+        drive(fs, procedure())
+    assert not isinstance(raised.value, SyncFailedError)
+    fs.fail(kind, number=errno.EIO)
+    with pytest.raises(SyncFailedError, match="Input/output error") as failed:
+        drive(fs, procedure())
+    assert failed.value.errno == errno.EIO
+    assert str(tmp_path) in str(failed.value)
+    drive(fs, procedure())
