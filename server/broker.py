@@ -39,6 +39,8 @@ from .actors.reader import FetchPartition as FetchPartition
 from .actors.reader import Reader
 from .actors.reader import ReaderView as ReaderView
 from .actors.scrub import Scrub, ScrubStatistics
+from .actors.segment_leases import Lease as Lease
+from .actors.segment_leases import SegmentLeases
 from .actors.stage_commits import Committed as Committed
 from .actors.stage_commits import StagedShare as StagedShare
 from .actors.stages import StageWrite as StageWrite
@@ -49,6 +51,7 @@ from .storage.append import PreparedAppend, prepare_append
 from .storage.checkpoints import encode_uuid
 from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
+from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import is_internal
 from .storage.segment import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes
@@ -69,6 +72,7 @@ class Broker(Reader):
     _now_ms: NowMs
     _coordinators: Coordinators
     _scrub: Scrub
+    _leases: SegmentLeases
 
     @property
     def cluster_id(self) -> str:
@@ -289,6 +293,17 @@ class Broker(Reader):
         """The version that an application has committed last. Raises RequestError."""
         return self._coordinators.stage_commits.last_version(application)
 
+    # ---- leases ----------------------------------------------------------------------------------------------------------
+
+    async def lease_segments(self, partitions: Sequence[TopicPartition], lease_ms: int) -> Lease:
+        """Names of the partitions' segments that nothing takes away for `lease_ms`; a partition without has its error there.
+        Raises RequestError."""
+        return await self._leases.take(partitions, lease_ms)
+
+    async def renew_lease(self, lease_id: str, lease_ms: int) -> Lease:
+        """Let a lease go on for `lease_ms` from now; 0 ends it. Raises RequestError."""
+        return await self._leases.renew(lease_id, lease_ms)
+
     # ---- statistics ------------------------------------------------------------------------------------------------------
 
     def partition_statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
@@ -362,5 +377,8 @@ async def open_broker_core(
         manager.nursery.start_soon(_compact, manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
+        leases = SegmentLeases(manager)
+        await leases.load()
+        manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker(manager, disk, config, now_ms, coordinators, scrub)
+            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases)

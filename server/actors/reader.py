@@ -23,6 +23,7 @@ from ..storage.explain import Walk, explain_offset, explain_timestamp
 from ..storage.fetch import FetchedRecords, read, readable_bytes
 from ..storage.log import LogSnapshot
 from ..storage.segment import TimestampAndOffset
+from ..storage.split_points import SplitPoint, split_points
 from ..storage.timestamps import check_timestamp, offset_for_timestamp
 from .disk import Disk
 from .log_manager import LogManager
@@ -214,6 +215,13 @@ class Reader:
         return await self._look(
             topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=self._disk.is_cached)
         )
+
+    async def split_points(
+        self, topic_partition: TopicPartition, start: int, end: int, target_bytes: int, *, max_points: int
+    ) -> list[SplitPoint]:
+        """Pieces of about `target_bytes` of the offsets from `start` to `end`, exclusive. Raises RequestError."""
+        procedure = partial(split_points, start=start, end=end, target_bytes=target_bytes, max_points=max_points)
+        return await self._look(topic_partition, procedure)
 
     async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], Procedure[T]]) -> T:
         """Run a reader's procedure on a snapshot; on a new one when files were cut or deleted under the old one."""

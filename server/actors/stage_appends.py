@@ -14,7 +14,7 @@ from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET
 from ..storage.append import AppendResult, PreparedAppend
 from ..storage.diskops import Procedure
-from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
+from ..storage.errors import AppendFailedError, LogOfflineError, SnapshotExpiredError, StorageError, SyncFailedError
 from ..storage.log import Log
 from ..storage.producer_batches import ProducerRecords, find_producer_records
 from ..storage.stage_files import StagedChunk, read_stamped
@@ -30,10 +30,16 @@ NOTHING: Final = ProducerRecords(0, NO_OFFSET, NO_OFFSET)
 
 
 def flush(log: Log) -> Procedure[int]:
-    """Force a log to the device, whatever its durability says, and answer its end."""
+    """Force a log to the device, whatever its durability says, and answer its end. Raises AppendFailedError when its files
+    cannot be opened; another OSError takes the log offline."""
     if log.recovery_point < log.log_end_offset and log.sync_metadata:
         plan = log.plan_flush()
-        yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
+        try:
+            yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
+        except SyncFailedError:
+            raise
+        except OSError as exc:
+            raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
         log.commit_flush(plan)
     return log.log_end_offset
 

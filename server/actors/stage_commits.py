@@ -106,6 +106,8 @@ class StageCommits:
     _producer_ids: ProducerIds
     stages: Stages
     _applications: dict[str, Application] = attrs.field(factory=dict)
+    _decided: set[str] = attrs.field(factory=set)
+    """Applications whose last commit is not done."""
     _unreadable: RequestError | None = None
 
     @classmethod
@@ -141,6 +143,7 @@ class StageCommits:
                 self._producer_ids.saw(value.producer_id)
                 self._applications[name] = Application(name, value)
                 if not value.is_done:
+                    self._decided.add(name)
                     self.stages.held.add(stage_name(name, value.version))
         if self._unreadable is None:
             await self._forget_leftovers()
@@ -197,9 +200,9 @@ class StageCommits:
 
     async def finish_overdue(self) -> None:
         """Carry out what is decided and was cut off. What fails is logged and tried again later."""
-        for name, owner in list(self._applications.items()):
-            value = owner.value
-            if value is None or value.is_done or owner.users or owner.retry_at > trio.current_time():
+        for name in list(self._decided):
+            owner = self._applications[name]
+            if owner.users or owner.retry_at > trio.current_time():
                 continue
             async with self._turn(name):
                 try:
@@ -389,6 +392,10 @@ class StageCommits:
 
         def on_stored(_: object) -> None:
             owner.value = value
+            if value is None or value.is_done:
+                self._decided.discard(owner.name)
+            else:
+                self._decided.add(owner.name)
 
         place = TopicPartition(STAGE_COMMITS_TOPIC, self._topic.partition_of(owner.name).partition)
         await self._topic.append(place, build_batch([record]), on_stored)

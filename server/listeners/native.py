@@ -18,7 +18,7 @@ from ...protocol.native.connection import Request
 from ...protocol.native.state import State
 from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
-from . import group_calls, stage_calls, topic_calls
+from . import file_calls, group_calls, stage_calls, topic_calls
 from .fetched import fetch_body
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
@@ -313,6 +313,8 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[Any]]]] = {
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
+    messages.SplitPointsRequest: file_calls.split_points,
+    messages.LeaseSegmentsRequest: file_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,
     messages.AbortStageRequest: stage_calls.abort_stage,
     messages.LastCommitRequest: stage_calls.last_commit,

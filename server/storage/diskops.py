@@ -19,7 +19,7 @@ import attrs
 
 from ...protocol.types import Bytes
 from .errors import FileGoneError, SnapshotExpiredError, SyncFailedError
-from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file, sync_file
+from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
 
 T = TypeVar("T")
 Procedure = Generator["DiskOp", Any, T]
@@ -193,15 +193,21 @@ class Sync(NamedTuple):
 
 
 class SyncFile(NamedTuple):
-    """Forces a file that nobody keeps open to the device; one that is not there any more is fine."""
+    """Forces a file that nobody keeps open to the device; one that is not there any more is fine. Errors as of `Sync`."""
 
     path: str
 
     def run(self, fs: FileSystem) -> None:
         try:
-            sync_file(fs, self.path)
+            fd = fs.open(self.path, READ)
         except FileNotFoundError:
             return
+        try:
+            fs.sync(fd)
+        except OSError as exc:
+            raise SyncFailedError(exc.errno, exc.strerror, exc.filename or self.path) from exc
+        finally:
+            fs.close(fd)
 
 
 class CreateFile(NamedTuple):
