@@ -133,8 +133,7 @@ def command(
         try:
             call_server(server, call)
         except (FailedError, NotConnectedError) as exc:
-            done = count_text(sending.acknowledged, "record")
-            raise type(exc)(f"{exc.message} ({done} acknowledged before)") from exc
+            raise type(exc)(f"{exc.message} ({sending.outcome})") from exc
     summary = sending.summary()
     if as_json:
         print_json(summary)
@@ -161,6 +160,7 @@ class Sending:
         self._elapsed_s = 0.0
         self._unsettled: deque[SentRecord] = deque()
         self._partitions: dict[int, list[int]] = {}
+        self._commits = False  # the transaction's end was reached
         self._retention: RetentionWatch | None = None  # until it has warned
         self._read_bytes = self._sent_bytes = self._sent = self._records = self._skipped = 0
 
@@ -194,14 +194,17 @@ class Sending:
                     else:
                         async with producer.transaction():
                             await self._send_all(producer)
+                            self._commits = True
                 finally:
                     nursery.cancel_scope.cancel()
         self._elapsed_s = time.perf_counter() - self._begin
 
     @property
-    def acknowledged(self) -> int:
-        """How many records the server has acknowledged."""
-        return self._records
+    def outcome(self) -> str:
+        """What became of the records of an input that was not sent to its end."""
+        if self._delivery.transactional_id is None:
+            return f"{count_text(self._records, 'record')} acknowledged before"
+        return "whether the transaction was committed is not known" if self._commits else "nothing was committed"
 
     def summary(self) -> dict[str, Any]:
         """What was sent; offsets are inclusive and -1 with acks 0."""

@@ -72,7 +72,9 @@ def test_a_transaction_is_seen_whole_or_not_at_all(cli: Cli, ten: None) -> None:
     committed = ("--isolation", "read_committed", "--offset", "10")
     assert values(cli, *committed) == ["a", "b"]
     bad = '{"value": "c"}\nnot json\n'
-    assert "line 2" in cli.refused("produce", "t", "--transactional-id", "x", "--format", "json", stdin=bad)
+    refused = cli.refused("produce", "t", "--transactional-id", "x", "--format", "json", stdin=bad)
+    assert "line 2" in refused
+    assert refused.endswith("leaves such rows out (nothing was committed)")
     assert values(cli, *committed) == ["a", "b"]
     assert values(cli, "--offset", "10") == ["a", "b", "c"]
 

@@ -8,8 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from triolog.protocol.errors import RequestError
+from triolog.protocol.native.messages import EndTransactionRequest
 from triolog.protocol.types import Record
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.main import main
+
+from tests.support.native_server import NativeServer
+from tests.support.native_server_thread import serving
 
 from .conftest import Cli
 
@@ -127,6 +134,19 @@ def test_without_acknowledgements_offsets_are_not_known(cli: Cli, broker: Blocki
     summary = cli.json("produce", "t", "--acks", "0", stdin="a\nb\n")
     assert summary["records"] == 2
     assert summary["partitions"] == [{"partition": 0, "records": 2, "first_offset": -1, "last_offset": -1}]
+
+
+def test_a_commit_that_fails_leaves_its_outcome_open() -> None:
+    def fail_commits(server: NativeServer) -> None:
+        server.faults.append(lambda one: RequestError("no") if isinstance(one, EndTransactionRequest) else None)
+
+    with serving(t=1) as thread:
+        thread.run(fail_commits)
+        host, port = thread.address()
+        command = ["produce", "t", "--transactional-id", "x", "--server", f"{host}:{port}"]
+        result = CliRunner().invoke(main, command, input="a\n")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("no (whether the transaction was committed is not known)\n")
 
 
 def test_what_the_server_refuses_fails(cli: Cli, broker: BlockingBroker) -> None:
