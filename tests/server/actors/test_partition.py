@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -409,6 +410,30 @@ async def test_a_sync_that_fails_while_rolling_takes_the_log_offline(tmp_path: P
                 await broker.append(PARTITION, value("b" * 80))
     async with one_partition(tmp_path) as broker:
         assert await values_from(broker) == [b"a" * 80]
+
+
+@pytest.mark.parametrize("durability", ["fsync", "group:1"])
+async def test_a_sync_of_a_producer_snapshot_that_fails_takes_the_log_offline(tmp_path: Path, durability: str) -> None:
+    """A second sync of it may succeed and say nothing: the kernel has forgotten what it could not write."""
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability=durability, topic={"segment.bytes": "200"}) as broker:
+        await broker.append(PARTITION, value("a" * 80))
+        fs.fail("sync", ".snapshot", number=errno.EIO)
+        with contextlib.suppress(LogOfflineError):
+            await broker.append(PARTITION, value("b" * 80))
+        await until(lambda: actor_of(broker).log.offline is not None)
+        with pytest.raises(LogOfflineError, match=r"a sync failed.*\.snapshot.*restart the server"):
+            await broker.append(PARTITION, value("c" * 80))
+
+
+async def test_a_producer_snapshot_that_cannot_be_opened_for_its_sync_refuses_the_append_only(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs, durability="fsync", topic={"segment.bytes": "200"}) as broker:
+        await broker.append(PARTITION, value("a" * 80))
+        fs.fail("open", ".snapshot", number=errno.EMFILE)
+        with pytest.raises(AppendFailedError, match="Too many open files"):
+            await broker.append(PARTITION, value("b" * 80))
+        assert (await broker.append(PARTITION, value("c" * 80))).base_offset == 1
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
