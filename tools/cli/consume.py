@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from ..client.connection import Client
     from ..client.consumer import Consumer
     from ..client.procedures import Place
+    from ..client.reading import FetchedBatch
 
 
 COMMIT_INTERVAL_S: Final = 5.0
 """Kafka's auto.commit.interval.ms."""
+LAST_COMMIT_S: Final = 2.0
+"""How long Ctrl-C may wait for a commit: whoever pressed it waits, too."""
 
 
 @attrs.frozen(kw_only=True)
@@ -150,23 +154,44 @@ async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> 
     import trio
 
     commit_at = math.inf
-    while True:
-        with trio.move_on_at(commit_at) as waiting:
-            batch = await consumer.next_batch()
-        if waiting.cancelled_caught:  # also when no batch comes any more
-            await consumer.commit()
-            commit_at = math.inf
-            continue
-        if batch is None:
-            break
-        is_enough = printer.print(batch.partition, batch.records())
-        flush()
-        if is_enough:
-            break
-        if commits:
-            commit_at = min(commit_at, trio.current_time() + COMMIT_INTERVAL_S)
+    printing: FetchedBatch | None = None
+    try:
+        while True:
+            with trio.move_on_at(commit_at) as waiting:
+                batch = await consumer.next_batch()
+            if waiting.cancelled_caught:  # also when no batch comes any more
+                await consumer.commit()
+                commit_at = math.inf
+                continue
+            if batch is None:
+                break
+            printing = batch
+            is_enough = printer.print(batch.partition, batch.records())
+            flush()
+            printing = None
+            if is_enough:
+                break
+            if commits:
+                commit_at = min(commit_at, trio.current_time() + COMMIT_INTERVAL_S)
+    except (KeyboardInterrupt, trio.Cancelled):  # Ctrl-C is how following ends
+        if commit_at < math.inf:
+            await _commit_at_last(consumer, printing)
+        raise
     if commits:
         await consumer.commit(consumer.positions() | printer.cut_short)
+
+
+async def _commit_at_last(consumer: Consumer, unprinted: FetchedBatch | None) -> None:
+    """Commit before the command ends, if that is done soon; without the batch that was only partly handed over."""
+    import trio
+
+    from ...protocol.errors import TriologError
+
+    positions = consumer.positions()
+    if unprinted is not None:
+        positions[unprinted.partition] = max(unprinted.first_offset, unprinted.header.base_offset)
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_COMMIT_S), contextlib.suppress(TriologError):
+        await consumer.commit(positions)
 
 
 class Printer:

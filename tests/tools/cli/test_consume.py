@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC
+from typing import Any, Final
 
 import pytest
 import trio
 from trio.testing import MockClock
-from triolog.protocol.native.messages import PlainRecord
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.errors import InvalidRequestError
+from triolog.protocol.native.messages import CommitOffsetsRequest, PlainRecord
+from triolog.protocol.types import Record, TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.consume import COMMIT_INTERVAL_S, Printer, Selection, _print_all
+from triolog.tools.cli.consume import COMMIT_INTERVAL_S, LAST_COMMIT_S, Printer, Selection, _print_all
 from triolog.tools.cli.record_formats import formatter
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
@@ -184,3 +188,76 @@ async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
         with trio.move_on_after(COMMIT_INTERVAL_S + 1):
             await _print_all(consumer, Printer(formatter("raw", UTC), selection), commits=True)
     assert server.groups == {"g": {TopicPartition("t", 0): (2, None)}}
+
+
+SOME: Final = Selection(partitions=(), from_ms=None, to_ms=None, is_exact=False, max_records=None)
+
+
+class InterruptedPrinter(Printer):
+    """Ctrl-C comes while its last batch is printed."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__(formatter("raw", UTC), SOME)
+        self._batches_left = batches
+
+    def print(self, partition: TopicPartition, records: Iterable[Record]) -> bool:
+        self._batches_left -= 1
+        if not self._batches_left:
+            raise KeyboardInterrupt
+        return super().print(partition, records)
+
+
+@pytest.fixture
+def followed(nursery: trio.Nursery, autojump_clock: MockClock) -> NativeServer:
+    """A server whose topic has three batches of two records."""
+    server = NativeServer(nursery, t=1)
+    for _ in range(3):
+        server.logs["t"][0].append((PlainRecord(START_MS, None, b"a"), PlainRecord(START_MS, None, b"b")))
+    return server
+
+
+async def follow(server: NativeServer, printer: Printer, seconds: float = math.inf) -> None:
+    async with connect(open_stream=server.open_stream) as client, open_consumer(client, group="g") as consumer:
+        await consumer.assign("t")
+        with trio.move_on_after(seconds):
+            await _print_all(consumer, printer, commits=True)
+
+
+async def test_a_follower_that_is_stopped_commits_what_it_printed(followed: NativeServer) -> None:
+    await follow(followed, Printer(formatter("raw", UTC), SOME), seconds=COMMIT_INTERVAL_S / 2)
+    assert followed.groups == {"g": {TopicPartition("t", 0): (6, None)}}
+
+
+async def test_what_was_not_printed_to_its_end_is_not_committed(followed: NativeServer) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        await follow(followed, InterruptedPrinter(3))
+    assert followed.groups == {"g": {TopicPartition("t", 0): (4, None)}}
+
+
+async def test_a_stopped_follower_that_printed_nothing_commits_nothing(followed: NativeServer) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        await follow(followed, InterruptedPrinter(1))
+    assert followed.groups == {}
+
+
+@pytest.mark.parametrize("fault", ["drop", trio.Event(), InvalidRequestError("no")])
+async def test_a_last_commit_that_fails_holds_up_nobody_for_long(followed: NativeServer, fault: Any) -> None:
+    followed.faults.append(lambda one: fault if isinstance(one, CommitOffsetsRequest) else None)
+    began = trio.current_time()
+    with pytest.raises(KeyboardInterrupt):
+        await follow(followed, InterruptedPrinter(2))
+    assert trio.current_time() - began <= LAST_COMMIT_S + 0.1
+
+
+def test_ctrl_c_commits_what_a_follower_printed(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    broker.append("t", [b"a", b"b"])
+    with consuming(cli, "--follow", "--format", "raw", "--offset", "earliest", "--group", "g") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() + process.stdout.readline() == b"a\nb\n"
+        broker.append("t", [b"c"])
+        assert process.stdout.readline() == b"c\n"
+        process.send_signal(signal.SIGINT)  # perhaps before it has noticed that this line was written
+        assert (process.communicate(), process.returncode) == ((b"", b""), 130)
+    (kept,) = cli.json("groups", "show", "g")
+    assert kept["offset"] in (2, 3)
