@@ -355,16 +355,20 @@ class Log:
         return segment
 
     def create_segment(self, base_offset: int) -> Procedure[LogSegment]:
-        """A new, empty segment on disk: its log file only, indexes are made when the first entry is due."""
-        for suffix in INDEX_SUFFIXES:
-            yield Unlink(f"{self.directory}/{segment_file(base_offset, suffix)}")
+        """A new, empty segment on disk."""
         segment = self.new_segment(base_offset)
+        yield from self.create_files(segment)
+        return segment
+
+    def create_files(self, segment: LogSegment) -> Procedure[None]:
+        """The log file of a new segment; indexes are made when the first entry is due, and leftovers of their names deleted."""
+        for suffix in INDEX_SUFFIXES:
+            yield Unlink(f"{self.directory}/{segment_file(segment.base_offset, suffix)}")
         allocate = self.config.segment_bytes if self.config.preallocate else 0
         fd = yield CreateFile(segment.log.path, allocate)
         segment.log.fd = fd
         self.names_created += 1
         self.modified = True
-        return segment
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """A segment object with a jitter of its own."""
@@ -375,9 +379,12 @@ class Log:
 
     # ---- taking segments out ---------------------------------------------------------------------------------------------
 
-    def take_out(self, segments: Iterable[LogSegment]) -> Procedure[None]:
+    def take_out(self, segments: Iterable[LogSegment], *, successor: LogSegment | None = None) -> Procedure[None]:
         """Remove segments from the map and rename their files and the producer snapshots of their names to `.deleted`, in one
-        operation; unlinking them is due after `file.delete.delay.ms`, because readers may still hold them."""
+        operation; unlinking them is due after `file.delete.delay.ms`, because readers may still hold them.
+
+        `successor` takes the place of all: the map is never empty while the disk works. Its files are made later.
+        """
         due_ms = self.now_ms() + self.config.file_delete_delay_ms
         taken: list[tuple[LogSegment, list[FileHandle], list[str]]] = []
         for segment in segments:
@@ -385,6 +392,8 @@ class Log:
             files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
             snapshot = snapshot_path(self.directory, segment.base_offset)
             taken.append((segment, files, [*(file.path for file in files), snapshot]))
+        if successor is not None:
+            self.segments.add(successor)
         self.changed(segments=True)
         renamed = set((yield RenameEach([path for _, _, paths in taken for path in paths], DELETED_SUFFIX)))
         for segment, files, paths in taken:

@@ -73,25 +73,28 @@ def _delete_snapshots(log: Log, above: int) -> Procedure[list[int]]:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> Procedure[None]:
-    """Drop every segment and go on with an empty one at `offset`."""
+    """Drop every segment and go on with an empty one at `offset`.
+
+    In memory that is one step, before the disk is touched: readers come by between two operations, and after one that failed.
+    """
     log.truncations += 1
     log.modified = True
     yield from _delete_snapshots(log, -1)
-    yield from log.take_out(list(log.segments))
-    segment = yield from log.create_segment(offset)
-    if log.sync_metadata:
-        yield SyncDirectory(log.directory)
-        log.names_synced = log.names_created
-    log.segments.add(segment)
+    segment = log.new_segment(offset)
     log.log_end_offset = offset
     log.log_start_offset = offset if log_start_offset is None else log_start_offset
     log.recovery_point = min(log.recovery_point, offset)
+    log.producers = ProducerState(offset)
+    log.set_high_watermark(offset, offset, 0)
+    yield from log.take_out(list(log.segments), successor=segment)
+    log.check_invariant()
+    yield from log.create_files(segment)
+    if log.sync_metadata:
+        yield SyncDirectory(log.directory)
+        log.names_synced = log.names_created
     epoch = log.leader_epoch
     log.leader_epochs.clear()
     log.leader_epochs.assign(epoch, offset)
     yield from log.write_leader_epochs()
     yield from _cut_gaps(log, 0)
     log.changed(segments=True)
-    log.producers = ProducerState(offset)
-    log.high_watermark_to_end()
-    log.check_invariant()

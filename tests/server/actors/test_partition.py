@@ -564,6 +564,35 @@ async def test_a_read_that_fails_is_an_answer_and_appends_go_on(tmp_path: Path) 
         assert await visible(broker) == 2
 
 
+@pytest.mark.parametrize("operation", ["rename", "open"])
+async def test_a_log_that_is_emptied_and_has_no_new_segment_yet_is_offline_and_ends_nothing(
+    tmp_path: Path, operation: str
+) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.append(PARTITION, value("a"))
+        actor = actor_of(broker)
+        fs.fail(operation, "00000000000000000000.log" if operation == "rename" else "00000000000000000010.log")
+        with pytest.raises(LogOfflineError, match="half way"):
+            await actor.perform(lambda log: truncate_fully_and_start_at(log, 10))
+        with pytest.raises(LogOfflineError):
+            await broker.append(PARTITION, value("b"))
+
+
+@pytest.mark.parametrize("operation", ["rename", "open"])
+async def test_a_reader_that_comes_while_a_log_is_emptied_finds_it_empty(tmp_path: Path, operation: str) -> None:
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker, trio.open_nursery() as nursery:
+        await broker.append(PARTITION, value("a"))
+        with fs.hold(operation, ".log") as gate:
+            nursery.start_soon(actor_of(broker).perform, lambda log: truncate_fully_and_start_at(log, 10))
+            await gate.reached()
+            snapshot = actor_of(broker).snapshot()
+            assert (snapshot.log_start_offset, snapshot.high_watermark, snapshot.log_end_offset) == (10, 10, 10)
+            assert await values_from(broker, offset=10) == []
+            gate.release()
+
+
 async def test_a_change_of_the_log_that_fails_half_way_takes_it_offline(tmp_path: Path) -> None:
     fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs) as broker:
