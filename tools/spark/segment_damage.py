@@ -33,6 +33,7 @@ LOGGER: Final = logging.getLogger(__name__)
 MAX_LOGGED: Final = 100
 """Damages of one split that are logged one by one; all are counted."""
 _PIECE_BYTES: Final = 256 * KIB
+_MOST_CANDIDATES: Final = 8
 
 
 class ReadMode(enum.Enum):
@@ -121,6 +122,19 @@ def find_good_batch(part: SegmentPart, position: int, next_offset: int) -> tuple
 
     `next_offset` is the least that the next batch may have. A torn tail is not among the damages. Raises OSError.
     """
+    damages, good = _scan(part, position, next_offset)
+    if damages and damages[0].stamp is None:
+        stop = part.end_byte if good is None else good.position
+        behind = _find_chain(part, damages[0].position, next_offset, stop)
+        if behind is not None:
+            lost = damages[0]._replace(size=behind.position - damages[0].position, next_offset=behind.header.base_offset)
+            return [lost], behind
+    if good is None and part.is_tail and damages and damages[-1].stamp is None and _is_torn(part, position):
+        return [], None
+    return damages, good
+
+
+def _scan(part: SegmentPart, position: int, next_offset: int) -> tuple[list[Damage], GoodBatch | None]:
     damages: list[Damage] = []
     end_offset = None if part.end_offset == INT64_MAX else part.end_offset
     scan = scan_batches(FILES, part.path, start=position, end=part.end_byte, base_offset=next_offset, end_offset=end_offset)
@@ -130,10 +144,28 @@ def find_good_batch(part: SegmentPart, position: int, next_offset: int) -> tuple
                 return damages, item
             damages.append(item)
             if item.stamp is not None:
-                return damages, None
-    if damages and part.is_tail and _is_torn(part, position):
-        return [], None
+                break
     return damages, None
+
+
+def _find_chain(part: SegmentPart, position: int, next_offset: int, stop: int) -> GoodBatch | None:
+    """The first good batch behind damage at `position` from which one follows the other to `stop`.
+
+    `salvage` takes such batches for content of the damaged one as long as its header can be believed and a gap of offsets lies
+    between. What only looks like a batch within a record leads to the rest of that record.
+    """
+    with SegmentBytes(part.path, stop) as file:
+        for _ in range(_MOST_CANDIDATES):
+            _, good = _scan(part, position + 1, next_offset)
+            if good is None or good.position >= stop:
+                return None
+            end = good.position
+            for header, at in file.headers(good.position):
+                end = at + header.size_bytes
+            if end == stop:
+                return good
+            position = good.position
+    return None
 
 
 def walk_headers(

@@ -35,7 +35,7 @@ CHUNK_BYTES: Final = 4 * MIB
 """Of a read; larger ones cost memory (16 MiB: 110 MiB more per worker) and gain nothing."""
 DECODED_BYTES: Final = 16 * MIB
 """What a chunk should decode to at most; the next chunk is made smaller when one was above it."""
-SMALLEST_CHUNK_BYTES: Final = 64 * KIB
+SMALLEST_CHUNK_BYTES: Final = 4 * KIB
 _LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
 """A header that claims more is believed only after the CRC was taken in pieces: a length may be damaged."""
 MAX_RECORDS: Final = 20_000
@@ -206,6 +206,8 @@ class SplitReader:
                 yield rows
         if decoded_bytes > DECODED_BYTES:
             self._chunk_bytes = max(SMALLEST_CHUNK_BYTES, len(chunk.data) * DECODED_BYTES // decoded_bytes)
+        elif decoded_bytes < DECODED_BYTES // 4:
+            self._chunk_bytes = min(self.read.chunk_bytes, 2 * self._chunk_bytes)
 
     def _decode_each(self, data: memoryview, position: int, aborted: Sequence[AbortedRange] | None) -> Iterator[pa.RecordBatch]:
         """Batch by batch; one whose records are wrong is damage."""
@@ -262,7 +264,10 @@ class _Walk:
     """`at` and `next_offset` one batch ago."""
 
     def run(self) -> None:
-        """Sets one of `is_end`, `needed_bytes`, `damaged_at`, or none of them when the chunk ends inside of a header."""
+        """Sets one of `is_end`, `needed_bytes`, `damaged_at`, or none of them when the chunk ends inside of a header.
+
+        The end is where a second batch in a row lies at or above `high`: one alone may have a damaged offset.
+        """
         size = len(self.data)
         while self.at < size:
             if size - self.at < RECORD_BATCH_OVERHEAD:
@@ -276,7 +281,7 @@ class _Walk:
             if header.base_offset < self.next_offset:
                 self._stop_at_contradiction()
                 return
-            if header.base_offset >= self.split.high:
+            if self.next_offset >= self.split.high:
                 self.is_end = True
                 return
             stop = self.at + header.size_bytes
@@ -307,7 +312,9 @@ class _Walk:
 
     def _may_hold(self, header: BatchHeader) -> bool:
         """A control batch holds nothing, but ends no run: the filter of aborted transactions sees it."""
-        return header.next_offset > self.split.low and (header.is_control or header.max_timestamp >= self.split.min_timestamp)
+        if header.next_offset <= self.split.low or header.base_offset >= self.split.high:
+            return False
+        return header.is_control or header.max_timestamp >= self.split.min_timestamp
 
     def _end_run(self, stop: int) -> None:
         if self._run_start < stop:
