@@ -42,6 +42,13 @@ PIECE_BYTES: Final = 4 * MIB
 ROWS: Final = 50_000
 KAFKA_COLUMNS: Final = COLUMNS[:-1]
 """Without headers, as Spark's Kafka source has them by default."""
+KINDS: Final = (
+    (CompressionType.NONE, 1000),
+    (CompressionType.NONE, 100),
+    (CompressionType.LZ4, 1000),
+    (CompressionType.ZSTD, 1000),
+)
+"""Compression, and records of a batch."""
 SCALAR_SHARE: Final = 10
 """The scalar codec decodes a tenth of the records: it takes its time for each, whatever their number."""
 
@@ -60,7 +67,7 @@ class Figure:
 
     def __str__(self) -> str:
         target = f"  target >= {self.target:g}" if self.target is not None else ""
-        return f"{self.name:<44} {self.median:6.2f}  ({min(self.samples):.2f} - {max(self.samples):.2f}){target}"
+        return f"{self.name:<60} {self.median:6.2f}  ({min(self.samples):.2f} - {max(self.samples):.2f}){target}"
 
 
 def measure(
@@ -107,17 +114,12 @@ def pieces_of(rows: Sequence[pa.RecordBatch], encoding: Encoding) -> Iterator[by
     yield piece
 
 
-def figures(records: int = RECORDS, samples: int = SAMPLES) -> Iterator[Figure]:
-    """All rows of the table, one after another."""
+def figures(records: int = RECORDS, samples: int = SAMPLES, *, has_all: bool = False) -> Iterator[Figure]:
+    """The rows of the table, one after another: those with targets, or with `has_all` compressed and small batches too."""
     for is_random in (False, True):
         rows = make_rows(records, is_random=is_random)
         kind = "random" if is_random else "100 B"
-        for compression, batch_records in (
-            (CompressionType.NONE, 1000),
-            (CompressionType.NONE, 100),
-            (CompressionType.LZ4, 1000),
-            (CompressionType.ZSTD, 1000),
-        ):
+        for compression, batch_records in KINDS if has_all else KINDS[:1]:
             encoding = Encoding(compression=compression, batch_records=batch_records)
             has_target = compression == CompressionType.NONE and batch_records == 1000
             label = f"{kind}, {compression.name.lower()}, batches of {batch_records}"
@@ -177,9 +179,10 @@ def _read_scalar(pieces: Sequence[bytes]) -> int:
 @click.command
 @click.option("--records", type=click.IntRange(min=1000), default=RECORDS, show_default=True)
 @click.option("--samples", type=click.IntRange(min=1), default=SAMPLES, show_default=True)
-def main(records: int, samples: int) -> None:
+@click.option("--all", "has_all", is_flag=True, help="Compressed and small batches too; takes minutes.")
+def main(records: int, samples: int, has_all: bool) -> None:
     """Print millions of records per CPU second: median, least and most of the samples."""
-    for figure in figures(records, samples):
+    for figure in figures(records, samples, has_all=has_all):
         click.echo(figure)
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ...errors import TriologError
 from ...limits import INT32_MAX, MAX_DECOMPRESSED_BYTES, MIB
 from ...types import Bytes
-from ..batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches
+from ..batch import COMPRESSION_MASK, CONTROL_FLAG, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches
 from ..committed import CommittedFilter
 from ..payload import records_data
 
@@ -66,13 +66,14 @@ def batch_groups(data: Bytes, selection: Selection) -> Iterator[BatchGroup]:
             if not _is_selected(header, batch, selection) or not header.records_count:
                 continue
             is_stored = not header.attributes & COMPRESSION_MASK and header.records_count > 0
-            payload = batch[RECORD_BATCH_OVERHEAD:] if is_stored else records_data(batch, header, MAX_DECOMPRESSED_BYTES)
+            payload = b"" if is_stored else records_data(batch, header, MAX_DECOMPRESSED_BYTES)
+            payload_bytes = len(batch) - RECORD_BATCH_OVERHEAD if is_stored else len(payload)
         except TriologError as exc:
             failure = exc
             break
         if batches and (
             is_stored != (not payloads)
-            or size + len(payload) > GROUP_BYTES
+            or size + payload_bytes > GROUP_BYTES
             or position - first > GROUP_BYTES
             or records + header.records_count > GROUP_RECORDS
         ):
@@ -83,9 +84,9 @@ def batch_groups(data: Bytes, selection: Selection) -> Iterator[BatchGroup]:
         if is_stored:
             batches.append(GroupedBatch(header, batch, start + RECORD_BATCH_OVERHEAD - first, position - first))
         else:
-            batches.append(GroupedBatch(header, batch, size, size + len(payload)))
+            batches.append(GroupedBatch(header, batch, size, size + payload_bytes))
             payloads.append(payload)
-        size += len(payload)
+        size += payload_bytes
         records += header.records_count
     if batches:
         yield _group(view, first, batches, payloads)
@@ -105,9 +106,11 @@ def _group(view: memoryview, first: int, batches: list[GroupedBatch], payloads: 
 
 
 def _is_selected(header: BatchHeader, batch: memoryview, selection: Selection) -> bool:
-    is_inside = header.last_offset >= selection.low and header.base_offset < selection.high
-    if selection.check_crcs and (is_inside or header.is_control):
+    # The sum and the flag as they stand here, not by their properties: a batch may hold one record only.
+    is_inside = header.base_offset + header.last_offset_delta >= selection.low and header.base_offset < selection.high
+    is_control = header.attributes & CONTROL_FLAG
+    if selection.check_crcs and (is_inside or is_control):
         check_batch(batch, header)
     if selection.committed is not None and selection.committed.leaves_out(header, batch):
         return False
-    return is_inside and not header.is_control
+    return is_inside and not is_control

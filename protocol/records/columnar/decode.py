@@ -8,7 +8,7 @@ scalar codec, which either understands it after all or says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...errors import RecordTooLargeError
 from ...limits import INT32_MAX
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["Wanted", "complete_bytes", "decode_batches", "next_offset"]
+MAX_DECODED_BYTES: Final = INT32_MAX
+"""Of all columns: Arrow's offsets into a column have 32 bits, and compressed batches may become many times their size."""
+
+__all__ = ["MAX_DECODED_BYTES", "Wanted", "complete_bytes", "decode_batches", "next_offset"]
 
 
 def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | None = None) -> pa.RecordBatch:
@@ -39,13 +42,20 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
     them is wanted. Under LogAppendTime every record has its batch's max_timestamp.
 
     Raises what `iter_batches`, `check_batch` (with `check_crcs`), `iter_records` and the filter raise, InvalidRecordError
-    for a timestamp above 2**63 microseconds if that column is wanted, and RecordTooLargeError above 2 GiB of one column.
+    for a timestamp above 2**63 microseconds if that column is wanted, and RecordTooLargeError above MAX_DECODED_BYTES.
     """
     import pyarrow as pa
 
     parts: list[list[pa.Array]] = []
+    size = 0
     for group in batch_groups(data, Selection(wanted.low, wanted.high, wanted.check_crcs, committed)):
-        parts += _group_parts(group, wanted)
+        for part in _group_parts(group, wanted):
+            parts.append(part)
+            if (size := size + sum(column.nbytes for column in part)) > MAX_DECODED_BYTES:
+                raise RecordTooLargeError(
+                    f"{wanted.topic}-{wanted.partition}: {len(data)} bytes of batches, the last at offset "
+                    f"{group.batches[-1].header.base_offset}, become more than {MAX_DECODED_BYTES}; decode fewer at once"
+                )
     columns = [_joined([part[index] for part in parts], name) for index, name in enumerate(wanted.columns)]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns))
 
@@ -87,8 +97,4 @@ def _joined(parts: list[pa.Array], column: str) -> pa.Array:
         return pa.array([], type=arrow_type(column))
     if len(parts) == 1:
         return parts[0]
-    if (size := sum(part.nbytes for part in parts)) > INT32_MAX:
-        raise RecordTooLargeError(
-            f"column {column} has {size} bytes, at most {INT32_MAX} are possible; decode fewer batches at once"
-        )
     return pa.concat_arrays(parts)

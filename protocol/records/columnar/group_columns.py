@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...limits import INT64_MAX
@@ -38,11 +38,11 @@ class _Rows(NamedTuple):
     def choose(self, values: Int64s) -> Int64s:
         return values if self.chosen is None else values[self.chosen]
 
-    def each_batch(self, values: Iterable[int]) -> Int64s:
+    def each_batch(self, values: Sequence[int]) -> Int64s:
         """A value per batch, for every record that is wanted."""
         import numpy as np
 
-        return self.choose(np.repeat(np.fromiter(values, np.int64, len(self.counts)), self.counts))
+        return self.choose(np.repeat(np.array(values, np.int64), self.counts))
 
     @property
     def payload(self) -> Payload:
@@ -56,7 +56,7 @@ def group_columns(group: BatchGroup, wanted: Wanted) -> list[pa.Array]:
     import pyarrow as pa
 
     fields = read_fields(group, with_payload=not PAYLOAD_COLUMNS.isdisjoint(wanted.columns))
-    counts = np.fromiter((batch.header.records_count for batch in group.batches), np.int64, len(group.batches))
+    counts = np.array([batch.header.records_count for batch in group.batches], np.int64)
     offsets = _sums([batch.header.base_offset for batch in group.batches], fields.offset_deltas, counts)
     timestamps = _sums([batch.header.base_timestamp for batch in group.batches], fields.timestamp_deltas, counts)
     is_inside = (offsets >= wanted.low) & (offsets < wanted.high)
@@ -78,8 +78,7 @@ def group_columns(group: BatchGroup, wanted: Wanted) -> list[pa.Array]:
             case "timestamp":
                 made.append(_primitive(_microseconds(rows, rows.choose(timestamps)), name))
             case "timestampType":
-                types = rows.each_batch(int(batch.header.timestamp_type) for batch in group.batches)
-                made.append(_primitive(types.astype(np.int32), name))
+                made.append(_primitive((rows.each_batch(_append_time_flags(group)) != 0).astype(np.int32), name))
             case _:
                 made.append(_headers(rows))
     return made
@@ -95,14 +94,18 @@ def _sums(bases: list[int], deltas: Int64s, counts: Int64s) -> Int64s:
     return sums
 
 
+def _append_time_flags(group: BatchGroup) -> list[int]:
+    """Not 0 for the batches under LogAppendTime."""
+    return [batch.header.attributes & LOG_APPEND_TIME_FLAG for batch in group.batches]
+
+
 def _microseconds(rows: _Rows, timestamps: Int64s) -> Int64s:
-    headers = [batch.header for batch in rows.group.batches]
-    if any(header.attributes & LOG_APPEND_TIME_FLAG for header in headers):
+    flags = _append_time_flags(rows.group)
+    if any(flags):
         import numpy as np
 
-        append_times = rows.each_batch(header.max_timestamp for header in headers)
-        is_append_time = rows.each_batch(header.attributes & LOG_APPEND_TIME_FLAG for header in headers)
-        timestamps = np.where(is_append_time != 0, append_times, timestamps)
+        append_times = rows.each_batch([batch.header.max_timestamp for batch in rows.group.batches])
+        timestamps = np.where(rows.each_batch(flags) != 0, append_times, timestamps)
     if timestamps.size and not -MAX_TIMESTAMP_MS <= timestamps.min() <= timestamps.max() <= MAX_TIMESTAMP_MS:
         raise LeftToScalarError
     return timestamps * MICROSECONDS

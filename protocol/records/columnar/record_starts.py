@@ -34,9 +34,9 @@ def record_starts(group: BatchGroup) -> tuple[Int64s, Int64s]:
     if not all(map(is_plausible, group.batches)):
         raise LeftToScalarError
     count = len(group.batches)
-    counts = np.fromiter((batch.header.records_count for batch in group.batches), np.int64, count)
-    firsts = np.fromiter((batch.start for batch in group.batches), np.int64, count)
-    stops = np.fromiter((batch.stop for batch in group.batches), np.int64, count)
+    counts = np.array([batch.header.records_count for batch in group.batches], np.int64)
+    firsts = np.array([batch.start for batch in group.batches], np.int64)
+    stops = np.array([batch.stop for batch in group.batches], np.int64)
     rows = np.cumsum(counts)
     starts = np.empty(int(rows[-1]), np.int64)
     is_passed = np.zeros(count, np.bool_)

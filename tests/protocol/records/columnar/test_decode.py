@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RequestError
+from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError, RequestError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import check_batch, empty_batch_header, end_txn_marker, iter_batches
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.records.columnar import batch_groups
+from triolog.protocol.records.columnar import batch_groups, decode, group_columns, record_starts
 from triolog.protocol.records.columnar.decode import Wanted, complete_bytes, decode_batches, next_offset
 from triolog.protocol.records.columnar.row_columns import MAX_TIMESTAMP_MS, unrepresentable
 from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
@@ -328,6 +328,62 @@ def test_more_than_fits_one_group_is_decoded_in_order(
     ]
     data = b"".join(batches)
     assert columnar_rows(data, wanted()) == scalar_rows(data, wanted())
+
+
+SIZES = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 100, 100, 100)
+
+
+@given(st.data(), st.sampled_from((1, 12)))
+def test_damage_in_some_of_many_batches_is_read_or_refused_as_the_scalar_codec_does(data: st.DataObject, least: int) -> None:
+    """Enough batches that their records are passed together; some records are too long for that."""
+    batches = []
+    for number, size in enumerate(data.draw(st.permutations(SIZES))):
+        long = data.draw(st.sampled_from((0, 0, 0, 9000)))
+        built = build_batch([(1_000 + row, b"key", b"value %d" % row + bytes(long), ()) for row in range(size)])
+        records = data.draw(damaged(built[61:])) if data.draw(st.integers(0, 9)) == 0 else built[61:]
+        count = size + data.draw(st.sampled_from((0,) * 30 + (1, -1)))
+        batches.append(with_records(records, count=count, base_offset=number * 100, base_timestamp=1000)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_starts, "LEAST_BATCHES", least)
+        assert_equal_or_both_refused(b"".join(batches), wanted())
+        assert_equal_or_both_refused(b"".join(batches), wanted(("value", "offset"), low=250, high=1050))
+
+
+def test_a_count_above_the_records_is_not_met_by_records_without_bytes() -> None:
+    batches = [build_batch(MIXED[:1] * 3, base_offset=number * 3) for number in range(20)]
+    batches[-1] = patched(batches[-1], records_count=4)
+    assert_equal_or_both_refused(b"".join(batches), wanted())
+    assert_equal_or_both_refused(b"".join(batches), wanted(METADATA))
+
+
+def test_the_largest_deltas_need_no_help_of_the_scalar_codec() -> None:
+    builder = BatchBuilder(delete_horizon_ms=2**53)
+    for offset, timestamp in ((0, 1 << 53), (1 << 28, 0), (2**31 - 2, -1), (2**31 - 1, 2**53 + 2**40)):
+        builder.append_at(offset, timestamp, b"k" * 9000, None, (("h", None),) * 64)
+    batch = builder.build()
+    [group] = batch_groups.batch_groups(batch, batch_groups.Selection(0, INT64_MAX, False, None))
+    [decoded] = group_columns.group_columns(group, wanted(("timestamp",)))
+    assert decoded.cast(pa.int64()).to_pylist() == [row[0] for row in scalar_rows(batch, wanted(("timestamp",)))]
+    assert columnar_rows(batch, wanted()) == scalar_rows(batch, wanted())
+
+
+@pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.ZSTD])
+def test_a_value_of_64_mib_is_read_when_its_batch_may_be_that_large(compression_type: CompressionType) -> None:
+    value = bytes(64 << 20)
+    batch = build_batch([(1, None, value, ())], compression_type=compression_type)
+    if compression_type == CompressionType.NONE:
+        assert decode_batches(batch, wanted()).column("value")[0].as_buffer() == value
+    else:
+        with pytest.raises(RecordTooLargeError, match="at most 67108864 bytes are allowed"):
+            decode_batches(batch, wanted())
+
+
+def test_more_than_columns_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "MAX_DECODED_BYTES", 100_000)
+    batch = build_batch([(1, None, bytes(30_000), ())], compression_type=CompressionType.ZSTD)
+    assert decode_batches(batch * 3, wanted(("value",))).num_rows == 3
+    with pytest.raises(RecordTooLargeError, match=r"t-3: \d+ bytes of batches, the last at offset 0, become more than 100000"):
+        decode_batches(batch * 4, wanted(("value",)))
 
 
 def test_unknown_and_repeated_columns_are_refused() -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import check_batch, parse_header
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.columnar import batch_cuts
+from triolog.protocol.records.columnar import batch_cuts, written_columns
 from triolog.protocol.records.columnar.decode import Wanted, decode_batches
 from triolog.protocol.records.columnar.encode import Encoded, Encoding, encode_batches
 from triolog.protocol.records.columnar.schema import COLUMNS, arrow_type
@@ -184,6 +184,23 @@ HEADERS = arrow_type("headers")
 def test_what_cannot_be_a_record_is_refused(columns: dict[str, pa.Array], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode_batches(pa.record_batch(columns), Encoding())
+
+
+def test_what_no_batch_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_cuts, "INT32_MAX", 10_000)
+    monkeypatch.setattr(written_columns, "INT32_MAX", 10_000)
+    with pytest.raises(ValueError, match=r"the batch that begins at row 1 could have 10\d\d\d bytes, at most 10000"):
+        encode_batches(values_of(b"v", bytes(10_000)), Encoding(batch_records=1))
+    headers = pa.array([[{"key": "h", "value": bytes(10_000)}]], HEADERS)
+    with pytest.raises(ValueError, match="encode fewer rows at once"):
+        encode_batches(values_of(b"v", headers=headers), Encoding())
+
+
+def test_a_value_of_64_mib_has_a_batch_of_its_own() -> None:
+    value = bytes(64 << 20)
+    [before, large, behind] = encode_batches(values_of(b"a", value, b"b"), Encoding())
+    assert (before.records, large.records, behind.records) == (1, 1, 1)
+    assert large.data == build_batch([(-1, None, value, ())])
 
 
 def test_the_row_whose_header_key_is_null_is_named() -> None:
