@@ -125,7 +125,9 @@ class CsvReader:
 
     def __init__(self, options: RowOptions) -> None:
         self._options = options
-        self._rest = b""
+        self._rest: list[bytes] = []  # pieces of the row that has not ended: each is looked at once, however long the row
+        self._rest_bytes = 0
+        self._is_quoted = False  # at the end of the rest
         self._line = 0
         self._columns: list[str] = []
         self._slots: dict[str, int] = {}
@@ -133,17 +135,22 @@ class CsvReader:
 
     def feed(self, data: bytes) -> Rows:
         """Rows that end in `data`. Raises UnusableInputError."""
-        data = self._rest + data
-        end = _last_row_end(data)
-        self._rest = data[end:]
-        yield from self._rows(data[:end])
-        if len(self._rest) > MAX_ROW_BYTES:
+        end, self._is_quoted = _last_row_end(data, self._is_quoted)
+        if end:
+            whole = b"".join([*self._rest, data[:end]])
+            self._rest, self._rest_bytes = [], 0
+        else:
+            whole = b""
+        self._rest.append(data[end:])
+        self._rest_bytes += len(data) - end
+        yield from self._rows(whole)
+        if self._rest_bytes > MAX_ROW_BYTES:
             raise UnusableInputError(self._line + 1, f"a row of more than {MAX_ROW_BYTES} bytes; is a quote left open?")
 
     def finish(self) -> Rows:
         """What is left without a line end. Raises UnusableInputError."""
-        rest, self._rest = self._rest, b""
-        if rest.count(b'"') % 2:
+        rest, self._rest = b"".join(self._rest), []
+        if self._is_quoted:
             raise UnusableInputError(self._line + 1, "a quote is opened in this row and never closed")
         yield from self._rows(rest)
         if not self._columns:
@@ -208,18 +215,18 @@ def row_reader(format_name: str, options: RowOptions) -> LineReader | CsvReader:
     return LineReader(lambda line, data: _read_record(line, data, options))
 
 
-def _last_row_end(data: bytes) -> int:
-    """Position behind the last line end that is not inside quotes."""
-    quotes = data.count(b'"')
+def _last_row_end(data: bytes, is_quoted: bool) -> tuple[int, bool]:
+    """Position behind the last line end that is not inside quotes, 0 when there is none, and whether `data` ends inside.
+    `is_quoted` is whether it begins inside."""
+    quotes = data.count(b'"') + is_quoted
+    ends_quoted = quotes % 2 == 1
     end = len(data)
-    while True:
-        found = data.rfind(b"\n", 0, end)
-        if found < 0:
-            return 0
+    while (found := data.rfind(b"\n", 0, end)) >= 0:
         quotes -= data.count(b'"', found, end)
         if quotes % 2 == 0:
-            return found + 1
+            return found + 1, ends_quoted
         end = found
+    return 0, ends_quoted
 
 
 def _read_json(data: bytes) -> dict[str, Any]:

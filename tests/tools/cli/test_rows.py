@@ -6,9 +6,11 @@ import base64
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -51,6 +53,28 @@ def test_no_input_has_no_rows() -> None:
 def test_lines_do_not_depend_on_the_pieces_they_come_in(lines: list[bytes], cuts: list[int]) -> None:
     found = read("lines", b"".join(line + b"\n" for line in lines), cuts=cuts)
     assert found == [Row(number, None, line) for number, line in enumerate(lines, 1)]
+
+
+def test_a_row_of_many_lines_is_looked_through_once_however_it_comes() -> None:
+    pieces = [b"x\n" * 50] * 200
+    data = b'a,b\n1,"' + b"".join(pieces) + b'"\n'
+    reader = row_reader("csv", PLAIN)
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+
+    found = list(reader.feed(b'a,b\n1,"'))
+    sys.setprofile(count)
+    try:
+        for piece in pieces:
+            found += reader.feed(piece)
+    finally:
+        sys.setprofile(None)
+    found += [*reader.feed(b'"\n'), *reader.finish()]
+    assert found == read("csv", data)
+    assert calls < 5 * data.count(b"\n"), "a few for each line, whatever was there before it"
 
 
 @pytest.mark.parametrize(("format_name", "words"), [("lines", "without a line end"), ("csv", "is a quote left open")])
