@@ -138,8 +138,10 @@ def map_at(body: Body, key: str, default: Body = REQUIRED) -> Body:
 
 
 def string_map(body: Body, key: str, default: Body = REQUIRED) -> dict[str, str]:
-    """A map of str to str."""
+    """A map of str to str, such as a topic's configuration, of at most MAX_CONFIG_KEYS keys."""
     value = map_at(body, key, default)
+    if len(value) > MAX_CONFIG_KEYS:
+        raise FieldError(key, f"has {len(value)} keys, expected at most {MAX_CONFIG_KEYS}")
     for name, text in value.items():
         if type(name) is not str or type(text) is not str:
             raise unexpected(f"{key}[{describe(name)}]", text, "str under a str")

@@ -69,11 +69,8 @@ class ConfigChange:
     def from_body(cls, entry: Body) -> ConfigChange:
         """Read one entry; FieldError for what is wrong in it."""
         fields.check_keys(entry, cls.keys)
-        values = fields.string_map(entry, "set", {})
-        if len(values) > fields.MAX_CONFIG_KEYS:
-            raise fields.FieldError("set", f"has {len(values)} keys, expected at most {fields.MAX_CONFIG_KEYS}")
         delete = fields.strings(entry, "delete", fields.MAX_CONFIG_KEYS, fields.MAX_CONFIG_KEY_CHARS, default=[])
-        return cls(fields.topic(entry, "name"), values, delete)
+        return cls(fields.topic(entry, "name"), fields.string_map(entry, "set", {}), delete)
 
     def to_body(self) -> Body:
         """What msgpack packs."""

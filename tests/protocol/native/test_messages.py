@@ -265,6 +265,15 @@ def test_more_keys_than_the_limit_are_refused() -> None:
         decode_request("alter_configs", 1, change(delete=["k"] * 1_001))
 
 
+def test_a_topic_is_created_with_as_many_keys_as_can_be_altered() -> None:
+    def create(count: int) -> dict[str, Any]:
+        return {"topics": [{"name": "t", "partitions": 1, "config": {f"k{n}": "" for n in range(count)}}]}
+
+    decode_request("create_topics", 1, create(1_000))
+    with pytest.raises(errors.InvalidRequestError, match=r"topics\[0\].config has 1001 keys, expected at most 1000"):
+        decode_request("create_topics", 1, create(1_001))
+
+
 @pytest.mark.parametrize("api", messages.RESPONSES)
 @given(data=st.data())
 def test_client_skips_keys_it_does_not_know(api: str, data: st.DataObject) -> None:
