@@ -6,6 +6,7 @@ be there. Everything else in the directory is derived from the segments or put i
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from triolog.protocol.types import Bytes
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.paths import STAGE_DIRECTORY
 
 SEGMENT = ".log"
 
@@ -72,3 +74,99 @@ class StepFileSystem(OsFileSystem):
                 self._step()
             super().sync(fd)
             self._synced[path] = self.size(fd)
+
+
+class EveryStepFileSystem(StepFileSystem):
+    """The same for every operation that changes anything, with what is staged: of it a power cut leaves what was forced to the
+    device, names included."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        super().__init__(source, target)
+        self._unsynced_names: dict[str, set[str]] = {}
+
+    def _step(self) -> None:
+        super()._step()
+        cut = self.steps[-1] / "cut"
+        for file in (cut / STAGE_DIRECTORY).rglob("*"):
+            if file.is_file():
+                synced = self._synced.get(str(self._source / file.relative_to(cut)), 0)
+                with file.open("r+b") as stream:
+                    stream.truncate(min(synced, file.stat().st_size))
+        for directory, names in self._unsynced_names.items():
+            for name in names if STAGE_DIRECTORY in directory else ():
+                path = cut / Path(directory, name).relative_to(self._source)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def take_for_synced(self) -> None:
+        """What is in the directory now outlives a power cut."""
+        self._synced |= {str(file): file.stat().st_size for file in self._source.rglob("*") if file.is_file()}
+
+    def _before(self) -> None:
+        if self._is_recording:
+            self._step()
+
+    def open(self, path: str, flags: int) -> int:
+        with self._lock:
+            if flags & os.O_CREAT and not Path(path).exists():
+                self._before()
+                self._unsynced_names.setdefault(str(Path(path).parent), set()).add(Path(path).name)
+            return super().open(path, flags)
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        with self._lock:
+            self._before()
+            OsFileSystem.write(self, fd, buffers, position)
+
+    def sync(self, fd: int) -> None:
+        with self._lock:
+            self._before()
+            OsFileSystem.sync(self, fd)
+            self._synced[self._paths[fd]] = self.size(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        with self._lock:
+            self._before()
+            super().truncate(fd, size)
+
+    def rename(self, source: str, target: str) -> None:
+        with self._lock:
+            self._before()
+            super().rename(source, target)
+            self._synced[target] = self._synced.pop(source, 0)
+
+    def unlink(self, path: str) -> None:
+        with self._lock:
+            self._before()
+            super().unlink(path)
+            self._synced.pop(path, None)
+
+    def make_directory(self, path: str) -> None:
+        with self._lock:
+            self._before()
+            super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        with self._lock:
+            self._before()
+            super().remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        with self._lock:
+            self._before()
+            super().sync_directory(path)
+            self._unsynced_names.pop(path, None)
+
+
+def distinct(directories: Sequence[Path]) -> list[Path]:
+    """Without those that hold what the one before holds."""
+    found: list[Path] = []
+    last: object = None
+    for directory in directories:
+        content = {file.relative_to(directory): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+        if content != last:
+            found.append(directory)
+        last = content
+    return found
