@@ -76,9 +76,12 @@ class GroupOffsets:
                 self.put_group(key, has_value=record.value is not None)
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
-        """An offset commit; None takes the offset back. With a producer id it counts once the transaction has committed."""
+        """An offset commit; None takes the offset back, and those that wait for their transaction too. With a producer id it
+        counts once the transaction has committed."""
         if value is None:
             self._remove(key)
+            for pending in self._pending.values():
+                pending.pop(key, None)
         elif producer_id != NO_PRODUCER_ID:
             self._pending.setdefault(producer_id, {})[key] = CommittedOffset(value, record_offset)
         else:
@@ -138,10 +141,7 @@ class GroupOffsets:
                     yield OffsetCommitKey(group, topic_partition)
 
     def of_topic(self, topic: str) -> list[OffsetCommitKey]:
-        """Every committed offset of a topic."""
-        return [
-            OffsetCommitKey(group, topic_partition)
-            for group, offsets in self._offsets.items()
-            for topic_partition in offsets
-            if topic_partition.topic == topic
-        ]
+        """Every offset of a topic, committed or waiting for its transaction to end."""
+        committed = (OffsetCommitKey(group, each) for group, offsets in self._offsets.items() for each in offsets)
+        pending = (key for keys in self._pending.values() for key in keys)
+        return [key for key in dict.fromkeys([*committed, *pending]) if key.topic_partition.topic == topic]

@@ -408,3 +408,23 @@ async def test_a_topic_is_deleted_although_its_offsets_cannot_be_taken_back(
         await broker.delete_topic(TOPIC)
         assert TOPIC not in broker.topics()
     assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_transaction(tmp_path: Path, restarts: bool) -> None:
+    kept = TopicPartition("kept", 0)
+    async with one_partition(tmp_path) as broker:
+        await broker.create_topic("kept")
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 5)
+        await producer.commit_offset("group", kept, 6)
+        await broker.delete_topic(TOPIC)
+        await broker.create_topic(TOPIC)
+        if not restarts:
+            await producer.commit()
+            assert await broker.fetch_offsets("group", None) == [(kept, 6, "")]
+    async with one_partition(tmp_path) as broker:
+        producer.broker = broker
+        if restarts:
+            await producer.commit()
+        assert await broker.fetch_offsets("group", None) == [(kept, 6, "")]
