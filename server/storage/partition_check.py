@@ -8,6 +8,7 @@ checkpoints that point behind the log's end.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -58,7 +59,7 @@ def check_partition(
     """
     observer.begin(files.topic_partition, files.log_bytes)
     reporter = Reporter(observer)
-    _check_names(files, reporter)
+    check_names(files, reporter)
     gaps = check_gaps(fs, files, reporter)
     epochs = check_leader_epochs(fs, files, reporter)
     first_offset = files.segments[0].base_offset if files.segments else known.log_start_offset or 0
@@ -85,8 +86,9 @@ def check_partition(
     snapshots.compare(log_end_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
     snapshots.finish(log_end_offset)
     check_epoch_ends(files, epochs, log_end_offset, reporter)
-    _report_gaps(state, gaps, reporter)
-    _check_offsets(files, known, log_end_offset, reporter)
+    if not state.is_compacted:
+        report_gaps(state.gaps, gaps, reporter)
+    check_offsets(files, known, log_end_offset, reporter)
     return PartitionSummary(
         files=files,
         log_start_offset=state.log_start_offset,
@@ -102,7 +104,8 @@ def is_swapping(files: PartitionFiles) -> bool:
     return any(name.endswith(SWAP_SUFFIX) for name in files.leftovers)
 
 
-def _check_names(files: PartitionFiles, reporter: Reporter) -> None:
+def check_names(files: PartitionFiles, reporter: Reporter) -> None:
+    """Report names that no part of a log has."""
     if not files.segments:
         reporter.remark(NAME, files.path, "holds no segment: a server makes an empty one")
     for name in files.foreign:
@@ -120,11 +123,9 @@ def _check_names(files: PartitionFiles, reporter: Reporter) -> None:
         reporter.remark("leftover", f"{files.path}/{name}", text)
 
 
-def _report_gaps(state: LogState, documented: tuple[OffsetGap, ...], reporter: Reporter) -> None:
-    """Compaction leaves gaps everywhere; elsewhere each must be a documented one."""
-    if state.is_compacted:
-        return
-    for gap in state.gaps:
+def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Reporter) -> None:
+    """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one."""
+    for gap in gaps:
         for first_offset, next_offset in undocumented(gap, documented):
             where = "before this segment: a segment file is missing" if gap.position == 0 else "before this position"
             reporter.damage(
@@ -153,7 +154,8 @@ def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int,
     return found
 
 
-def _check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Reporter) -> None:
+def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Reporter) -> None:
+    """Report what the checkpoints of the log directory say that the log does not."""
     for name, offset, is_end in (
         ("log start offset", known.log_start_offset, False),
         ("recovery point", known.recovery_point, True),

@@ -33,16 +33,23 @@ class Reindexed:
 
 
 def reindex(
-    fs: FileSystem, files: PartitionFiles, config: LogConfig, producers: ProducerState, advance: Callable[[int], None]
+    fs: FileSystem,
+    files: PartitionFiles,
+    config: LogConfig,
+    producers: ProducerState,
+    advance: Callable[[int], None],
+    *,
+    end_offset: int | None = None,
 ) -> Iterator[Reindexed]:
     """Make the indexes of every segment anew; `advance` is told how many bytes of log are done. Raises OSError.
 
-    `producers`: the state at the first segment's base offset. Memory: the indexes of one segment, the producers of the log.
+    `producers`: the state at the first segment's base offset. `end_offset`: the base offset of the segment behind the last of
+    `files`, None when there is none. Memory: the indexes of one segment, the producers of the log.
     """
     bases = [segment.base_offset for segment in files.segments]
-    for segment, end_offset in zip(files.segments, [*bases[1:], None], strict=False):
+    for segment, segment_end in zip(files.segments, [*bases[1:], end_offset], strict=False):
         try:
-            rebuild = scan(fs, segment, config, LeaderEpochs(), producers, end_offset)
+            rebuild = scan(fs, segment, config, LeaderEpochs(), producers, segment_end)
             failure = _failure(rebuild)
         except RequestError as exc:
             rebuild, failure = None, exc.message

@@ -1,1 +1,1 @@
-"""Jobs over whole topics or directories, each a Spark job over split descriptors."""
+"""Jobs over whole logs as Spark tasks: export, load, verify, reindex, compact, profile. Each is a function and a command."""

@@ -1,0 +1,167 @@
+"""Every job as Spark tasks on a small log, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.dataset as ds
+import pytest
+from triolog.server.embedded import BlockingBroker
+from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.inventory import StoppedDirectory, read_directory
+from triolog.tools.spark.jobs.export import MANIFEST, Export, export
+from triolog.tools.spark.jobs.log_pieces import LogSource
+from triolog.tools.spark.jobs.manifest import ManifestError
+from triolog.tools.spark.jobs.reindex import reindex
+from triolog.tools.spark.jobs.runner import JobError, JobProgress
+from triolog.tools.spark.jobs.verify import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS: Final = 86_400_000
+START_MS: Final = 19_000 * DAY_MS
+RECORDS: Final = 3000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def accumulator_connection(spark: SparkSession) -> None:
+    """The JVM opens it for the first task in Python, and keeps it."""
+    spark.sparkContext.parallelize([0], 1).map(abs).collect()
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> StoppedDirectory:
+    """Topics t, with two partitions of many small segments over three days, and u."""
+    path = tmp_path / "data"
+    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+        broker.create_topic("t", 2, {"segment.bytes": "20000", "index.interval.bytes": "500"})
+        broker.create_topic("u")
+        broker.append("u", [b"other"])
+        for start in range(0, RECORDS, 50):
+            for partition in range(2):
+                rows = [
+                    (START_MS + number * (3 * DAY_MS // RECORDS), b"k%d" % (number % 7), b"value %06d" % number, ())
+                    for number in range(start, start + 50)
+                ]
+                broker.append("t", rows, partition=partition)
+    return directory(path)
+
+
+def directory(path: Path) -> StoppedDirectory:
+    return read_directory(OsFileSystem(), str(path))
+
+
+def of_topic(path: str, topic: str) -> StoppedDirectory:
+    return read_directory(OsFileSystem(), path, topics=frozenset({topic}))
+
+
+def damage(found: StoppedDirectory, suffix: str, position: int = -10) -> Path:
+    """Change a byte of a file of t-0's second segment."""
+    segment = next(files for files in found.partitions if files.topic_partition == ("t", 0)).segments[1]
+    path = Path(segment.path(suffix))
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0xFF
+    path.write_bytes(content)
+    return path
+
+
+def exported(target: Path) -> list[dict[str, object]]:
+    table = ds.dataset(target, partitioning="hive", format="parquet").to_table()
+    return sorted(table.to_pylist(), key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def test_export_writes_every_record_once_by_topic_and_day(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    source = LogSource(directories=(stopped.path,), split_bytes=30_000)
+    seen: list[JobProgress] = []
+    done = export(spark, Export(source=source, target=str(target)), seen.append)
+    rows = exported(target)
+    assert done.records == len(rows) == 2 * RECORDS + 1
+    assert [row["value"] for row in rows if (row["topic"], row["partition"]) == ("t", 1)] == [
+        b"value %06d" % number for number in range(RECORDS)
+    ]
+    assert {path.name for path in (target / "topic=t").iterdir()} == {"day=2022-01-08", "day=2022-01-09", "day=2022-01-10"}
+    assert sorted(path.name for path in target.iterdir()) == ["_SUCCESS", MANIFEST, "topic=t", "topic=u"]
+    assert seen[-1].done == seen[-1].pieces > 4
+    assert seen[-1].records == done.records
+
+
+def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    job = Export(source=LogSource(directories=(stopped.path,), topics=("t",), split_bytes=30_000), target=str(target))
+    log = damage(stopped, ".log")
+    sound = bytearray(log.read_bytes())
+    with pytest.raises(JobError, match=r"export of t-0-\d+ failed: DamagedSegmentError: .*the same command goes on"):
+        export(spark, job)
+    assert not (target / "_SUCCESS").exists()
+    done_before = set(json.loads((target / MANIFEST).read_text())["done"])
+    assert done_before
+    sound[-10] ^= 0xFF
+    log.write_bytes(sound)
+    seen: list[JobProgress] = []
+    assert export(spark, job, seen.append).records == 2 * RECORDS
+    assert seen[0].done_before == len(done_before)
+    assert len(exported(target)) == 2 * RECORDS
+    with pytest.raises(ManifestError, match="was begun with compression='zstd', this run has 'none'"):
+        export(spark, Export(source=job.source, target=job.target, compression="none"))
+
+
+def test_verify_finds_nothing_in_a_sound_directory(spark: SparkSession, stopped: StoppedDirectory) -> None:
+    done = verify(spark, stopped)
+    assert done.findings == ()
+    assert (done.records, done.partitions) == (2 * RECORDS + 1, 3)
+    assert done.segments == sum(len(files.segments) for files in stopped.partitions) > 6
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_verify_finds_damage_in_every_kind_of_file(spark: SparkSession, stopped: StoppedDirectory, suffix: str) -> None:
+    path = damage(stopped, suffix, -1 if suffix != ".log" else -10)
+    done = verify(spark, stopped)
+    assert done.damages >= 1
+    assert {finding.file for finding in done.findings if finding.severity.value == "damage"} == {str(path)}
+
+
+def test_verify_finds_a_missing_segment(spark: SparkSession, stopped: StoppedDirectory) -> None:
+    segment = stopped.partitions[0].segments[2]
+    for suffix in segment.sizes:
+        Path(segment.path(suffix)).unlink()
+    [finding] = verify(spark, of_topic(stopped.path, "t")).findings
+    assert finding.check == "gap"
+    assert finding.first_offset == segment.base_offset
+
+
+def test_verify_goes_on_from_its_manifest(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
+    manifest = tmp_path / "verify.json"
+    first = verify(spark, stopped, manifest=manifest)
+    seen: list[JobProgress] = []
+    assert verify(spark, stopped, manifest=manifest, progress=seen.append) == first
+    assert seen[0].done_before == seen[0].pieces
+
+
+def test_reindex_makes_the_indexes_that_the_server_made(spark: SparkSession, stopped: StoppedDirectory) -> None:
+    paths = [
+        Path(segment.path(suffix))
+        for files in stopped.partitions
+        for segment in files.segments
+        for suffix in (".index", ".timeindex")
+    ]
+    before = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        path.unlink()
+    done = reindex(spark, directory(Path(stopped.path)))
+    assert done.failures == ()
+    assert done.segments * 2 == len(paths)
+    assert {path: path.read_bytes() for path in paths} == before
+    assert verify(spark, directory(Path(stopped.path))).damages == 0
+
+
+def test_reindex_leaves_a_damaged_segment_as_it_was(spark: SparkSession, stopped: StoppedDirectory) -> None:
+    path = damage(stopped, ".log")
+    [(failed, why)] = reindex(spark, stopped).failures
+    assert failed == str(path)
+    assert "damaged at position" in why

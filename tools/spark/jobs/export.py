@@ -1,0 +1,216 @@
+"""Export: records of segment files as Parquet, `topic=<topic>/day=<UTC day of the record>/part-<partition>-<offset>.parquet`.
+
+Each piece writes its own files under temporary names and renames them when all are whole; the names follow from the piece, so
+one that is run again replaces its files. `_SUCCESS` appears when everything is there, and `_triolog_export.json` is the
+manifest, with the files, counts and offsets of every piece. Records without a timestamp are in
+`day=__HIVE_DEFAULT_PARTITION__`, Hive's null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ....protocol.limits import MIB
+from ....protocol.records.columnar.schema import COLUMNS, arrow_schema, check_columns
+from ..segment_damage import ReadMode
+from ..segment_reader import SegmentRead, read_split
+from .log_pieces import LogSource, Splits, plan_pieces
+from .manifest import Manifest, replace_file
+from .runner import Progress, Result, no_progress, run_pieces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+MANIFEST: Final = "_triolog_export.json"
+SUCCESS: Final = "_SUCCESS"
+TEMPORARY: Final = "_temporary"
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+ROW_GROUP_BYTES: Final = 32 * MIB
+MAX_OPEN_DAYS: Final = 32
+"""Days that a piece writes at the same time; with more the fullest file is closed, and its day gets another one."""
+READ_RECORDS: Final = 200_000
+_DAY_US: Final = 86_400_000_000
+_DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "topic")
+
+
+@attrs.frozen(kw_only=True)
+class Export:
+    """What is exported, and how. `columns` without the topic, which is in the path."""
+
+    source: LogSource
+    target: str
+    columns: tuple[str, ...] = attrs.field(default=_DEFAULT_COLUMNS)
+    compression: str = "zstd"
+
+    def __attrs_post_init__(self) -> None:
+        check_columns(self.columns)
+
+
+@attrs.frozen(kw_only=True)
+class Exported:
+    """What there is now."""
+
+    records: int
+    files: int
+    size_bytes: int
+
+
+def export(spark: SparkSession, job: Export, progress: Progress = no_progress) -> Exported:
+    """Run the export, or what an earlier run has left of it. JobError, ManifestError, StorageError, OSError."""
+    target = Path(job.target)
+    settings = attrs.asdict(job, filter=lambda field, _: field.name != "target")
+    manifest = Manifest.open(target / MANIFEST, "export", settings)
+    pieces = plan_pieces(job.source, manifest)
+    shutil.rmtree(target / TEMPORARY, ignore_errors=True)
+    results = run_pieces(spark, pieces, partial(export_piece, job), manifest, progress)
+    shutil.rmtree(target / TEMPORARY, ignore_errors=True)
+    manifest.complete()
+    replace_file(target / SUCCESS, b"")
+    return Exported(
+        records=sum(result["records"] for result in results),
+        files=sum(len(result["files"]) for result in results),
+        size_bytes=sum(result["size_bytes"] for result in results),
+    )
+
+
+def export_piece(job: Export, splits: Splits) -> Result:
+    """In a task: write the files of one piece. DamagedSegmentError, SegmentGoneError, OSError."""
+    first = splits[0]
+    name = f"part-{first.partition:05}-{max(first.low, first.first_offset):020}"
+    files = _DayFiles(job, Path(job.target), first.topic, name)
+    try:
+        columns = tuple(dict.fromkeys((*job.columns, "timestamp", "offset")))
+        read = SegmentRead(columns=columns, mode=ReadMode.FAILFAST, max_records=READ_RECORDS)
+        for split in splits:
+            for batch in read_split(split, read):
+                files.take(batch)
+        return files.commit()
+    finally:
+        files.discard()
+
+
+@attrs.define(eq=False)
+class _Open:
+    """A file that is being written."""
+
+    writer: Any
+    path: Path
+    buffered: list[pa.RecordBatch] = attrs.field(factory=list)
+    buffered_bytes: int = 0
+    rows: int = 0
+
+
+@attrs.define(eq=False)
+class _DayFiles:
+    """The files of one piece. Owner: its task."""
+
+    _job: Export
+    _target: Path
+    _topic: str
+    _name: str
+    _folder: Path = attrs.field(init=False)
+    _open: dict[str, _Open] = attrs.field(factory=dict)
+    _written: dict[str, list[Path]] = attrs.field(factory=dict)
+    _records: int = 0
+    _first_offset: int = -1
+    _last_offset: int = -1
+
+    def __attrs_post_init__(self) -> None:
+        self._folder = self._target / TEMPORARY / f"{self._topic}-{self._name}-{uuid.uuid4().hex}"
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Rows, in the order of their offsets."""
+        import numpy as np
+        import pyarrow as pa
+
+        offsets = batch.column("offset")
+        if self._first_offset < 0:
+            self._first_offset = offsets[0].as_py()
+        self._last_offset = offsets[len(offsets) - 1].as_py()
+        self._records += batch.num_rows
+        times = batch.column("timestamp").view(pa.int64()).to_numpy()
+        days = times // _DAY_US
+        rows = batch.select(list(self._job.columns))
+        for day in np.unique(days).tolist():
+            chosen = rows if days[0] == days[-1] == day and (days == day).all() else rows.filter(pa.array(days == day))
+            self._take_day(_day_text(day), chosen)
+
+    def commit(self) -> Result:
+        """Close all files and give them their names."""
+        for day in list(self._open):
+            self._close(day)
+        files = []
+        size = 0
+        for day, paths in self._written.items():
+            for number, path in enumerate(paths):
+                relative = f"topic={self._topic}/day={day}/{self._name}{f'-{number}' if number else ''}.parquet"
+                final = self._target / relative
+                final.parent.mkdir(parents=True, exist_ok=True)
+                size += path.stat().st_size
+                path.rename(final)
+                files.append(relative)
+        return {
+            "records": self._records,
+            "first_offset": self._first_offset,
+            "last_offset": self._last_offset,
+            "files": files,
+            "size_bytes": size,
+        }
+
+    def discard(self) -> None:
+        """Whatever has no name yet goes."""
+        for file in self._open.values():
+            file.writer.close()
+        self._open.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _take_day(self, day: str, rows: pa.RecordBatch) -> None:
+        file = self._open.get(day)
+        if file is None:
+            file = self._open[day] = self._create(day)
+        file.buffered.append(rows)
+        file.buffered_bytes += rows.nbytes
+        file.rows += rows.num_rows
+        if file.buffered_bytes >= ROW_GROUP_BYTES:
+            _write(file)
+
+    def _create(self, day: str) -> _Open:
+        import pyarrow.parquet as pq
+
+        if len(self._open) >= MAX_OPEN_DAYS:
+            self._close(max(self._open, key=lambda each: self._open[each].rows))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{day}-{len(self._written.get(day, ()))}.parquet"
+        return _Open(pq.ParquetWriter(path, arrow_schema(self._job.columns), compression=self._job.compression), path)
+
+    def _close(self, day: str) -> None:
+        file = self._open.pop(day)
+        _write(file)
+        file.writer.close()
+        self._written.setdefault(day, []).append(file.path)
+
+
+def _write(file: _Open) -> None:
+    import pyarrow as pa
+
+    if file.buffered:
+        file.writer.write_table(pa.Table.from_batches(file.buffered), row_group_size=1 << 30)
+    file.buffered, file.buffered_bytes = [], 0
+
+
+def _day_text(day: int) -> str:
+    """Timestamps before 1970 are those of records without one."""
+    if day < 0:
+        return NO_DAY
+    try:
+        return (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat()
+    except OverflowError:
+        return NO_DAY

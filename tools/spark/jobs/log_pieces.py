@@ -1,0 +1,55 @@
+"""The parts of a job that reads records from segment files: packed splits, as a manifest keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from ....server.storage.paths import is_internal
+from ..segment_log import read_logs
+from ..segment_transactions import committed_range
+from ..splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from .manifest import Manifest
+from .runner import Piece
+
+Splits = tuple[SegmentSplit, ...]
+
+
+@attrs.frozen(kw_only=True)
+class LogSource:
+    """Which records a job reads. Without `topics` all but the server's own; committed ones unless `committed` is off."""
+
+    directories: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    split_bytes: int = SplitLimits().split_bytes
+    committed: bool = True
+
+
+def plan_pieces(source: LogSource, manifest: Manifest) -> list[Piece[Splits]]:
+    """One piece for each task, by partition and offset. The manifest's plan, where it has one. StorageError, OSError."""
+    pieces = []
+    for planned in manifest.planned(lambda: _plan(source)):
+        splits = tuple(_split(entry) for entry in planned)
+        first = splits[0]
+        name = f"{first.topic}-{first.partition}-{max(first.low, first.first_offset):020}"
+        pieces.append(Piece(name, sum(split.size_bytes for split in splits), splits))
+    return pieces
+
+
+def _plan(source: LogSource) -> list[list[dict[str, Any]]]:
+    limits = SplitLimits(split_bytes=source.split_bytes)
+    ranges = []
+    for log in read_logs(source.directories, frozenset(source.topics) or None):
+        low, high = log.log_start_offset, log.end_offset
+        if source.topics or not is_internal(log.topic_partition.topic):
+            ranges.append(committed_range(log, low, high) if source.committed else LogRange(log=log, low=low, high=high))
+    packed: Sequence[Splits] = pack_splits(plan_splits(ranges, limits), limits)
+    return [[attrs.asdict(split) for split in splits] for splits in packed]
+
+
+def _split(entry: dict[str, Any]) -> SegmentSplit:
+    aborted = entry["aborted"]
+    ranges = None if aborted is None else tuple(AbortedRange(**each) for each in aborted)
+    return SegmentSplit(**{**entry, "aborted": ranges})

@@ -1,0 +1,101 @@
+"""Reindex: the indexes of a stopped log made anew from its batches, a task for each stretch of segments that can stand alone.
+
+A transaction index needs to know the producers at the segment's start. A segment that begins with a snapshot knows them; others
+go with the one before them. What is written, and when a segment is left as it was, is `server.storage.reindex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ....server.config import LogConfig
+from ....server.storage.filesystem import OsFileSystem
+from ....server.storage.findings import Quiet, Reporter
+from ....server.storage.inventory import PartitionFiles, StoppedDirectory
+from ....server.storage.paths import LOG_SUFFIX
+from ....server.storage.reindex import reindex as reindex_segments
+from ....server.storage.repair_directory import topic_config
+from ....server.storage.snapshot_check import SnapshotCheck
+from ....server.storage.verify import read_directory_files
+from .manifest import Manifest
+from .runner import Piece, Progress, Result, no_progress, run_pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@attrs.frozen(kw_only=True)
+class Stretch:
+    """Neighbouring segments of a partition, of which the first knows its producers. Picklable."""
+
+    files: PartitionFiles
+    """With these segments alone."""
+    config: LogConfig
+    end_offset: int | None
+    """The base offset behind the last of them."""
+
+
+@attrs.frozen(kw_only=True)
+class Reindexed:
+    """What was made; `failures` are segments that were left as they were, and why."""
+
+    segments: int
+    entries: int
+    log_bytes: int
+    failures: tuple[tuple[str, str], ...]
+
+
+def reindex(
+    spark: SparkSession,
+    directory: StoppedDirectory,
+    *,
+    manifest: Path | None = None,
+    progress: Progress = no_progress,
+) -> Reindexed:
+    """Make all indexes anew in a directory whose lock the caller holds. JobError, ManifestError, OSError."""
+    says = read_directory_files(OsFileSystem(), directory, Reporter(Quiet()))
+    sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
+    kept = Manifest.open(manifest, "reindex", {"directory": directory.path, "segments": sizes})
+    pieces = [
+        Piece(stretch.files.segments[0].path(LOG_SUFFIX), stretch.files.log_bytes, stretch)
+        for files in directory.partitions
+        for stretch in _stretches(files, topic_config(says, files.topic_partition.topic))
+    ]
+    results = run_pieces(spark, pieces, reindex_stretch, kept, progress)
+    kept.complete()
+    return Reindexed(
+        segments=sum(result["segments"] for result in results),
+        entries=sum(result["entries"] for result in results),
+        log_bytes=sum(files.log_bytes for files in directory.partitions),
+        failures=tuple((path, why) for result in results for path, why in result["failures"]),
+    )
+
+
+def reindex_stretch(what: Stretch) -> Result:
+    """In a task: make the indexes of some segments anew. OSError."""
+    fs, files = OsFileSystem(), what.files
+    snapshots = SnapshotCheck(fs, files.path, files.snapshots, Reporter(Quiet()))
+    producers, _ = snapshots.starting_state(files.segments[0].base_offset)
+    done = list(reindex_segments(fs, files, what.config, producers, _nobody_watches, end_offset=what.end_offset))
+    return {
+        "segments": len(done),
+        "entries": sum(each.offset_entries + each.time_entries + each.aborted for each in done),
+        "failures": [[each.segment.path(LOG_SUFFIX), each.failure] for each in done if each.failure is not None],
+    }
+
+
+def _nobody_watches(log_bytes: int) -> None:
+    """The driver counts whole pieces."""
+
+
+def _stretches(files: PartitionFiles, config: LogConfig) -> Iterator[Stretch]:
+    segments = files.segments
+    starts = [index for index, each in enumerate(segments) if index == 0 or each.base_offset in files.snapshots]
+    for start, stop in zip(starts, [*starts[1:], len(segments)], strict=True):
+        chosen = attrs.evolve(files, segments=segments[start:stop])
+        end_offset = segments[stop].base_offset if stop < len(segments) else None
+        yield Stretch(files=chosen, config=config, end_offset=end_offset)

@@ -1,0 +1,180 @@
+"""Verify: every CRC, record and index entry of a stopped log directory, a task for each segment.
+
+What is checked of a segment is what `triolog verify` checks (`server.storage.segment_check`). Producers are known where a
+segment begins with a snapshot, as a rolled one does; without it neither snapshots nor the transaction index are compared with
+the log. Gaps between segments, names, checkpoints and the files of the directory are looked at by the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ....server.storage.filesystem import OsFileSystem
+from ....server.storage.findings import Finding, Quiet, Reporter, Severity
+from ....server.storage.inventory import PartitionFiles, StoppedDirectory
+from ....server.storage.partition_check import Known, check_names, check_offsets, is_swapping, report_gaps
+from ....server.storage.paths import LOG_SUFFIX
+from ....server.storage.segment_check import Gap, LogState, SegmentCheck
+from ....server.storage.small_files_check import check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
+from ....server.storage.snapshot_check import SnapshotCheck
+from ....server.storage.verify import read_directory_files
+from .manifest import Manifest
+from .runner import Piece, Progress, Result, no_progress, run_pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@attrs.frozen(kw_only=True)
+class SegmentToVerify:
+    """One segment and what has to be known of its surroundings. Picklable."""
+
+    files: PartitionFiles
+    """The partition's, with this segment and its snapshots alone."""
+    end_offset: int | None
+    """The next segment's base offset."""
+    log_start_offset: int
+    was_closed: bool
+    is_compacted: bool
+    walk: bool
+
+
+@attrs.frozen(kw_only=True)
+class Verified:
+    """What there was to find."""
+
+    findings: tuple[Finding, ...]
+    partitions: int
+    segments: int
+    batches: int
+    records: int
+    log_bytes: int
+
+    @property
+    def damages(self) -> int:
+        """Findings that are damage and no remark."""
+        return sum(finding.severity is Severity.DAMAGE for finding in self.findings)
+
+
+class Collected(Quiet):
+    """An observer that keeps what is found."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def found(self, finding: Finding) -> None:
+        """Keep it."""
+        self.findings.append(finding)
+
+
+def verify(
+    spark: SparkSession,
+    directory: StoppedDirectory,
+    *,
+    walk: bool = True,
+    manifest: Path | None = None,
+    progress: Progress = no_progress,
+) -> Verified:
+    """Check a directory that nobody changes meanwhile: callers hold its lock. JobError, ManifestError, OSError."""
+    fs, observer = OsFileSystem(), Collected()
+    reporter = Reporter(observer)
+    says = read_directory_files(fs, directory, reporter)
+    sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
+    kept = Manifest.open(manifest, "verify", {"directory": directory.path, "walk": walk, "segments": sizes})
+    pieces = [piece for files in directory.partitions for piece in _pieces(files, says.of(files.topic_partition), walk=walk)]
+    results = dict(
+        zip([piece.name for piece in pieces], run_pieces(spark, pieces, verify_segment, kept, progress), strict=True)
+    )
+    kept.complete()
+    for files in directory.partitions:
+        of_segments = [results[segment.path(LOG_SUFFIX)] for segment in files.segments]
+        for result in of_segments:
+            observer.findings += (_finding(entry) for entry in result["findings"])
+        _check_whole(files, says.of(files.topic_partition), of_segments, reporter)
+    return Verified(
+        findings=tuple(observer.findings),
+        partitions=len(directory.partitions),
+        segments=len(pieces),
+        batches=sum(result["batches"] for result in results.values()),
+        records=sum(result["records"] for result in results.values()),
+        log_bytes=sum(files.log_bytes for files in directory.partitions),
+    )
+
+
+def verify_segment(what: SegmentToVerify) -> Result:
+    """In a task: check one segment. OSError."""
+    fs, observer = OsFileSystem(), Collected()
+    files, end = what.files, what.end_offset
+    (segment,) = files.segments
+    snapshots = SnapshotCheck(fs, files.path, files.snapshots, Reporter(observer))
+    producers, is_known = snapshots.starting_state(segment.base_offset)
+    state = LogState(
+        producers=producers,
+        snapshots=snapshots,
+        epochs=check_leader_epochs(fs, files, Reporter(Quiet())),
+        log_start_offset=what.log_start_offset,
+        next_offset=segment.base_offset,
+        walk=what.walk,
+        has_all_producers=is_known,
+        is_compacted=what.is_compacted,
+    )
+    SegmentCheck(fs, segment, state, end_offset=end, was_closed=what.was_closed).run(Reporter(observer))
+    snapshots.compare(state.next_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
+    if end is None:
+        snapshots.finish(max(state.next_offset, state.log_start_offset))
+    return {
+        "batches": state.batches,
+        "records": state.records,
+        "next_offset": state.next_offset,
+        "is_compacted": state.is_compacted,
+        "gaps": [attrs.asdict(gap) for gap in state.gaps],
+        "findings": [{**attrs.asdict(finding), "severity": finding.severity.value} for finding in observer.findings],
+    }
+
+
+def _pieces(files: PartitionFiles, known: Known, *, walk: bool) -> Iterator[Piece[SegmentToVerify]]:
+    bases = [segment.base_offset for segment in files.segments]
+    for segment, end in zip(files.segments, [*bases[1:], None], strict=False):
+        snapshots = tuple(each for each in files.snapshots if segment.base_offset <= each and (end is None or each < end))
+        what = SegmentToVerify(
+            files=attrs.evolve(files, segments=(segment,), snapshots=snapshots, orphans=(), set_aside=(), foreign=()),
+            end_offset=end,
+            log_start_offset=max(bases[0], known.log_start_offset or 0),
+            was_closed=known.was_clean or end is not None,
+            is_compacted=known.is_compacted or is_swapping(files),
+            walk=walk,
+        )
+        yield Piece(segment.path(LOG_SUFFIX), segment.log_bytes, what)
+
+
+def _check_whole(files: PartitionFiles, known: Known, results: Sequence[Result], reporter: Reporter) -> None:
+    """What no segment alone shows."""
+    fs = OsFileSystem()
+    check_names(files, reporter)
+    documented = check_gaps(fs, files, reporter)
+    epochs = check_leader_epochs(fs, files, reporter)
+    next_offset = files.segments[0].base_offset if files.segments else known.log_start_offset or 0
+    start_offset = max(next_offset, known.log_start_offset or 0)
+    gaps: list[Gap] = []
+    for segment, result in zip(files.segments, results, strict=True):
+        if segment.base_offset > next_offset:
+            gaps.append(Gap(segment.path(LOG_SUFFIX), 0, next_offset, segment.base_offset))
+        gaps += (Gap(**gap) for gap in result["gaps"])
+        next_offset = result["next_offset"]
+    if documented and documented[-1].end_offset > next_offset:
+        next_offset = documented[-1].end_offset
+    is_compacted = known.is_compacted or is_swapping(files) or any(result["is_compacted"] for result in results)
+    end_offset = max(next_offset, start_offset)
+    if not is_compacted:
+        report_gaps(gaps, documented, reporter)
+    check_epoch_ends(files, epochs, end_offset, reporter)
+    check_offsets(files, known, end_offset, reporter)
+    check_topic_id(fs, files, known.topic_id, reporter)
+
+
+def _finding(entry: dict[str, Any]) -> Finding:
+    return Finding(**{**entry, "severity": Severity(entry["severity"])})
