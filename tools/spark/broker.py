@@ -20,6 +20,9 @@ from ...protocol.native.messages import (
     FetchRequest,
     FetchResponse,
     Gaps,
+    LeasePartition,
+    LeaseSegmentsRequest,
+    LeaseSegmentsResponse,
     MetadataRequest,
     OffsetsForTimesPartition,
     OffsetsForTimesRequest,
@@ -142,6 +145,24 @@ class Broker:
             return (
                 None if any(entry.error for entry in response.partitions) else [entry.points for entry in response.partitions]
             )
+
+        return self._retried(ask)
+
+    def lease_segments(
+        self, partitions: Sequence[TopicPartition], lease_ms: int, lease_id: str | None = None
+    ) -> LeaseSegmentsResponse:
+        """The segment files of these partitions, kept for `lease_ms`; with `lease_id` that lease goes on, 0 ms ends it.
+
+        A request of at most 10,000 partitions. RequestError, also that of a partition that cannot be leased.
+        """
+        entries = tuple(LeasePartition(*partition) for partition in partitions)
+        request = LeaseSegmentsRequest(entries, lease_ms, lease_id)
+
+        def ask(client: BlockingClient) -> LeaseSegmentsResponse:
+            response = expect(LeaseSegmentsResponse, client.call(request))
+            for entry in response.partitions:
+                _checked(entry)
+            return response
 
         return self._retried(ask)
 

@@ -30,7 +30,7 @@ from ...protocol.types import NO_OFFSET
 from .broker import Broker, Question
 from .options import ReadOptions
 from .ranges import OffsetRange
-from .reader import BatchReader
+from .reader import BatchReader, Times
 
 PLANNER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """Loaded in the process that pushes filters, and nowhere else."""
@@ -63,17 +63,7 @@ class PushdownBatchReader(BatchReader):
 
     def narrow(self, broker: Broker, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """See BatchReader: what the filters leave of the ranges."""
-        kept = [part for range_ in ranges for part in self._taken.parts(range_)]
-        if self._taken.min_timestamp is None:
-            return kept
-        names = list(dict.fromkeys(part.name for part in kept))
-        found = broker.offsets_for_times([Question(name, self._taken.min_timestamp) for name in names])
-        firsts = dict(zip(names, found, strict=True))
-        return [
-            OffsetRange(part.topic, part.partition, max(part.low, firsts[part.name]), part.high)
-            for part in kept
-            if firsts[part.name] != NO_OFFSET and firsts[part.name] < part.high
-        ]
+        return self._taken.narrow(broker, ranges)
 
 
 class Taken:
@@ -119,6 +109,20 @@ class Taken:
             return []
         edges = [(max(low, range_.low), min(high, range_.high)) for low, high in self._spans]
         return [OffsetRange(range_.topic, range_.partition, low, high) for low, high in edges if low < high]
+
+    def narrow(self, times: Times, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What is left of some ranges; the lower bound of time is looked up in one request."""
+        kept = [part for range_ in ranges for part in self.parts(range_)]
+        if self.min_timestamp is None:
+            return kept
+        names = list(dict.fromkeys(part.name for part in kept))
+        found = times.offsets_for_times([Question(name, self.min_timestamp) for name in names])
+        firsts = dict(zip(names, found, strict=True))
+        return [
+            OffsetRange(part.topic, part.partition, max(part.low, firsts[part.name]), part.high)
+            for part in kept
+            if firsts[part.name] != NO_OFFSET and firsts[part.name] < part.high
+        ]
 
     def _take_offset(self, pushed: Filter) -> bool:
         match pushed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -45,9 +45,16 @@ class BatchReader(DataSourceReader):
             yield from read_range(Broker(self._options), self._options, partition, self._columns)
 
 
-def resolve(broker: Broker, options: ReadOptions, known: Mapping[TopicPartition, PartitionRange]) -> list[OffsetRange]:
+class Times(Protocol):
+    """Who knows the first offset at or after a time."""
+
+    def offsets_for_times(self, questions: Sequence[Question]) -> list[int]:
+        """The offset for each question, in order, -1 where there is none."""
+
+
+def resolve(times: Times, options: ReadOptions, known: Mapping[TopicPartition, PartitionRange]) -> list[OffsetRange]:
     """The offsets between the bounds, for each partition that has any; times are looked up in one request."""
-    starts = start_offsets(broker, options, known, ending=options.ending)
+    starts = start_offsets(times, options, known, ending=options.ending)
     ranges = []
     for partition, (start, end) in starts.items():
         range_ = known[partition]
@@ -63,7 +70,7 @@ def resolve(broker: Broker, options: ReadOptions, known: Mapping[TopicPartition,
 
 
 def start_offsets(
-    broker: Broker, options: ReadOptions, known: Mapping[TopicPartition, PartitionRange], ending: bounds.Bound = bounds.LATEST
+    times: Times, options: ReadOptions, known: Mapping[TopicPartition, PartitionRange], ending: bounds.Bound = bounds.LATEST
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Where each partition begins and ends, (start, end), as the bounds say; what is not there any more is not looked at."""
     bounds.check_partitions(options.starting, known)
@@ -74,7 +81,7 @@ def start_offsets(
         for partition in known
         if (timestamp := bounds.question(bound, partition)) is not None
     ]
-    answers = broker.offsets_for_times([question for _, question in questions])
+    answers = times.offsets_for_times([question for _, question in questions])
     found = {(id(bound), question.partition): offset for (bound, question), offset in zip(questions, answers, strict=True)}
     return {
         partition: (

@@ -63,6 +63,11 @@ class TimeIndex:
     def __len__(self) -> int:
         return len(self.timestamps)
 
+    def below(self, offset: int) -> TimeIndex:
+        """The entries for offsets below `offset`."""
+        inside = int(np.searchsorted(self.offsets, offset, "left"))
+        return TimeIndex(self.timestamps[:inside], self.offsets[:inside], self.damage)
+
     def slot_below(self, timestamp: int) -> int:
         """The last entry with a timestamp < `timestamp`, -1 for none."""
         return int(np.searchsorted(self.timestamps, timestamp, "left")) - 1
@@ -74,17 +79,19 @@ def index_path(log_path: str, suffix: str) -> str:
 
 
 def read_offset_index(log_path: str, base_offset: int, log_bytes: int) -> OffsetIndex:
-    """The `.index` of a segment with `log_bytes` of log. Never raises for its content; OSError but for a missing file."""
+    """The `.index` of a segment of which the first `log_bytes` count; the broker may have appended more, and entries for it.
+
+    Never raises for its content; OSError but for a missing file.
+    """
     path = index_path(log_path, INDEX_SUFFIX)
     entries, damage = _read(path, _OFFSET_ENTRY)
     offsets, positions = _column(entries, "offset"), _column(entries, "position")
     if damage is None:
         damage = _wrong(path, "offsets", offsets, strictly=True) or _wrong(path, "positions", positions, strictly=True)
-    if damage is None and len(positions) and positions[-1] >= log_bytes:
-        damage = f"{path}: the last entry is at position {positions[-1]}, the log has {log_bytes} bytes"
     if damage is not None:
         return OffsetIndex(_NONE, _NONE, damage)
-    return OffsetIndex(offsets + base_offset, positions)
+    inside = int(np.searchsorted(positions, log_bytes, "left"))
+    return OffsetIndex(offsets[:inside] + base_offset, positions[:inside])
 
 
 def read_time_index(log_path: str, base_offset: int) -> TimeIndex:

@@ -32,7 +32,7 @@ def first_offset_at(log: PartitionLog, timestamp: int, mode: ReadMode = ReadMode
 
 
 def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: DamageCounts) -> int | None:
-    times = read_time_index(segment.path, segment.base_offset)
+    times = read_time_index(segment.path, segment.base_offset).below(log.end_offset)
     index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
     slot = times.slot_below(timestamp)
     searched_from = segment.base_offset

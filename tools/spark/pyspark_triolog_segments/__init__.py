@@ -1,1 +1,9 @@
-"""Where Spark finds the data source `triolog_segments` by itself. Installed as the top-level package of this name."""
+"""Where Spark finds the data source `triolog_segments` by itself: it imports every top-level module named `pyspark_*`.
+
+Installed as the top-level package of this name. An error here would keep Spark from finding any other source, so nothing is
+imported but the class.
+"""
+
+from triolog.tools.spark.segments_source import TriologSegments as DefaultSource
+
+__all__ = ["DefaultSource"]
