@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ...protocol.errors import RequestError
+from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..storage.append import prepare_marker
@@ -77,10 +77,13 @@ class HangingTransactions:
             commit=False,
             coordinator_epoch=max(0, entry.coordinator_epoch),
             now_ms=self._now_ms(),
+            ends_only=key.first_offset,
         )
         try:
             with trio.CancelScope(shield=True):
                 await store(actor, marker, lambda _: self._marker_stored(key.topic_partition, key.producer_id, False))
+        except InvalidTxnStateError:
+            return False  # it has ended while the marker waited its turn; the producer may have begun another one
         except RequestError as exc:
             LOGGER.warning("%s: the hanging transaction of producer %d cannot be aborted: %s", key[0], key[1], exc)
             return False

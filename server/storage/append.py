@@ -55,6 +55,8 @@ class PreparedAppend(NamedTuple):
     """Whether a batch carries a producer id; most checks are for those."""
     marker: EndTxnMarker | None = None
     """The end of a transaction, which is the only batch then."""
+    ends_only: int | None = None
+    """First offset of the transaction that the marker may end, None for whichever is open."""
 
 
 class AppendResult(NamedTuple):
@@ -118,9 +120,18 @@ def prepare_append(
 
 
 def prepare_marker(
-    *, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+    ends_only: int | None = None,
 ) -> PreparedAppend:
-    """The control batch that ends a producer's transaction on a partition, ready for an offset."""
+    """The control batch that ends a producer's transaction on a partition, ready for an offset.
+
+    With `ends_only` it is refused (InvalidTxnStateError) unless the transaction that is open then starts at that offset.
+    """
     batch = memoryview(
         end_txn_marker(
             producer_id=producer_id,
@@ -132,7 +143,7 @@ def prepare_marker(
     )
     header = parse_header(batch)
     marker = parse_end_txn_marker(header, batch)
-    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker)
+    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only)
 
 
 def _check_one(
@@ -319,6 +330,8 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
     topic_partition = log.topic_partition
     if append.marker is not None:
         producers.check_marker(topic_partition, append.marker)
+        if append.ends_only is not None:
+            producers.check_open(topic_partition, append.marker.producer_id, append.ends_only)
         return None
     if append.origin is not AppendOrigin.CLIENT:
         producers.check_epoch(topic_partition, append.batches[0][0])

@@ -333,6 +333,16 @@ class ProducerCursor:
                 f"{marker.coordinator_epoch}, the log knows {entry.coordinator_epoch}"
             )
 
+    def check_open(self, topic_partition: TopicPartition, producer_id: int, first_offset: int) -> None:
+        """Raises InvalidTxnStateError unless the producer's transaction that starts at `first_offset` is open."""
+        entry = self.entry(producer_id)
+        found = None if entry is None else entry.current_txn_first_offset
+        if found != first_offset:
+            raise InvalidTxnStateError(
+                f"{topic_partition}: the transaction of producer {producer_id} that starts at offset {first_offset} has ended; "
+                + ("none is open" if found is None else f"the one that is open starts at {found}")
+            )
+
     def end(self, marker: EndTxnMarker, offset: int) -> AbortedTxn | None:
         """Take in a marker that is stored at `offset`; the entry for the transaction index if it aborts something."""
         old = self.entry(marker.producer_id) or ProducerEntry(marker.producer_id)

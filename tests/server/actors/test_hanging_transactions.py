@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 import trio.testing
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.server.actors.internal_topic import store
 from triolog.server.broker import Broker
+from triolog.server.storage.append import prepare_marker
 
 from tests.support.brokers import PARTITION, actor_of, one_partition
 from tests.support.gate_fs import GateFileSystem
@@ -83,3 +86,29 @@ async def test_an_abort_that_fails_is_tried_again(tmp_path: Path, mock_clock: tr
         mock_clock.jump(LIMIT_S)
         fs.fail("write", "topic-0/00000000000000000000.log", times=times)
         assert [await abort_overdue(broker) for _ in range(times + 1)] == [0] * times + [1]
+
+
+async def test_a_transaction_that_began_while_the_abort_waited_its_turn_is_left_open(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the same epoch, behind the end of the one that was overdue."""
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await append_without_joining(broker)
+        await abort_overdue(broker)
+        mock_clock.jump(LIMIT_S)
+        actor = actor_of(broker)
+        ended = prepare_marker(producer_id=77, producer_epoch=4, commit=True, coordinator_epoch=0, now_ms=START_MS)
+        records = [(START_MS, None, b"begun", ())]
+        batch = build_batch(records, producer_id=77, producer_epoch=4, base_sequence=1, is_transactional=True)
+        with fs.hold("write", "topic-0/00000000000000000000.log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store, actor, ended, lambda _: None)
+                await gate.reached()
+                nursery.start_soon(broker.append, PARTITION, batch)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(abort_overdue, broker)
+                await trio.testing.wait_all_tasks_blocked()
+                gate.release()
+        assert actor.log.producers.ongoing == {77: 2}
+        assert "producer 77" not in caplog.text
