@@ -3,6 +3,9 @@
 Classes come from an archive (AppCDS) that the first run of a machine leaves behind when its JVM ends: with it, C1 alone and
 the serial collector, a session starts in 5 s instead of 17. An archive that does not fit the JVM or Spark is ignored by
 the JVM, so nothing can go wrong with an old one but time.
+
+Spark's workers live on and keep their connections: a server in this process has to be a test's own (the fixture `server`), or
+its side of them is left behind.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,7 +62,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
     }
-    made_session = session("triolog tests", master="local[2]", config=config)
+    with _sources_as_installed(folder / "installed"):
+        made_session = session("triolog tests", master="local[2]", config=config)
     made_session.sparkContext.setLogLevel("OFF")
     try:
         yield made_session
@@ -67,6 +72,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         _end_jvm(SparkContext)
         if made.is_file():
             made.rename(archive)
+
+
+@contextmanager
+def _sources_as_installed(folder: Path) -> Iterator[None]:
+    """The modules that Spark looks for are folders on the path of its workers, as they are where the wheel is installed."""
+    from triolog.tools import spark
+
+    folder.mkdir()
+    for name in ("pyspark_triolog", "pyspark_triolog_segments"):
+        (folder / name).symlink_to(Path(spark.__file__).parent / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        patch.syspath_prepend(folder)
+        yield
+
+
+@pytest.fixture
+def jvm_options() -> str:
+    """What starts the JVM of a process of the test's own fast: the archive that `spark` has left behind, once there is one."""
+    archive = _archive()
+    return f"{FAST} -XX:SharedArchiveFile={archive}" if archive.is_file() else FAST
 
 
 def _end_jvm(context: type) -> None:

@@ -1,0 +1,137 @@
+"""A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink.
+
+`TRIOLOG_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the full suite).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pytest
+from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
+
+from tests.support.counts import counts
+from tests.support.server_process import ServerProcess
+from tests.support.spark_copy import SINK, SOURCE, batches_of, copied, copying_process, start_copying, wait_for_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MORE: Final = int(os.environ.get("TRIOLOG_SPARK_KILLS") or 1)
+DRIVER_KILLS: Final = 3
+SERVER_KILLS: Final = 10
+ROWS_PER_BATCH: Final = 60
+PARTITIONS: Final = 3
+LONGEST_WAIT_S: Final = 0.6
+"""About two batches: a kill comes at any point of reading, staging and committing."""
+TIMEOUT_S: Final = 3000
+JOB_TIMEOUT_S: Final = 300
+
+
+@attrs.define(eq=False)
+class Server:
+    """A server that comes back on the same port."""
+
+    folder: Path
+    process: ServerProcess
+    kills: int = 0
+
+    @classmethod
+    def start(cls, folder: Path) -> Server:
+        return cls(folder, _spawn(folder, 0, "127.0.0.1:0").wait_ready())
+
+    @property
+    def address(self) -> str:
+        return f"{self.process.address.host}:{self.process.address.port}"
+
+    def kill_and_restart(self) -> None:
+        address = self.address
+        self.process.kill()
+        self.kills += 1
+        self.process = _spawn(self.folder, self.kills, address).wait_ready()
+
+
+def _spawn(folder: Path, number: int, address: str) -> ServerProcess:
+    arguments = ["--data-dir", str(folder / "data"), "--native", address, "--durability", "os"]
+    return ServerProcess.spawn(folder, arguments, name=f"server-{number}")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server.start(tmp_path)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+
+
+def _fill(server: Server, count: int) -> None:
+    address = server.process.address
+    with BlockingClient(address) as client:
+        for topic in (SOURCE, SINK):
+            BlockingAdmin(client).create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+        with BlockingProducer(client) as producer:
+            for number in range(count):
+                producer.send(SOURCE, b"row %d" % number, partition=number % PARTITIONS)
+            producer.flush()
+
+
+def _assert_every_row_once(server: Server, count: int) -> None:
+    with BlockingClient(server.process.address) as client, BlockingConsumer(client, follow=False) as consumer:
+        consumer.assign(SINK)
+        found = Counter((record.value or b"").decode() for _, record in consumer.records())
+    expected = Counter(copied(f"row {number}") for number in range(count))
+    assert sorted((expected - found).elements()) == [], "missing"
+    assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Server, jvm_options: str, tmp_path: Path) -> None:
+    kills = counts(DRIVER_KILLS) * MORE
+    moments = random.Random(5)
+    count = (4 * kills + 2) * ROWS_PER_BATCH
+    _fill(server, count)
+    killed = 0
+    while True:
+        with copying_process(server.address, tmp_path / "checkpoint", ROWS_PER_BATCH, jvm_options) as process:
+            if killed == kills:
+                assert process.wait(JOB_TIMEOUT_S) == 0
+                break
+            assert wait_for_batches(process, moments.randint(1, 2)), f"the job ended before it was killed, {killed} of {kills}"
+            threading.Event().wait(moments.uniform(0, LONGEST_WAIT_S))
+        assert process.returncode == -9, f"the job was over before it was killed, {killed} of {kills}"
+        killed += 1
+    _assert_every_row_once(server, count)
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_whenever_the_server_is_killed_the_query_goes_on_and_every_row_is_in_the_sink_once(
+    server: Server, spark: SparkSession, tmp_path: Path
+) -> None:
+    kills = counts(SERVER_KILLS) * MORE
+    moments = random.Random(7)
+    count = (5 * kills + 5) * ROWS_PER_BATCH
+    _fill(server, count)
+    query = start_copying(spark, server.address, tmp_path / "checkpoint", ROWS_PER_BATCH)
+    try:
+        last = -1
+        while server.kills < kills and query.isActive:
+            if batches_of(query) > last:
+                threading.Event().wait(moments.uniform(0, LONGEST_WAIT_S))
+                server.kill_and_restart()
+                last = batches_of(query)
+            else:
+                threading.Event().wait(0.01)
+        query.awaitTermination(JOB_TIMEOUT_S)
+        assert not query.isActive, f"the query did not end within {JOB_TIMEOUT_S} s: {query.status}"
+    finally:
+        query.stop()
+    assert server.kills == kills, "the query was over before the last kill"
+    _assert_every_row_once(server, count)
