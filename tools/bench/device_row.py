@@ -76,10 +76,10 @@ def bytes_per_record(bench: Bench) -> RowResult:
     return RowResult(16, f"bytes to the device for each durable record of {RECORD_BYTES} B", lines, notes)
 
 
-def _line(name: str, value: float) -> Line:
+def _line(name: str, value: float, who: str = "") -> Line:
     if not value:
         return absent(name, "nothing was written: the files lie in memory")
-    return Line(name, "B", [value], note=f"{value / RECORD_BYTES:,.3g} x {RECORD_BYTES} B")
+    return Line(name, "B", [value], note=f"{value / RECORD_BYTES:,.3g} x {RECORD_BYTES} B" + (f"; {who}" if who else ""))
 
 
 def _bare(bench: Bench, counter: _Counter, place: str, reason: str) -> Iterator[Line]:
@@ -107,7 +107,7 @@ def _redis(bench: Bench, counter: _Counter, place: str, reason: str) -> Iterator
             for connections, name in names.items():
                 bench.say(name)
                 work = partial(peer.xadd_rate, connections=connections, in_flight=1, requests=count, value_bytes=RECORD_BYTES)
-                yield _line(name, counter.per_record(count, work))
+                yield _line(name, counter.per_record(count, work), peer.version)
     except PeerMissingError as exc:
         yield from (absent(name, str(exc)) for name in names.values())
 

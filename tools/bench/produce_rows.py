@@ -32,7 +32,7 @@ BARE_SYNCS = 3_000
 def large_batches(bench: Bench) -> RowResult:
     """Records of 1 KB to one partition, `os`, against NATS JetStream on files."""
     records = bench.scale.count(LARGE_RECORDS, least=400)
-    missing = "peers are left out"
+    missing, version = "peers are left out", ""
     with bench.workspace() as directory, ExitStack() as stack:
         server = stack.enter_context(serving(directory))
         measures: dict[str, Callable[[], float]] = {
@@ -43,6 +43,7 @@ def large_batches(bench: Bench) -> RowResult:
             try:
                 bench.say("building and starting NATS")
                 peer = stack.enter_context(nats(stack.enter_context(bench.workspace())))
+                version = peer.version
                 measures["NATS"] = lambda: peer.publish_rate(
                     messages=records, value_bytes=LARGE_BYTES, in_flight=NATS_IN_FLIGHT
                 )
@@ -52,17 +53,22 @@ def large_batches(bench: Bench) -> RowResult:
             for topic in ("prebuilt", "records"):
                 wire.create_topic(topic, retention_ms="-1")
         samples = bench.interleave(measures)
+    return RowResult(4, "produce, records of 1 KB, os, one connection", _large_lines(samples, missing, version))
+
+
+def _large_lines(samples: dict[str, list[float]], missing: str, version: str) -> list[Line]:
     lines = [
         Line(f"prebuilt batches of {BATCH_RECORDS}, {LARGE_IN_FLIGHT} in flight", "records/s", samples["prebuilt"]),
         Line("Producer API, record by record", "records/s", samples["Producer"]),
     ]
     targets = {"prebuilt": at_least(1.0, "x"), "Producer": at_least(0.3, "x")}
     if "NATS" in samples:
-        lines.append(Line(f"NATS JetStream file, nats.go, {NATS_IN_FLIGHT:,} in flight", "records/s", samples["NATS"]))
+        name = f"NATS JetStream file, nats.go, {NATS_IN_FLIGHT:,} in flight"
+        lines.append(Line(name, "records/s", samples["NATS"], note=version))
         lines += [ratio(f"{name} / NATS", samples[name], samples["NATS"], target) for name, target in targets.items()]
     else:
         lines += [absent(f"{name} / NATS", missing, target) for name, target in targets.items()]
-    return RowResult(4, "produce, records of 1 KB, os, one connection", lines)
+    return lines
 
 
 def _prebuilt(server: Server, records: int) -> float:
@@ -118,7 +124,7 @@ def synced_appends(bench: Bench) -> RowResult:
     return RowResult(
         5,
         "produce, records of 100 B one by one, fsync",
-        _small_lines(samples, missing),
+        _small_lines(samples, missing, "" if peer is None else peer.version),
         ["the targets hold where one fdatasync takes 0.12 ms: see the bare loop"],
     )
 
@@ -137,7 +143,7 @@ def _small(server: Server, connections: int, in_flight: int, count: int) -> floa
     return float(answer["rate"])
 
 
-def _small_lines(samples: dict[str, list[float]], missing: str) -> list[Line]:
+def _small_lines(samples: dict[str, list[float]], missing: str, version: str) -> list[Line]:
     bare = samples["fdatasync"]
     lines = [Line("bare loop: append 200 B, fdatasync", "syncs/s", bare)]
     for connections, in_flight in SMALL_APPENDS:
@@ -150,6 +156,6 @@ def _small_lines(samples: dict[str, list[float]], missing: str) -> list[Line]:
         if (theirs := samples.get(f"Redis {shape}")) is None:
             lines.append(absent(f"{name} / Redis", missing))
         else:
-            lines.append(Line(f"Redis XADD, appendfsync always, {shape}", "records/s", theirs))
+            lines.append(Line(f"Redis XADD, appendfsync always, {shape}", "records/s", theirs, note=version))
             lines.append(ratio(f"{name} / Redis", ours, theirs))
     return lines

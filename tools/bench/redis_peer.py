@@ -44,4 +44,5 @@ def redis(directory: str) -> Iterator[RedisPeer]:
     options = {"port": port, "dir": directory, "bind": "127.0.0.1", "appendonly": "yes", "appendfsync": "always", "save": ""}
     command = [server, *(part for key, value in options.items() for part in (f"--{key}", str(value)))]
     with running(command, port, Path(directory, "redis.log")):
-        yield RedisPeer(port, benchmark, version_of([server, "--version"]))
+        version, _, _ = version_of([server, "--version"]).partition(" sha=")  # how it was built follows
+        yield RedisPeer(port, benchmark, version)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.bench import rows
+from triolog.tools.bench import device_row, produce_rows, rows
 from triolog.tools.bench.bench import Bench
 from triolog.tools.bench.child import LoadFailedError
 from triolog.tools.bench.machine import IN_MEMORY, filesystem_of
@@ -82,6 +83,16 @@ def test_interleaving_takes_turns_and_does_not_count_the_first_round(bench: Benc
     assert all(min(each) > 2 and len(each) == 2 for each in samples.values())
 
 
+def test_a_peers_figure_says_which_version_it_was() -> None:
+    shapes = [f"{connections}x{in_flight}" for connections, in_flight in produce_rows.SMALL_APPENDS]
+    samples = {f"{who} {shape}": [1.0] for who in ("triolog", "Redis") for shape in shapes} | {"fdatasync": [1.0]}
+    small = produce_rows._small_lines(samples, "", "Redis server v=7")
+    assert [line.note for line in small if line.name.startswith("Redis")] == ["Redis server v=7"] * len(shapes)
+    large = produce_rows._large_lines({name: [1.0] for name in ("prebuilt", "Producer", "NATS")}, "", "nats-server: v2")
+    assert [line.note for line in large if line.name.startswith("NATS")] == ["nats-server: v2"]
+    assert device_row._line("Redis", 200.0, "Redis server v=7").note == "2 x 100 B; Redis server v=7"
+
+
 def test_redis_appends_synced_entries(tmp_path: Path) -> None:
     try:
         executable("redis-server", "")
@@ -89,6 +100,7 @@ def test_redis_appends_synced_entries(tmp_path: Path) -> None:
     except PeerMissingError as exc:
         pytest.skip(f"redis-server: {exc}")
     with redis(str(tmp_path)) as peer:
+        assert re.fullmatch(r"Redis server v=[0-9.]+", peer.version)
         assert peer.xadd_rate(connections=2, in_flight=4, requests=64, value_bytes=100) > 0
     assert list(tmp_path.rglob("*.aof"))
 
