@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import json_line, printable, say, write
-from .progress import NoProgress, ProduceProgress
+from .progress import NoProgress, ProgressBar
 from .stopped import relative
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Findings:
     """An observer that prints what is found and moves the bar. `damages` and `remarks` count."""
 
     def __init__(
-        self, directory: StoppedDirectory, bar: ProduceProgress | NoProgress, *, as_json: bool, quiet: bool = False
+        self, directory: StoppedDirectory, bar: ProgressBar | NoProgress, *, as_json: bool, quiet: bool = False
     ) -> None:
         self._directory = directory
         self._bar = bar

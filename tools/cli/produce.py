@@ -13,7 +13,7 @@ import click
 from .failures import FailedError, NotConnectedError
 from .input import Input
 from .output import count_text, flush, json_option, print_json, timezone_option, write
-from .progress import MB, NoProgress, ProduceProgress, open_progress
+from .progress import MB, NoProgress, ProgressBar, open_progress
 from .remote import ServerAddress, call_server, server_option
 from .rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
 from .times import Zone, format_time
@@ -150,7 +150,7 @@ class Sending:
         source: Input,
         reader: LineReader | CsvReader,
         delivery: Delivery,
-        progress: ProduceProgress | NoProgress,
+        progress: ProgressBar | NoProgress,
     ) -> None:
         self._source = source
         self._reader = reader

@@ -1,5 +1,5 @@
-"""Progress bars on standard error: for records that are on their way, for a server's start. rich is imported when there is
-one to draw."""
+"""Progress bars on standard error: for bytes and records that a command goes through, for a server's start. rich is imported
+when there is one to draw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S: Final = 1.0
 """A start that is faster shows no bar."""
 
 
-class ProduceProgress:
+class ProgressBar:
     """A bar where the size of the input is known, a counter where it is not. `update` is cheap: it draws ten times a second."""
 
     def __init__(self, description: str, size_bytes: int | None, console: Console, *, counts_records: bool = True) -> None:
@@ -53,7 +53,7 @@ class ProduceProgress:
             console.file.flush()
 
     def update(self, *, done_bytes: int, records: int) -> None:
-        """How much of the input is acknowledged, in its bytes and in records."""
+        """How far it is: in bytes of what was announced, and in records."""
         now = time.perf_counter()
         elapsed = max(now - self._begin, 1e-9)
         rates = {"records": records, "records_s": records / elapsed, "mb_s": done_bytes / elapsed / MB}
@@ -82,7 +82,7 @@ class NoProgress:
         """Nothing is shown."""
 
 
-def open_progress(description: str, size_bytes: int | None, *, counts_records: bool = True) -> ProduceProgress | NoProgress:
+def open_progress(description: str, size_bytes: int | None, *, counts_records: bool = True) -> ProgressBar | NoProgress:
     """The bar, if there is a terminal to draw it on; without `counts_records` it shows bytes alone."""
     import sys
 
@@ -90,7 +90,7 @@ def open_progress(description: str, size_bytes: int | None, *, counts_records: b
         return NoProgress()
     from rich.console import Console
 
-    return ProduceProgress(description, size_bytes, Console(stderr=True), counts_records=counts_records)
+    return ProgressBar(description, size_bytes, Console(stderr=True), counts_records=counts_records)
 
 
 class StartBar:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...server.storage.inventory import StoppedDirectory
     from ...server.storage.repair_actions import Action
     from ...server.storage.repair_directory import RepairSummary
-    from .progress import NoProgress, ProduceProgress
+    from .progress import NoProgress, ProgressBar
 
 _COLOURS: Final = {"quarantine": "red", "left": "red", "restore": "green", "rebuild": "green"}
 _KIND_WIDTH: Final = 10
@@ -53,7 +53,7 @@ def command(directory: str, topics: tuple[str, ...], dry_run: bool, as_json: boo
 class _Printer:
     """A line for each action and one for all."""
 
-    def __init__(self, directory: StoppedDirectory, bar: ProduceProgress | NoProgress, *, as_json: bool, dry_run: bool) -> None:
+    def __init__(self, directory: StoppedDirectory, bar: ProgressBar | NoProgress, *, as_json: bool, dry_run: bool) -> None:
         self._directory = directory
         self._bar = bar
         self._as_json = as_json

@@ -15,7 +15,7 @@ from .stopped import directory_argument, stopped, topics_option
 if TYPE_CHECKING:
     from ...server.storage.inventory import StoppedDirectory
     from ...server.storage.partition_check import PartitionSummary
-    from .progress import NoProgress, ProduceProgress
+    from .progress import NoProgress, ProgressBar
 
 
 @click.command
@@ -49,7 +49,7 @@ class _Report:
     """A line for each partition and one for all."""
 
     def __init__(
-        self, directory: StoppedDirectory, findings: Findings, bar: ProduceProgress | NoProgress, *, as_json: bool
+        self, directory: StoppedDirectory, findings: Findings, bar: ProgressBar | NoProgress, *, as_json: bool
     ) -> None:
         self._directory = directory
         self._bar = bar

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 from triolog.server.broker import StartProgress
 from triolog.tools.cli import progress
-from triolog.tools.cli.progress import NoProgress, ProduceProgress, StartBar, open_progress
+from triolog.tools.cli.progress import NoProgress, ProgressBar, StartBar, open_progress
 
 
 def shown(size_bytes: int | None, updates: list[tuple[int, int]]) -> str:
     console = Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
-    with ProduceProgress("t <- f", size_bytes, console) as bar:
+    with ProgressBar("t <- f", size_bytes, console) as bar:
         for done_bytes, records in updates:
             bar.update(done_bytes=done_bytes, records=records)
     assert isinstance(console.file, io.StringIO)
@@ -45,7 +45,7 @@ def test_an_empty_file_has_no_share() -> None:
 
 def test_a_bar_of_bytes_has_no_records() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
-    with ProduceProgress("copying", 1000, console, counts_records=False) as bar:
+    with ProgressBar("copying", 1000, console, counts_records=False) as bar:
         bar.update(done_bytes=500, records=0)
     assert isinstance(console.file, io.StringIO)
     assert "records" not in console.file.getvalue()
@@ -55,7 +55,7 @@ def test_a_bar_of_bytes_has_no_records() -> None:
 def test_a_bar_steps_aside_for_lines_on_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
     assert isinstance(console.file, io.StringIO)
-    with ProduceProgress("verifying", 1000, console) as bar:
+    with ProgressBar("verifying", 1000, console) as bar:
         bar.step_aside()
         assert "\r\x1b[2K" not in console.file.getvalue()[-5:]
         monkeypatch.setattr("sys.stdout", TerminalOut())
