@@ -26,10 +26,13 @@ def batch_cuts(columns: WrittenColumns, batch_records: int, batch_bytes: int) ->
     import numpy as np
 
     count = len(columns.values)
-    totals = np.zeros(count + 1, np.int64)
-    np.cumsum(_most_bytes(columns, batch_records), out=totals[1:])
     cuts = np.append(np.arange(0, count, batch_records), count)
     room = batch_bytes - RECORD_BATCH_OVERHEAD
+    most = _most_bytes_of_any(columns, batch_records)
+    if min(batch_records, count) * most <= min(room, INT32_MAX - RECORD_BATCH_OVERHEAD):
+        return cuts, np.diff(cuts) * most + RECORD_BATCH_OVERHEAD
+    totals = np.zeros(count + 1, np.int64)
+    np.cumsum(_most_bytes(columns, batch_records), out=totals[1:])
     if (np.diff(totals[cuts]) > room).any():
         found = [0]
         while (start := found[-1]) < count:
@@ -58,11 +61,25 @@ def _most_bytes(columns: WrittenColumns, batch_records: int) -> Int64s:
     """Of each record, whatever batch it comes to be in."""
     import numpy as np
 
-    timestamps = columns.timestamps
-    range_ms = int(timestamps.max()) - int(timestamps.min())
-    deltas_bytes = len(encode_varlong(-range_ms)) + len(encode_varint(min(batch_records, len(timestamps))))
-    payload_bytes = np.full(len(timestamps), MAX_VARINT_BYTES + 1 + deltas_bytes, np.int64)
+    payload_bytes = np.full(len(columns.values), _most_overhead_bytes(columns, batch_records), np.int64)
     for column in (columns.keys, columns.values):
         lengths = lengths_of(column)
         payload_bytes += varints(lengths).sizes + np.maximum(lengths, 0)
     return payload_bytes + (1 if columns.headers is None else lengths_of(columns.headers))
+
+
+def _most_bytes_of_any(columns: WrittenColumns, batch_records: int) -> int:
+    """No record has more; where sizes differ much it is a multiple of what most of them have."""
+    most = _most_overhead_bytes(columns, batch_records)
+    for column in (columns.keys, columns.values):
+        length = int(lengths_of(column).max())
+        most += len(encode_varint(length)) + max(length, 0)
+    return most + (1 if columns.headers is None else int(lengths_of(columns.headers).max()))
+
+
+def _most_overhead_bytes(columns: WrittenColumns, batch_records: int) -> int:
+    """Length, attributes and deltas of a record."""
+    timestamps = columns.timestamps
+    range_ms = int(timestamps.max()) - int(timestamps.min())
+    offset_bytes = len(encode_varint(min(batch_records, len(timestamps))))
+    return MAX_VARINT_BYTES + 1 + len(encode_varlong(-range_ms)) + offset_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...limits import INT32_MAX
@@ -143,7 +144,15 @@ def interleave(columns: list[pa.Array]) -> tuple[pa.Buffer, Int64s]:
     import pyarrow as pa
 
     width, count = len(columns), len(columns[0])
-    order = np.arange(width * count, dtype=np.int32).reshape(width, count).T.ravel()
-    joined = pa.concat_arrays(columns).take(pa.array(order))
+    joined = pa.concat_arrays(columns).take(_by_rows(width, count))
     offsets = np.frombuffer(joined.buffers()[1], np.int32)[: width * count + 1]
     return joined.buffers()[2], offsets[::width].astype(np.int64)
+
+
+@functools.lru_cache(maxsize=2)  # runs of one column have the same number of rows nearly always
+def _by_rows(width: int, count: int) -> pa.Array:
+    """The places of cells row by row, of columns one behind another."""
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.array(np.arange(width * count, dtype=np.int32).reshape(width, count).T.ravel())
