@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,10 @@ import click
 from .failures import FailedError
 from .kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 from .output import count_text, flush, json_option, print_json, size_text, write
+from .progress import open_progress
+from .questions import read_configs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from ...server.storage.export_kafka import Exported
     from ...server.storage.export_plan import ExportPlan
 
@@ -48,7 +47,7 @@ def command(
     source = str(Path(directory).absolute())
     try:
         if print_commands:
-            _print_commands(source, bootstrap_server, _read_configs(configs), as_json=as_json)
+            _print_commands(source, bootstrap_server, _read_kafka_configs(configs), as_json=as_json)
             return
         if out is None:
             raise click.UsageError("say where to: a log directory of Kafka as OUT, or --print-commands")
@@ -70,17 +69,13 @@ def _print_commands(source: str, bootstrap_server: str, configs: dict[str, str],
     flush()
 
 
-def _read_configs(texts: tuple[str, ...]) -> dict[str, str]:
-    configs = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or key not in KAFKA_TOPIC_KEYS:
-            raise click.BadParameter(
-                f"{text!r} is no KEY=VALUE of a topic in Kafka, as in retention.ms=-1", param_hint="--config"
-            )
+def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
+    configs = read_configs(texts, "--config")
+    for key, value in configs.items():
+        if key not in KAFKA_TOPIC_KEYS:
+            raise click.BadParameter(f"{key!r} is no key of a topic in Kafka", param_hint="--config")
         if key in KAFKA_SMALLEST and not (value.isascii() and value.isdigit()):
-            raise click.BadParameter(f"{text!r}: {key} is a number", param_hint="--config")
-        configs[key] = value
+            raise click.BadParameter(f"'{key}={value}': {key} is a number", param_hint="--config")
     return configs
 
 
@@ -95,25 +90,15 @@ def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Export
         check_target(fs, target)  # before the lock puts a file there
         with locked(target):
             plan = plan_export(fs, source, target)
-            with _progress(plan.total_bytes) as on_bytes:
+            done = 0
+            with open_progress("exporting", plan.total_bytes, counts_records=False) as bar:
+
+                def on_bytes(size: int) -> None:
+                    nonlocal done
+                    done += size
+                    bar.update(done_bytes=done, records=0)
+
                 return plan, execute_export(fs, plan, link=link, on_bytes=on_bytes)
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar with rate and remaining time, if there is a terminal to draw it on."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("exporting"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("exporting", total=total_bytes)
-        yield lambda size: progress.advance(task, size)
 
 
 def _report(plan: ExportPlan, exported: Exported, *, as_json: bool) -> None:

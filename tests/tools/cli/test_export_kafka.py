@@ -127,8 +127,9 @@ def test_a_running_kafka_is_refused(source: Path, target: Path) -> None:
     ("arguments", "said"),
     [
         ([], "say where to"),
-        (["--print-commands", "--config", "retention.ms"], "is no KEY=VALUE"),
-        (["--print-commands", "--config", "durability=os"], "is no KEY=VALUE of a topic in Kafka"),
+        (["--print-commands", "--config", "retention.ms"], "is not KEY=VALUE"),
+        (["--print-commands", "--config", "retention.ms=1", "--config", "retention.ms=2"], "retention.ms is given twice"),
+        (["--print-commands", "--config", "durability=os"], "'durability' is no key of a topic in Kafka"),
         (["--print-commands", "--config", "segment.bytes=1g"], "'segment.bytes=1g': segment.bytes is a number"),
         (["nowhere"], "does not exist"),
     ],
