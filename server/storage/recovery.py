@@ -25,7 +25,7 @@ from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
 from .contain import contain, cut_off
-from .diskops import Procedure, Unlink, drive
+from .diskops import Procedure, SyncFile, Unlink, drive, execute
 from .errors import CorruptIndexError, SegmentOffsetOverflowError, StorageError
 from .filesystem import FileSystem, sync_file
 from .gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
@@ -103,6 +103,8 @@ class _Opening:
         self.epochs_before = self.epochs.encode()
         self.rebuilt: list[LogSegment] = []
         self.behind_cut: list[LogSegment] = []
+        self.snapshots: set[int] = set()
+        """Offsets of the producer snapshots that were written. Some may be deleted again."""
 
     def run(self) -> Log:
         fs, request = self.fs, self.request
@@ -158,7 +160,7 @@ class _Opening:
             following = self.segments.higher(segment.base_offset)
             if producers.end_offset <= segment.base_offset and segment is not self.segments.first:
                 producers.end_offset = segment.base_offset
-                drive(self.fs, take_snapshot(self.request.directory, producers, durable=False))
+                self._take_snapshot(producers)
             end_offset = None if following is None else following.base_offset
             rebuild = scan_segment(self.fs, segment, self.epochs, producers, end_offset=end_offset)
             self._check_file(rebuild, is_last=following is None)
@@ -329,7 +331,13 @@ class _Opening:
             drive(self.fs, _unlink(snapshot_path(log.directory, offset)))
         log.producers.snapshot_offset = max((offset for offset in snapshots if offset not in gone), default=-1)
         if not self.request.was_clean and log.size_in_bytes:
-            drive(self.fs, take_snapshot(log.directory, log.producers, durable=False))
+            self._take_snapshot(log.producers)
+
+    def _take_snapshot(self, producers: ProducerState) -> None:
+        """Written now, synced with all that was scanned."""
+        if producers.is_snapshot_due:
+            drive(self.fs, take_snapshot(self.request.directory, producers, durable=False))
+            self.snapshots.add(producers.snapshot_offset)
 
     def _sync(self, log: Log) -> None:
         for segment in self.rebuilt:
@@ -337,6 +345,10 @@ class _Opening:
                 continue
             for file in segment.files:
                 sync_file(self.fs, file.path)
+        snapshots = self.snapshots | {segment.base_offset for segment in self.rebuilt}
+        execute(self.fs, [SyncFile(snapshot_path(log.directory, offset)) for offset in sorted(snapshots)])
+        execute(self.fs, log.sync_of_snapshot())
+        log.snapshot_synced(log.unsynced_snapshot)
         self.fs.sync_directory(log.directory)
         log.names_synced = log.names_created
 

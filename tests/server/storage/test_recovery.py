@@ -513,7 +513,8 @@ def test_all_that_was_scanned_is_synced_before_the_log_is_served(tmp_path: Path)
     open_driven(tmp_path, fs=fs, config=SMALL, was_clean=False, recovery_point=12)
     stems = ("00000000000000000010", "00000000000000000020")
     expected = [f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex")]
-    assert fs.synced[-7:] == [*expected, "directory"]
+    snapshots = [f"{offset:020}.snapshot" for offset in (10, 20, 25)]
+    assert fs.synced[-10:] == [*expected, *snapshots, "directory"]
     assert driven.log.recovery_point == 0
 
 
