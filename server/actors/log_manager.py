@@ -22,6 +22,7 @@ from ..broker_config import BrokerConfig
 from ..clock import NowMs
 from ..config import LogConfig
 from ..storage.catalogue import Catalogue, Found
+from ..storage.errors import StorageError
 from ..storage.filesystem import FileSystem
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
@@ -230,9 +231,25 @@ async def open_log_manager(
                 # Kept outside of the nursery, which would wrap it in a group.
                 failure = exc
             nursery.cancel_scope.cancel()
-    finally:
+    except trio.Cancelled:
         if started is not None:
-            with trio.CancelScope(shield=True):
-                await started.close()
+            await _close(started, None)
+        raise
+    except BaseException as exc:
+        # Of a task of its own; it says more than what the block saw of it.
+        failure = exc
+    if started is not None:
+        await _close(started, failure)
     if failure is not None:
         raise failure
+
+
+async def _close(manager: LogManager, failure: BaseException | None) -> None:
+    """What went wrong before is not replaced by what goes wrong now: the second often follows from the first."""
+    with trio.CancelScope(shield=True):
+        try:
+            await manager.close()
+        except (OSError, StorageError) as exc:
+            if failure is None:
+                raise
+            LOGGER.error("the stop is not clean: %s", exc)

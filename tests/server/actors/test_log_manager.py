@@ -430,6 +430,23 @@ async def test_an_error_of_the_block_comes_out_as_it_is_and_the_stop_is_clean(tm
     assert has_marker(tmp_path)
 
 
+async def test_a_stop_that_fails_does_not_replace_what_ended_the_block(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = GateFileSystem()
+
+    async def block() -> None:
+        async with one_partition(tmp_path, fs=fs) as broker:
+            await broker.append(PARTITION, value("x"))
+            fs.fail("open", ".tmp", number=errno.EIO, times=None)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await block()
+    assert not has_marker(tmp_path)
+    assert "the stop is not clean" in caplog.text
+
+
 async def test_a_cancelled_block_ends_in_a_clean_stop(tmp_path: Path) -> None:
     with trio.CancelScope() as scope:
         async with one_partition(tmp_path) as broker:
