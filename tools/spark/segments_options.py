@@ -89,7 +89,7 @@ class SegmentOptions:
             if (name := _named(given, OF_SERVER)) is not None:
                 raise OptionError(f"option {name} is refused with snapshot=files, which asks no server; set snapshot to server")
             given[SERVERS_ALIAS] = _NO_SERVER
-        mode = read_choice("mode", given.get("mode", "PERMISSIVE").upper(), {mode.value: mode for mode in ReadMode})
+        mode = read_choice("mode", given.get("mode", "permissive"), {mode.value.lower(): mode for mode in ReadMode})
         lease_ms = read_number("leaseMs", given.get("leasems", str(LEASE_MS)), 1000, INT32_MAX)
         return cls(paths=paths, read=_shared(given), mode=mode, snapshot=snapshot, lease_ms=lease_ms)
 
