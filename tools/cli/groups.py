@@ -10,14 +10,13 @@ from ...protocol.errors import ErrorCode
 from ...protocol.types import TopicPartition
 from .failures import FailedError
 from .output import count_text, draw, json_option, print_json, say, table, timezone_option
-from .places import TIME_HELP, read_offset, read_time
+from .places import TIME_HELP, read_place
 from .questions import confirmed
 from .remote import ServerAddress, call_server, server_option
 from .times import Zone
 
 if TYPE_CHECKING:
     from ..client.connection import Client
-    from ..client.procedures import Place
 
 
 class GroupOffset(NamedTuple):
@@ -103,7 +102,7 @@ def reset(
     as_json: bool,
 ) -> None:
     """Let GROUP read TOPIC on from another place, forwards or backwards. A group that is not there is made."""
-    place = _place(to_offset, to_time, zone)
+    place = read_place(to_offset, to_time, zone, options=("--to", "--to-time"), purpose="where to")
 
     async def call(client: Client) -> list[GroupOffset]:
         from ..client.admin import Admin
@@ -172,17 +171,6 @@ async def _offsets(client: Client, group: str) -> list[GroupOffset]:
         GroupOffset(partition, kept.offset, kept.metadata, *bounds.get(partition, (None, None)))
         for partition, kept in sorted(committed.items())
     ]
-
-
-def _place(to_offset: str | None, to_time: str | None, zone: Zone) -> Place:
-    from ..client.procedures import AtTime
-
-    if (to_offset is None) == (to_time is None):
-        raise click.UsageError("--to N or --to-time TIME says where to; give one of them")
-    if to_time is not None:
-        return AtTime(read_time(to_time, zone, "--to-time"))
-    assert to_offset is not None
-    return read_offset(to_offset, "--to")
 
 
 def _entry(each: GroupOffset) -> dict[str, Any]:

@@ -46,3 +46,15 @@ def read_offset(text: str, option: str) -> Place:
     if text.lower() not in places:
         raise click.BadParameter(f"{text!r} is neither an offset nor earliest or latest", param_hint=option)
     return places[text.lower()]
+
+
+def read_place(offset: str | None, time: str | None, zone: Zone, *, options: tuple[str, str], purpose: str) -> Place:
+    """The place that one of two options names, an offset's and a time's; a usage error says what they are for."""
+    from ..client.procedures import AtTime
+
+    of_offset, of_time = options
+    if offset is not None and time is None:
+        return read_offset(offset, of_offset)
+    if time is not None and offset is None:
+        return AtTime(read_time(time, zone, of_time))
+    raise click.UsageError(f"{of_offset} N or {of_time} TIME says {purpose}; give one of them")

@@ -9,14 +9,13 @@ import click
 from ...protocol.types import TopicPartition
 from .failures import FailedError
 from .output import count_text, draw, json_option, print_json, say, table, timezone_option
-from .places import TIME_HELP, read_offset, read_time
+from .places import TIME_HELP, read_place
 from .questions import confirmed, read_configs
 from .remote import ServerAddress, call_server, server_option
 from .times import Zone
 
 if TYPE_CHECKING:
     from ..client.connection import Client
-    from ..client.procedures import Place
 
 
 @click.command
@@ -92,7 +91,7 @@ def trim(
     as_json: bool,
 ) -> None:
     """Delete the oldest records of topic NAME. They cannot be read any more at once; their files go soon after."""
-    place = _place(before, before_time, zone)
+    place = read_place(before, before_time, zone, options=("--before", "--before-time"), purpose="up to where")
 
     async def look(client: Client) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         from ..client.admin import Admin
@@ -125,14 +124,3 @@ def trim(
     columns = {"topic": "left", "partition": "right", "log start before": "right", "log start": "right"}
     rows = [(*map(str, partition), f"{starts[partition]:,}", f"{start:,}") for partition, start in found.items()]
     draw(table(columns, rows))
-
-
-def _place(before: str | None, before_time: str | None, zone: Zone) -> Place:
-    from ..client.procedures import AtTime
-
-    if (before is None) == (before_time is None):
-        raise click.UsageError("--before N or --before-time TIME says up to where; give one of them")
-    if before_time is not None:
-        return AtTime(read_time(before_time, zone, "--before-time"))
-    assert before is not None
-    return read_offset(before, "--before")

@@ -63,7 +63,9 @@ def test_delete_forgets_a_group(cli: Cli, ten: None) -> None:
 
 def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
     assert "there is no group 'g'; `triolog groups list` names them" in cli.refused("groups", "show", "g")
-    assert "give one of them" in cli.refused("groups", "reset", "g", "t", code=2)
+    one_of = "--to N or --to-time TIME says where to; give one of them"
+    assert one_of in cli.refused("groups", "reset", "g", "t", code=2)
+    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--to-time", "now", code=2)
     assert "t has no partition 7" in cli.refused("groups", "reset", "g", "t", "--to", "1", "--partition", "7")
 
 

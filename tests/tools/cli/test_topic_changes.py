@@ -70,4 +70,6 @@ def test_trim_refuses_what_is_not_there(cli: Cli, broker: BlockingBroker) -> Non
     broker.create_topic("t")
     assert "t has no partition 4" in cli.refused("topics", "trim", "t", "--before", "0", "--partition", "4", "--yes")
     assert "OFFSET_OUT_OF_RANGE" in cli.refused("topics", "trim", "t", "--before", "9", "--yes")
-    assert "give one of them" in cli.refused("topics", "trim", "t", "--yes", code=2)
+    one_of = "--before N or --before-time TIME says up to where; give one of them"
+    assert one_of in cli.refused("topics", "trim", "t", "--yes", code=2)
+    assert one_of in cli.refused("topics", "trim", "t", "--yes", "--before", "1", "--before-time", "now", code=2)
