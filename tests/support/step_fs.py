@@ -161,11 +161,12 @@ class EveryStepFileSystem(StepFileSystem):
 
 
 def distinct(directories: Sequence[Path]) -> list[Path]:
-    """Without those that hold what the one before holds."""
+    """Without those whose segments and staged files are those of the one before."""
     found: list[Path] = []
     last: object = None
     for directory in directories:
-        content = {file.relative_to(directory): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+        files = [file for file in directory.rglob("*") if file.suffix == SEGMENT or STAGE_DIRECTORY in file.parts]
+        content = {file.relative_to(directory): file.read_bytes() for file in files if file.is_file()}
         if content != last:
             found.append(directory)
         last = content

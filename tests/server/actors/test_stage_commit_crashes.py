@@ -117,7 +117,7 @@ def counts(committed: Committed) -> list[int]:
 async def test_a_commit_cut_off_anywhere_is_whole_or_absent(tmp_path: Path, durability: str, kind: str) -> None:
     steps, shares, committed = await record_steps(tmp_path, durability)
     outcomes = [await check_step(step, durability, shares, committed) for step in distinct([step / kind for step in steps])]
-    assert len(outcomes) >= 20
+    assert len(outcomes) >= 10
     assert outcomes == sorted(outcomes), "what was decided is taken back"
     assert outcomes[-1]
 
@@ -150,4 +150,4 @@ async def test_carrying_a_commit_out_at_the_start_may_be_cut_off_anywhere_too(tm
             again = await broker.commit_stage(APPLICATION, 1, [])
             assert not again.by_this_call
             assert places(again) == places(committed)
-    assert len(copies) >= 15
+    assert len(copies) >= 10
