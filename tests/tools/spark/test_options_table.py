@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.spark import options, write_options
+from triolog.tools.spark import options, segments_options, write_options
 
 TESTS: Final = Path(__file__).resolve().parent
 PAGE: Final = TESTS.parents[2] / "docs" / "spark.md"
-CODE: Final = {"## Options of reading": options.NAMES, "## Options of writing": write_options._NAMES}
+CODE: Final = {
+    "## Options of reading": options.NAMES,
+    "## Options of reading segment files": tuple(set(segments_options.NAMES) - set(options.NAMES)),
+    "## Options of writing": write_options._NAMES,
+}
 
 
 def _table(heading: str) -> list[tuple[str, str, str]]:
