@@ -32,12 +32,9 @@ class RecordsWalk(NamedTuple):
     records_count: int
     max_timestamp: int
     """Largest timestamp of a record; -1 when there is none. Under LogAppendTime the batch's."""
-    uncompressed_bytes: int
-    """Of the records, without the batch header."""
     has_null_key: bool
     min_timestamp: int
     """Smallest timestamp of a record that has one; -1 when none has."""
-    offsets_consecutive: bool
 
 
 def walk_records(
@@ -73,7 +70,7 @@ def walk_records(
     else:
         min_timestamp = NO_TIMESTAMP if least is None else base_timestamp + least
         max_timestamp = NO_TIMESTAMP if most is None else base_timestamp + most
-    return RecordsWalk(count, max_timestamp, len(data), has_null_key, min_timestamp, not has_gaps)
+    return RecordsWalk(count, max_timestamp, has_null_key, min_timestamp)
 
 
 def _walk_consecutive(data: bytes, header: BatchHeader) -> tuple[int | None, int | None, bool]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import check_batch, parse_header, with_producer
 from triolog.protocol.records.builder import BatchBuilder, build_batch
@@ -99,7 +100,12 @@ def test_explicit_offsets_keep_their_gaps(offsets: list[int], removed_behind: in
     assert (header.base_offset, header.last_offset) == (100, last_offset)
     assert [record.offset - 100 for record in iter_records(batch)] == offsets
     walk = walk_records(batch, header, allow_gaps=True)
-    assert walk.offsets_consecutive == (len(offsets) == offsets[-1] + removed_behind + 1)
+    assert walk.records_count == len(offsets)
+    if len(offsets) == offsets[-1] + removed_behind + 1:
+        assert walk_records(batch, header) == walk
+    else:
+        with pytest.raises(InvalidRecordError):
+            walk_records(batch, header)
 
 
 def test_append_continues_after_an_explicit_offset() -> None:
