@@ -35,6 +35,10 @@ MAX_TOPIC_NAME_CHARS: Final = 249
 
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+MAX_PRODUCERS_PER_PARTITION: Final = 100_000
+"""Default max_producers_per_partition: producer ids that a log remembers at a time, about 1 KB of memory each with five
+batches, and 46 bytes in every snapshot. Kafka has no such limit (KIP-936 wants one per user)."""
+
 MAX_CLIENT_ID_CHARS: Final = 255
 MAX_GROUP_ID_CHARS: Final = 255
 MAX_TRANSACTIONAL_ID_CHARS: Final = 255

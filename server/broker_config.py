@@ -19,6 +19,7 @@ from ..protocol.limits import (
     MAX_IN_FLIGHT,
     MAX_IN_FLIGHT_BYTES,
     MAX_PARTITIONS_PER_TOPIC,
+    MAX_PRODUCERS_PER_PARTITION,
     MIB,
 )
 from .config import TOPIC_KEYS, Durability, LogConfig
@@ -66,6 +67,7 @@ class BrokerConfig:
     checkpoint_interval_ms: int = 60_000
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
+    max_producers_per_partition: int = MAX_PRODUCERS_PER_PARTITION
     disk_reserve_bytes: int = 0
     cleaner_enable: bool = True
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
@@ -221,6 +223,13 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             default="86400000",
             unit="ms",
             doc="How long a producer's sequence numbers are remembered after its last append.",
+        ),
+        BrokerKey(
+            name="max_producers_per_partition",
+            type="int",
+            read=_number(1, 1_000_000),
+            default=str(MAX_PRODUCERS_PER_PARTITION),
+            doc="Producer ids that a partition remembers at a time; another one is refused until older ones have expired.",
         ),
         BrokerKey(
             name="disk_reserve_bytes",

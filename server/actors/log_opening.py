@@ -178,6 +178,7 @@ class LogOpener:
             recovery_point=directory.recovery_points.get(topic_partition, 0),
             log_start_offset=directory.log_start_offsets.get(topic_partition, 0) if is_trimmed else 0,
             sync_metadata=self.directories.config.durable,
+            max_producers=self.directories.config.max_producers_per_partition,
         )
 
 

@@ -134,6 +134,7 @@ class TopicChanges:
                 now_ms=self.now_ms,
                 was_clean=True,
                 sync_metadata=self.directories.config.durable,
+                max_producers=self.directories.config.max_producers_per_partition,
             )
             disk = self.directories.disk
             try:

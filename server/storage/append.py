@@ -335,9 +335,11 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
         return None
     if append.origin is not AppendOrigin.CLIENT:
         producers.check_epoch(topic_partition, append.batches[0][0])
+        producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
         return None
     found = producers.admit(topic_partition, [header for header, _ in append.batches])
     if found is None:
+        producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
         return None
     first, last = found
     is_append_time = log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from ...protocol.limits import INT32_MAX, MAX_DECOMPRESSED_BYTES
+from ...protocol.limits import INT32_MAX, MAX_DECOMPRESSED_BYTES, MAX_PRODUCERS_PER_PARTITION
 from ...protocol.types import Isolation, TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
@@ -163,6 +163,8 @@ class Log:
     names_synced: int = 0
     """Up to which of them the directory is known to be on the device."""
     producers: ProducerState = attrs.field(factory=ProducerState)
+    max_producers: int = MAX_PRODUCERS_PER_PARTITION
+    """A producer id beyond these is refused until older ones have expired."""
     unsynced_snapshot: int | None = None
     """Offset of a producer snapshot that was written at a roll and is not known to be on the device."""
     gaps: tuple[OffsetGap, ...] = ()

@@ -15,9 +15,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ...protocol.errors import (
+    ErrorCode,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    RequestError,
     TransactionCoordinatorFencedError,
 )
 from ...protocol.limits import INT32_MAX
@@ -301,6 +303,23 @@ class ProducerCursor:
         entry = self.entry(header.producer_id)
         if entry is not None:
             _check_epoch(topic_partition, entry, header)
+
+    def check_room(self, topic_partition: TopicPartition, producer_id: int, most: int) -> None:
+        """Raises RequestError (POLICY_VIOLATION) when a producer that is not known yet would be more than `most`.
+
+        Markers are not asked: a transaction can always be ended.
+        """
+        known, changed = self._state.entries, self.changed
+        if len(known) + len(changed) < most or producer_id in known or producer_id in changed:
+            return
+        count = len(known) + sum(each not in known for each in changed)
+        if count >= most:
+            raise RequestError(
+                f"{topic_partition}: producer {producer_id} is new and {count} are remembered, as many as "
+                f"max_producers_per_partition={most} allows; keep producers instead of making new ones, or wait until older "
+                "ones are forgotten (producer_id_expiration_ms)",
+                ErrorCode.POLICY_VIOLATION,
+            )
 
     def add(self, header: BatchHeader, base_offset: int, append_time: int | None = None) -> None:
         """Take in a data batch that is stored at `base_offset`."""

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.limits import INT32_MAX, INT64_MAX
+from ...protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
@@ -57,6 +57,7 @@ class OpenLog:
     recovery_point: int = 0
     log_start_offset: int = 0
     sync_metadata: bool = True
+    max_producers: int = MAX_PRODUCERS_PER_PARTITION
 
 
 def open_log(fs: FileSystem, request: OpenLog) -> Log:
@@ -268,6 +269,7 @@ class _Opening:
             high_watermark=request.log_start_offset,
             recovery_point=0,
             sync_metadata=request.sync_metadata,
+            max_producers=request.max_producers,
         )
         drive(self.fs, log.take_out(self.behind_cut))
         if not self.segments:
