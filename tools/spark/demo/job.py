@@ -122,7 +122,7 @@ class Job:
 def _tell(name: str, query: StreamingQuery, told: int) -> int:
     """Say which batches have ended since `told`; the last of them."""
     for progress in query.recentProgress:
-        if progress.batchId > told:
+        if progress.batchId > told and "addBatch" in progress.durationMs:  # without, a query says that it has nothing to do
             told = progress.batchId
             states = progress.stateOperators
             say(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -12,6 +13,8 @@ from ...demo.flights import AIRPORTS, NEW_YORK
 from .tables import NOTHING, Group, Sums, together
 
 COLOURS: Final = ("#1b6ca8", "#d1495b", "#66a182")
+DAY: Final = (*range(4, 24), *range(4))
+"""The hours in the order of an airport's day: what leaves after midnight was late the evening before."""
 MIN_FLIGHTS: Final = 30
 """The mean of fewer says nothing; such an hour is left out of a line."""
 
@@ -44,16 +47,13 @@ def draw(hours: Mapping[Group, Sums], path: Path, *, min_flights: int = MIN_FLIG
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
-    bottom = [0] * 24
+    bottom = [0] * len(DAY)
     for (airport, of_hour), colour in zip(airports.items(), COLOURS, strict=False):
-        drawn = {
-            hour: mean
-            for hour, sums in sorted(of_hour.items())
-            if sums.departed >= min_flights and (mean := sums.mean_delay) is not None
-        }
-        above.plot(list(drawn), list(drawn.values()), marker="o", color=colour, label=airport)
-        heights = [of_hour.get(hour, NOTHING).departed for hour in range(24)]
-        below.bar(range(24), heights, bottom=bottom, color=colour, width=0.8)
+        found = [of_hour.get(hour, NOTHING) for hour in DAY]
+        means = [nan if sums.departed < min_flights else sums.mean_delay for sums in found]
+        above.plot(range(len(DAY)), means, marker="o", color=colour, label=airport)
+        heights = [sums.departed for sums in found]
+        below.bar(range(len(DAY)), heights, bottom=bottom, color=colour, width=0.8)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     total = together(hours.values())
     above.set_title(f"Departures from New York, 2013: mean delay by hour ({total.flights:,} flights)")
@@ -64,7 +64,7 @@ def draw(hours: Mapping[Group, Sums], path: Path, *, min_flights: int = MIN_FLIG
     below.set_ylabel("departures")
     below.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
     below.set_xlabel(f"hour of actual departure, {NEW_YORK} (means of fewer than {min_flights} flights are left out)")
-    below.set_xticks(range(0, 24, 2), [f"{hour:02d}:00" for hour in range(0, 24, 2)])
+    below.set_xticks(range(0, len(DAY), 2), [f"{hour:02d}:00" for hour in DAY[::2]])
     below.set_xlim(-0.7, 23.7)
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
