@@ -1,0 +1,163 @@
+"""The sink through Spark: what a write leaves in the log, and what stays single when batches are run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from triolog.protocol.types import Record
+from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
+
+from tests.support.server_process import Address, ServerFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 1000
+
+
+class Server:
+    """A server in a process of its own: workers of Spark keep connections to it beyond a test."""
+
+    def __init__(self, address: Address, client: BlockingClient) -> None:
+        self.options = {"kafka.bootstrap.servers": f"{address.host}:{address.port}"}
+        self.client = client
+
+    def append(self, topic: str, start: int, stop: int) -> None:
+        """Records with these numbers as keys and values."""
+        with BlockingProducer(self.client) as producer:
+            for number in range(start, stop):
+                producer.send(topic, b"v%d" % number, key=b"k%d" % number)
+
+    def records(self, topic: str) -> list[Record]:
+        with BlockingConsumer(self.client, follow=False) as consumer:
+            consumer.assign(topic)
+            return [record for _, record in consumer.records()]
+
+    def values(self, topic: str) -> list[bytes]:
+        return sorted(record.value or b"" for record in self.records(topic))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with ServerFolder(tmp_path_factory.mktemp("server"), ("--durability", "os")) as folder:
+        address = folder.start().address
+        with BlockingClient(address) as client:
+            client.hello()
+            yield Server(address, client)
+
+
+@pytest.fixture
+def topics(server: Server, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A topic to read, with 300 records, and one to write, with two partitions; of this test alone."""
+    name = f"{abs(hash(request.node.nodeid)):x}"
+    source, target = f"source-{name}", f"target-{name}"
+    admin = BlockingAdmin(server.client)
+    admin.create_topic(source, 2)
+    admin.create_topic(target, 2)
+    server.append(source, 0, 300)
+    return source, target
+
+
+def frame(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(rows).selectExpr(
+        "cast(id as string) key",
+        "case when id % 10 = 0 then null else concat('value ', id) end value",
+        "array(named_struct('key', 'h', 'value', cast(null as binary))) headers",
+        "timestamp_millis(1000 + id) timestamp",
+    )
+
+
+def stream(spark: SparkSession, server: Server, source: str, target: str, checkpoint: Path, **options: str) -> None:
+    """Read the source to its end, change the values, and write them to the target."""
+    read = spark.readStream.format("triolog").options(**server.options).option("subscribe", source)
+    rows = read.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 150).load()
+    changed = rows.selectExpr("key", "concat('seen ', cast(value as string)) value")
+    write = changed.writeStream.format("triolog").options(**server.options, topic=target, **options)
+    query = write.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(120)
+    finally:
+        query.stop()
+
+
+def seen(stop: int) -> list[bytes]:
+    return sorted(b"seen v%d" % number for number in range(stop))
+
+
+def test_batch_write_appends_every_column(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
+    _, target = topics
+    frame(spark).write.format("triolog").options(**server.options, topic=target).mode("append").save()
+    found = {record.key: record for record in server.records(target)}
+    assert len(found) == ROWS
+    assert (found[b"7"].value, found[b"7"].timestamp, found[b"7"].headers) == (b"value 7", 1007, (("h", None),))
+    assert found[b"10"].value is None
+
+
+def test_batch_write_with_a_version_that_is_run_again_writes_nothing(
+    spark: SparkSession, server: Server, topics: tuple[str, str]
+) -> None:
+    _, target = topics
+    for version in ("1", "1", "2"):
+        named = {"txnAppId": f"daily {target}", "txnVersion": version}
+        frame(spark, 10).write.format("triolog").options(**server.options, topic=target, **named).mode("append").save()
+    assert len(server.records(target)) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "complaint"),
+    [
+        ({}, "overwrite", "mode overwrite is refused"),
+        ({"batchSize": "1"}, "append", "unknown option batchsize"),
+        ({"topic": "absent"}, "append", "looking up topic absent"),
+    ],
+)
+def test_write_that_cannot_be_is_refused_with_its_reason(
+    spark: SparkSession, server: Server, topics: tuple[str, str], options: dict[str, str], mode: str, complaint: str
+) -> None:
+    given: dict[str, Any] = {**server.options, "topic": topics[1], **options}
+    with pytest.raises(PySparkException, match=complaint):
+        frame(spark, 10).write.format("triolog").options(**given).mode(mode).save()
+    assert server.records(topics[1]) == []
+
+
+def test_task_that_fails_leaves_nothing_visible(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
+    rows = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, cast(raise_error('the last row') as string), 'v') value")
+    with pytest.raises(PySparkException, match="the last row"):
+        rows.write.format("triolog").options(**server.options, topic=topics[1]).mode("append").save()
+    assert server.records(topics[1]) == []
+
+
+def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batch_that_was_committed(
+    spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    """The second run repeats the last batch: Spark has lost its note of the commit, as in a crash between ours and its own."""
+    stream(spark, server, *topics, tmp_path)
+    assert server.values(topics[1]) == seen(300)
+    last = max((path for path in (tmp_path / "commits").iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    for path in (last, last.with_name(f".{last.name}.crc")):
+        path.unlink()
+    server.append(topics[0], 300, 350)
+    stream(spark, server, *topics, tmp_path)
+    assert server.values(topics[1]) == seen(350)
+
+
+def test_complete_mode_is_refused(spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path) -> None:
+    read = spark.readStream.format("triolog").options(**server.options).option("subscribe", topics[0])
+    rows = (
+        read.option("startingOffsets", "earliest")
+        .load()
+        .groupBy("key")
+        .count()
+        .selectExpr("key", "cast(count as string) value")
+    )
+    write = rows.writeStream.format("triolog").options(**server.options, topic=topics[1]).outputMode("complete")
+    query = write.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    try:
+        with pytest.raises(PySparkException, match="output mode complete is refused"):
+            query.awaitTermination(120)
+    finally:
+        query.stop()
