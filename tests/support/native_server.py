@@ -8,7 +8,7 @@ No files, no limits, one node.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import trio
 import trio.testing
@@ -38,6 +38,13 @@ from triolog.protocol.types import (
     Record,
     TopicPartition,
 )
+
+APIS: Final = {
+    api: versions
+    for api, versions in m.API_VERSIONS.items()
+    if api not in ("split_points", "lease_segments", "stage", "commit_stage", "abort_stage", "last_commit")
+}
+"""What it answers: a server that is older than the calls of Spark's sources and sink."""
 
 
 class FakeProducer:
@@ -353,7 +360,7 @@ class _Session:
         match request:
             case m.HelloRequest():
                 limit, count = self.server.max_frame_bytes, self.server.max_in_flight
-                return m.HelloResponse("fake", "0", 1, "c", m.API_VERSIONS, max_frame_bytes=limit, max_in_flight=count)
+                return m.HelloResponse("fake", "0", 1, "c", APIS, max_frame_bytes=limit, max_in_flight=count)
             case m.OffsetsForTimesRequest():
                 return m.OffsetsForTimesResponse(tuple(self.lookup(part, request.isolation) for part in request.partitions))
             case m.ExplainRequest():

@@ -7,7 +7,10 @@ sources, which Spark leaves off. A local master talks to itself on 127.0.0.1, wh
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
+import pkgutil
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -25,6 +28,8 @@ LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
 }
+SOURCES: Final = ("pyspark_triolog", "pyspark_triolog_segments")
+"""The modules that Spark looks for by itself, where they are files of an installed package."""
 WORKERS_PYTHON: Final = "PYSPARK_PYTHON"
 
 
@@ -52,4 +57,13 @@ def session(app_name: str = "triolog", *, master: str = "local[2]", config: Mapp
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    for module in _unseen_sources():
+        spark.dataSource.register(importlib.import_module(module).DefaultSource)
+    return spark
+
+
+def _unseen_sources() -> list[str]:
+    """Sources that can be imported and that Spark does not see: an editable installation has no folder for it to look into."""
+    seen = {info.name for info in pkgutil.iter_modules()}
+    return [name for name in SOURCES if name not in seen and importlib.util.find_spec(name) is not None]

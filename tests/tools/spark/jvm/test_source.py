@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from triolog.server.embedded import MEMORY, BlockingBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR_MS = 3_600_000
+FILTERS = {
+    "partition = 1 AND offset >= 90": 10,
+    "topic = 'other'": 0,
+    "offset IN (3, 4, 99) AND partition IN (0, 2)": 6,
+    "timestamp >= timestamp'1970-01-05 00:00:00' AND value IS NOT NULL": 12,
+    "timestamp < timestamp'1970-01-01 02:00:00'": 6,
+    "offset < 5 OR offset > 97": 21,
+}
+"""How many of the events they leave."""
+
+
+@pytest.fixture
+def events(server: BlockingBroker) -> BlockingBroker:
+    """A server with 100 records in each of three partitions of `events`, one in an hour."""
+    server.create_topic("events", 3, {"retention.ms": "-1"})
+    for partition in range(3):
+        headers = (("trace", b"abc"), ("empty", None))
+        records = [(number * HOUR_MS, b"k%d" % number, b"v%d" % number, headers) for number in range(100)]
+        records[7] = (7 * HOUR_MS, None, None, ())
+        server.append("events", records, partition=partition)
+    return server
+
+
+def _read(spark: SparkSession, server: BlockingBroker, topic: str = "events", **options: Any) -> DataFrame:
+    assert server.native is not None
+    reader = spark.read.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{server.native.port}")
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+def test_the_source_is_found_without_being_registered_and_gives_kafkas_columns(
+    spark: SparkSession, events: BlockingBroker
+) -> None:
+    rows = _read(spark, events, includeHeaders=True)
+    assert rows.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
+        "headers:array<struct<key:string,value:binary>>>"
+    )
+    found = {(row.partition, row.offset): row for row in rows.collect()}
+    assert len(found) == 300
+    row = found[1, 8]
+    assert (row.key, row.value, row.topic, row.timestamp.timestamp(), row.timestampType) == (
+        b"k8",
+        b"v8",
+        "events",
+        8 * HOUR_MS // 1000,
+        0,
+    )
+    assert [(header.key, header.value) for header in row.headers] == [("trace", b"abc"), ("empty", None)]
+    assert (found[1, 7].key, found[1, 7].value, found[1, 7].headers) == (None, None, [])
+
+
+def test_a_schema_with_two_columns_gives_two_columns(spark: SparkSession, events: BlockingBroker) -> None:
+    assert events.native is not None
+    reader = spark.read.format("triolog").schema("offset long, timestamp timestamp")
+    reader = reader.option("triolog.servers", f"127.0.0.1:{events.native.port}").option("subscribe", "events")
+    assert reader.load().agg({"offset": "sum"}).collect()[0][0] == 3 * sum(range(100))
+
+
+@pytest.mark.parametrize("pushed", ["true", "false"])
+def test_filters_give_the_same_rows_whether_they_are_pushed_or_not(
+    spark: SparkSession, events: BlockingBroker, pushed: str
+) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
+    try:
+        rows = _read(spark, events)
+        assert {where: rows.where(where).count() for where in FILTERS} == FILTERS
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_a_view_of_sql_reads_it(spark: SparkSession, events: BlockingBroker) -> None:
+    assert events.native is not None
+    address = f"'kafka.bootstrap.servers' '127.0.0.1:{events.native.port}'"
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW events USING triolog OPTIONS ({address}, subscribe 'events', endingTimestamp '0')"
+    )
+    assert spark.sql("SELECT count(*) FROM events").collect()[0][0] == 0
+
+
+def test_a_bad_option_reaches_the_user_by_name(spark: SparkSession, events: BlockingBroker) -> None:
+    with pytest.raises(Exception, match="unknown option startingoffset; did you mean startingOffsets"):
+        _read(spark, events, startingOffset="earliest")
+
+
+def _stream(spark: SparkSession, server: BlockingBroker, folder: Path, name: str, **options: Any) -> list[dict[str, Any]]:
+    """Run what is there through a query and answer its batches' progress; the rows are in table `name`."""
+    assert server.native is not None
+    reader = spark.readStream.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{server.native.port}")
+    writer = reader.options(**options).load().select("partition", "offset").writeStream.format("parquet")
+    writer = writer.option("path", str(folder / name)).option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(60)
+    assert query.exception() is None
+    assert not query.isActive
+    return [progress for progress in query.recentProgress if progress["numInputRows"] or progress["sources"]]  # type: ignore[index]
+
+
+def _rows(spark: SparkSession, folder: Path, name: str) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in spark.read.parquet(str(folder / name)).collect())
+
+
+def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_stopped(
+    spark: SparkSession, server: BlockingBroker, tmp_path: Path
+) -> None:
+    server.create_topic("grows", 2)
+    for partition in range(2):
+        server.append("grows", [b"x"] * 100, partition=partition)
+    options = {"subscribe": "grows", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 80}
+    progress = _stream(spark, server, tmp_path, "all", **options)
+    assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [80, 80, 40]
+    server.append("grows", [b"y"] * 5, partition=1)
+    progress = _stream(spark, server, tmp_path, "all", **options)
+    assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [5]
+    assert _rows(spark, tmp_path, "all") == [(0, n) for n in range(100)] + [(1, n) for n in range(105)]
+
+
+def test_a_stream_that_begins_at_the_latest_offset_keeps_that_place(
+    spark: SparkSession, server: BlockingBroker, tmp_path: Path
+) -> None:
+    server.create_topic("pinned")
+    server.append("pinned", [b"before"] * 10)
+    _stream(spark, server, tmp_path, "late", subscribe="pinned")
+    server.append("pinned", [b"after"] * 3)
+    _stream(spark, server, tmp_path, "late", subscribe="pinned")
+    assert _rows(spark, tmp_path, "late") == [(0, 10), (0, 11), (0, 12)]
+
+
+def test_a_server_that_is_gone_is_named_within_the_timeout(spark: SparkSession) -> None:
+    with BlockingBroker(MEMORY) as broker:
+        address = broker.native
+        assert address is not None
+    reader = spark.read.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{address.port}")
+    with pytest.raises(Exception, match=rf"127\.0\.0\.1:{address.port} did not answer within 300 ms"):
+        reader.option("subscribe", "events").option("kafkaConsumer.pollTimeoutMs", "300").load().count()
