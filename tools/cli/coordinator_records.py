@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` and `__transaction_state` in words, for `triolog dump --records`; control records too."""
+"""Records of the server's own topics in words, for `triolog dump --records`; control records too."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from ...protocol.coordinator.offsets import (
     decode_offset_commit_value,
     decode_offsets_key,
 )
+from ...protocol.coordinator.stage_commits import (
+    STAGE_COMMITS_TOPIC,
+    decode_stage_commit_key,
+    decode_stage_commit_value,
+)
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC, decode_transaction_key, decode_transaction_value
 from ...protocol.errors import RequestError
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ...protocol.types import Bytes, Record
 
-INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STAGE_COMMITS_TOPIC)
 
 
 def topic_of(partition_directory: str) -> str | None:
@@ -35,6 +40,8 @@ def record_in_words(topic: str | None, header: BatchHeader, record: Record) -> s
             return _offset_commit(record)
         if topic == TRANSACTIONS_TOPIC:
             return _transaction(record)
+        if topic == STAGE_COMMITS_TOPIC:
+            return _stage_commit(record)
     except RequestError as exc:
         return f"cannot be read: {exc.message}"
     return None
@@ -72,6 +79,23 @@ def _transaction(record: Record) -> str:
     partitions = ", ".join(map(str, sorted(value.partitions)))
     touched = f", partitions {partitions}" if partitions else ""
     return f"transactional id {transactional_id}: {value.state.name.lower()}, {who}, timeout {value.timeout_ms} ms{touched}"
+
+
+def _stage_commit(record: Record) -> str:
+    application = decode_stage_commit_key(_key(record))
+    if application is None:
+        return "a record of a newer kind"
+    if record.value is None:
+        return f"application {application}: gone"
+    value = decode_stage_commit_value(record.value)
+    partitions = ", ".join(
+        f"{each.topic_partition} {each.base_offset} to {each.end_offset - 1}"
+        if value.is_done
+        else f"{each.topic_partition} from {each.start_offset} on, {each.records_count} records"
+        for each in value.partitions
+    )
+    what = f"version {value.version} {value.state.name.lower()}, producer {value.producer_id}"
+    return f"application {application}: {what}{f', {partitions}' if partitions else ''}"
 
 
 def _key(record: Record) -> Bytes:

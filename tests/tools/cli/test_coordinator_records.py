@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from triolog.protocol.coordinator.stage_commits import (
+    CommittedFile,
+    StageCommitPartition,
+    StageCommitState,
+    StageCommitValue,
+    encode_stage_commit_key,
+)
 from triolog.protocol.coordinator.transactions import TransactionLogValue, TransactionState, encode_transaction_key
 from triolog.protocol.records.batch import parse_header
 from triolog.protocol.types import Record, TopicPartition
@@ -24,6 +33,17 @@ STATE = TransactionLogValue(
     state=TransactionState.ONGOING,
     partitions=frozenset({PLACE}),
     last_update_ms=START_MS,
+)
+
+SHARE = StageCommitPartition(
+    topic_partition=TopicPartition("flights", 3),
+    topic_id=uuid.UUID(int=5),
+    start_offset=11,
+    files=(CommittedFile(task="0", size_bytes=70, crc=9, records_count=2),),
+)
+COMMIT = StageCommitValue(version=7, state=StageCommitState.DECIDED, producer_id=1000, update_ms=1, partitions=(SHARE,))
+DONE = attrs.evolve(
+    COMMIT, state=StageCommitState.DONE, partitions=(attrs.evolve(SHARE, files=(), base_offset=11, end_offset=13),)
 )
 
 
@@ -46,6 +66,20 @@ STATE = TransactionLogValue(
             "transactional id mover: ongoing, producer 7 epoch 2, timeout 60000 ms, partitions flights-3",
         ),
         ("__transaction_state", encode_transaction_key("mover"), None, "transactional id mover: gone"),
+        (
+            "__stage_commits",
+            encode_stage_commit_key("query"),
+            COMMIT.encode(),
+            "application query: version 7 decided, producer 1000, flights-3 from 11 on, 2 records",
+        ),
+        (
+            "__stage_commits",
+            encode_stage_commit_key("query"),
+            DONE.encode(),
+            "application query: version 7 done, producer 1000, flights-3 11 to 12",
+        ),
+        ("__stage_commits", encode_stage_commit_key("query"), None, "application query: gone"),
+        ("__stage_commits", b"\0\1abc", b"", "a record of a newer kind"),
         ("flights", b"key", b"value", None),
     ],
 )
