@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import attrs
 
 from ...protocol.types import Bytes
-from .errors import FileGoneError, SnapshotExpiredError, SyncFailedError
+from .errors import FileGoneError, FileTooLargeError, SnapshotExpiredError, SyncFailedError
 from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class ReadFile(NamedTuple):
             return read_file(fs, self.path, max_bytes=self.max_bytes)
         except FileNotFoundError:
             return None
-        except ValueError as exc:
+        except FileTooLargeError as exc:
             raise OSError(errno.EFBIG, str(exc), self.path) from exc
 
 

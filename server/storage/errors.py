@@ -35,6 +35,10 @@ class LogDirectoryError(StorageError):
     """A log directory that cannot be used: locked by someone else, foreign content, inconsistent identity."""
 
 
+class FileTooLargeError(StorageError, ValueError):
+    """A file that is read whole is larger than anything that belongs under its name; reading it could take all memory."""
+
+
 class SnapshotExpiredError(StorageError):
     """Files that a snapshot names were truncated or deleted since: take a new snapshot and look again."""
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ...protocol.types import Bytes
+from .errors import FileTooLargeError
 
 IOV_MAX: Final = 1024
 """Linux refuses more buffers in one call (UIO_MAXIOV)."""
@@ -210,12 +211,12 @@ class CachedReadUnsupportedError(Exception):
 
 
 def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
-    """The whole file; OSError as `open` raises it, ValueError when it is larger than `max_bytes`."""
+    """The whole file; OSError as `open` raises it, FileTooLargeError when it is larger than `max_bytes`."""
     fd = fs.open(path, READ)
     try:
         size = fs.size(fd)
         if size > max_bytes:
-            raise ValueError(f"{path} has {size} bytes, at most {max_bytes} are read")
+            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read; put the right file there")
         return fs.read(fd, size, 0)
     except OSError as exc:
         exc.filename = exc.filename or path  # a read knows its descriptor only; people need the name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from triolog.server.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
+    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
     decode_meta_properties,
@@ -28,7 +30,7 @@ from triolog.server.storage.checkpoints import (
     encode_partition_metadata,
     random_uuid,
 )
-from triolog.server.storage.errors import CheckpointError, LogDirectoryError, LogOfflineError
+from triolog.server.storage.errors import CheckpointError, LogDirectoryError, LogOfflineError, StorageError
 from triolog.server.storage.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
 from triolog.server.storage.truncate import truncate_to
 
@@ -548,6 +550,16 @@ async def test_a_topics_json_that_cannot_be_read_keeps_the_server_from_starting(
         pass
     (tmp_path / TOPICS_FILE).write_text("{")
     with pytest.raises(CheckpointError, match=TOPICS_FILE):
+        async with running_broker(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("name", [TOPICS_FILE, META_PROPERTIES_FILE])
+async def test_a_file_that_is_too_large_keeps_the_server_from_starting_and_is_named(tmp_path: Path, name: str) -> None:
+    async with one_partition(tmp_path):
+        pass
+    os.truncate(tmp_path / name, MAX_CHECKPOINT_BYTES + 1)
+    with pytest.raises(StorageError, match=name):
         async with running_broker(tmp_path):
             pass
 

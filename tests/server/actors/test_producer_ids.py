@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.server.actors.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
 from triolog.server.broker import Broker
+from triolog.server.storage.checkpoints import MAX_CHECKPOINT_BYTES
 from triolog.server.storage.producer_id_block import PRODUCER_ID_BLOCK_FILE
 
 from tests.support.brokers import PARTITION, one_partition, running_broker
@@ -96,8 +98,10 @@ async def test_a_block_that_cannot_be_written_gives_out_nothing(tmp_path: Path) 
         assert await new_id(broker) == FIRST_PRODUCER_ID
 
 
-async def test_a_block_that_cannot_be_read_gives_out_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [9, MAX_CHECKPOINT_BYTES + 1])
+async def test_a_block_that_cannot_be_read_gives_out_nothing(tmp_path: Path, size: int) -> None:
     (tmp_path / PRODUCER_ID_BLOCK_FILE).write_text("no number")
+    os.truncate(tmp_path / PRODUCER_ID_BLOCK_FILE, size)
     async with running_broker(tmp_path) as broker:
         with pytest.raises(RequestError, match=PRODUCER_ID_BLOCK_FILE):
             await new_id(broker)
