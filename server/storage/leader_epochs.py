@@ -10,6 +10,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from .checkpoints import decode_checkpoint, encode_checkpoint
+from .errors import CheckpointError
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -105,6 +106,9 @@ class LeaderEpochs:
 
 
 def decode_leader_epochs(path: str, data: bytes) -> LeaderEpochs:
-    """The cache that a file's content stands for. Raises CheckpointError naming `path` and the line."""
+    """The cache that a file's content stands for. Raises CheckpointError naming `path` and the entry."""
     entries = [EpochEntry(epoch, start) for epoch, start in decode_checkpoint(path, data, fields=2)]
+    for slot, (epoch, start) in enumerate(entries):
+        if epoch < 0 or start < 0:
+            raise CheckpointError(f"{path}: entry {slot} says epoch {epoch} from offset {start}; neither can be negative")
     return LeaderEpochs(entries)

@@ -131,3 +131,9 @@ def test_clearing_says_whether_there_was_something() -> None:
     assert found.clear()
     assert not found.clear()
     assert found.latest_epoch is None
+
+
+@pytest.mark.parametrize("entry", ["-1 0", "0 -1"])
+def test_a_file_with_a_negative_number_cannot_be_understood(entry: str) -> None:
+    with pytest.raises(CheckpointError, match=r"file: entry 1 says epoch -?\d from offset -?\d; neither can be negative"):
+        decode_leader_epochs("file", f"0\n2\n0 0\n{entry}\n".encode())
