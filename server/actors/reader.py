@@ -226,11 +226,13 @@ class Reader:
     async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], Procedure[T]]) -> T:
         """Run a reader's procedure on a snapshot; on a new one when files were cut or deleted under the old one."""
         actor = self._manager.topics.actor(topic_partition)
+        why = ""
         for _ in range(SNAPSHOT_ATTEMPTS):
             snapshot = actor.snapshot()
             try:
                 answer = await self._disk.read(procedure(snapshot))
-            except SnapshotExpiredError:
+            except SnapshotExpiredError as exc:
+                why = f" ({exc})"
                 continue
             except RequestError:
                 if actor.snapshot().truncations == snapshot.truncations:
@@ -246,7 +248,7 @@ class Reader:
                 ) from exc
             if actor.snapshot().truncations == snapshot.truncations:
                 return answer
-        raise LogOfflineError(f"{topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
+        raise LogOfflineError(f"{topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads{why}; try again")
 
     def snapshot(self, topic_partition: TopicPartition) -> LogSnapshot:
         """The partition as it is now. Raises RequestError."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from ...protocol.types import Bytes
 from .diskops import FileHandle, FileSize, Procedure, Read, Sync, Truncate, Unlink
-from .errors import CorruptIndexError
+from .errors import CorruptIndexError, SnapshotExpiredError
 
 ENTRY_BYTES: Final = 34
 _ENTRY: Final = Struct(">hqqqq")
@@ -111,10 +111,14 @@ class TransactionIndex:
         self.last_offset = last_offset if self.entries else None
 
     def read_entries(self, entries: int) -> Procedure[list[AbortedTxn]]:
-        """The first `entries` of them."""
+        """The first `entries` of them. Raises SnapshotExpiredError when the file has fewer: what is missing would mean that
+        nothing was aborted."""
         if not entries:
             return []
-        data = yield Read(self.file, 0, entries * ENTRY_BYTES)
+        size = entries * ENTRY_BYTES
+        data = yield Read(self.file, 0, size)
+        if len(data) < size:
+            raise SnapshotExpiredError(f"{self.path} has {len(data)} bytes where {size} were expected")
         return decode_entries(self.path, data)
 
     def trim(self) -> Procedure[None]:

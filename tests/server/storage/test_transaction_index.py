@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.storage.diskops import Procedure, Write, drive
-from triolog.server.storage.errors import CorruptIndexError
+from triolog.server.storage.errors import CorruptIndexError, SnapshotExpiredError
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.transaction_index import (
     ENTRY_BYTES,
@@ -126,6 +127,16 @@ def test_what_a_failed_append_left_behind_the_entries_is_trimmed(tmp_path: Path,
     drive(FS, index.trim())
     assert entries(opened(tmp_path)) == FOUR[:entries_before]
     assert Path(index.path).exists() is bool(entries_before)
+
+
+@pytest.mark.parametrize("size", [0, 10, ENTRY_BYTES, 4 * ENTRY_BYTES - 1])
+def test_a_file_that_is_shorter_than_its_entries_is_no_file_of_fewer(tmp_path: Path, size: int) -> None:
+    index = opened(tmp_path)
+    for txn in FOUR:
+        drive(FS, append(index, txn))
+    os.truncate(index.path, size)
+    with pytest.raises(SnapshotExpiredError, match=f"has {size} bytes where {4 * ENTRY_BYTES} were expected"):
+        entries(index)
 
 
 def test_a_marker_before_the_base_offset_or_out_of_order_is_a_corrupt_index(tmp_path: Path) -> None:
