@@ -25,7 +25,7 @@ from typing import Final
 from ...protocol.errors import OffsetOutOfRangeError
 from .diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
 from .log import Doomed, Log
-from .paths import CORRUPT_MARK, DELETED_SUFFIX, base_offset_of
+from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of
 from .segment import LogSegment
 
 DELETE: Final = "delete"
@@ -98,13 +98,16 @@ def take_out_below(log: Log, offset: int, *, most: int) -> Procedure[int]:
 
 
 def _take_out_side_files(log: Log) -> Procedure[None]:
-    """What damage left beside segments that are gone: the records around it are not kept either."""
+    """What damage left beside segments that are gone: the records around it are not kept either. And producer snapshots that
+    a start wrote in the middle of such a segment."""
     first = log.segments.first.base_offset
     names: list[str] = yield ListDirectory(log.directory)
     left = [
         f"{log.directory}/{name}"
         for name in names
-        if CORRUPT_MARK in name and not name.endswith(DELETED_SUFFIX) and (base_offset_of(name) or 0) < first
+        if (CORRUPT_MARK in name or name.endswith(SNAPSHOT_SUFFIX))
+        and not name.endswith(DELETED_SUFFIX)
+        and (base_offset_of(name) or 0) < first
     ]
     if left:
         renamed = yield RenameEach(left, DELETED_SUFFIX)

@@ -2,7 +2,8 @@
 
 A snapshot forgets producers that were silent for long, so it may lack some; what it has must be right: epoch, newest batch,
 open transaction. Where the log does not tell the whole story (it was compacted, starts in the middle without a snapshot, or is
-damaged), only the file itself is checked, which carries a CRC.
+damaged), only the file itself is checked, which carries a CRC. So is one that lies below the first segment: it was written in the
+middle of a segment that retention has taken, by a start, and the next start deletes it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ class SnapshotCheck:
 
     def starting_state(self, first_offset: int) -> tuple[ProducerState, bool]:
         """The state at the first segment's base offset, and whether it is known: from its snapshot, or that of an empty log."""
+        while self._pending and self._pending[-1] < first_offset:
+            self._read(self._pending.pop())
+        self.due = self._pending[-1] if self._pending else _NONE_DUE
         if first_offset not in self._pending:
             return ProducerState(first_offset), first_offset == 0
         entries = self._read(first_offset, report=False)

@@ -352,6 +352,17 @@ def test_only_what_lies_below_the_offset_on_the_device_is_taken_out(tmp_path: Pa
     assert bases(driven) == [10, 15, 20]
 
 
+def test_a_snapshot_from_the_middle_of_a_segment_goes_with_it(tmp_path: Path) -> None:
+    """A start writes one at the log end offset, wherever that is in the active segment."""
+    driven = log_of(tmp_path, 15)
+    for offset in (7, 10, 12):
+        (tmp_path / f"{offset:020d}.snapshot").write_bytes(b"")
+    driven.run(increment_log_start_offset(driven.log, 10))
+    assert retain(driven) == 2
+    assert driven.run(list_snapshots(str(tmp_path))) == [10, 12]
+    assert (tmp_path / "00000000000000000007.snapshot.deleted") in [Path(path) for path in driven.log.doomed[-1].paths]
+
+
 def test_what_damage_left_beside_a_segment_goes_with_it(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 15)
     (tmp_path / "00000000000000000000.log.corrupt-72").write_bytes(b"damaged")

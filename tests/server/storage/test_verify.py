@@ -273,6 +273,18 @@ def test_a_snapshot_behind_the_log_is_damage(logs: StoppedLogs) -> None:
     assert damages(logs.path) == [("snapshot", behind.name)]
 
 
+def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: StoppedLogs) -> None:
+    """A start wrote it in the middle of a segment that retention has taken; the next start deletes it."""
+    for path in logs.partition().glob(f"{FIRST}.*"):
+        path.unlink()
+    last = sorted(logs.partition().glob("*.snapshot"))[-1]
+    below = last.with_name("00000000000000000001.snapshot")
+    shutil.copyfile(last, below)
+    assert ("snapshot", below.name) not in damages(logs.path)
+    flip(below, 8, 0)
+    assert ("snapshot", below.name) in damages(logs.path)
+
+
 def test_a_snapshot_of_another_offset_is_damage(logs: StoppedLogs) -> None:
     first, *_, last = sorted(logs.partition().glob("*.snapshot"))
     shutil.copyfile(last, first)
