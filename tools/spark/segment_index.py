@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.limits import MIB
+from ...server.storage.filesystem import read_at
 from ...server.storage.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from .segment_bytes import FILES
 
 MAX_INDEX_BYTES: Final = 512 * MIB
 """A log file of 2 GiB has fewer entries even with one for each of its smallest batches."""
@@ -104,6 +106,30 @@ def read_time_index(log_path: str, base_offset: int) -> TimeIndex:
     if damage is not None:
         return TimeIndex(_NONE, _NONE, damage)
     return TimeIndex(timestamps, offsets + base_offset)
+
+
+def read_offset_tail(log_path: str, base_offset: int, log_bytes: int) -> OffsetIndex:
+    """The last entry of an `.index` alone, 8 bytes; the whole index where that tells nothing. Errors as above."""
+    entries = _read_last(index_path(log_path, INDEX_SUFFIX), _OFFSET_ENTRY)
+    offsets, positions = _column(entries, "offset"), _column(entries, "position")
+    if len(entries) and offsets[0] >= 0 and 0 <= positions[0] < log_bytes:
+        return OffsetIndex(offsets + base_offset, positions)
+    return read_offset_index(log_path, base_offset, log_bytes)
+
+
+def read_time_tail(log_path: str, base_offset: int) -> TimeIndex:
+    """The last entry of a `.timeindex` alone, 12 bytes; the whole index where that tells nothing. Errors as above."""
+    entries = _read_last(index_path(log_path, TIME_INDEX_SUFFIX), _TIME_ENTRY)
+    if len(entries):
+        return TimeIndex(_column(entries, "timestamp"), _column(entries, "offset") + base_offset)
+    return read_time_index(log_path, base_offset)
+
+
+def _read_last(path: str, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The last entry; none where the file is missing, empty or cut, or ends in zeros."""
+    size = FILES.file_size(path) or 0
+    data = b"" if size % entry.itemsize else read_at(FILES, path, size - entry.itemsize, entry.itemsize) if size else b""
+    return np.frombuffer(data if any(data) else b"", entry)
 
 
 def _read(path: str, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], str | None]:

@@ -28,7 +28,7 @@ from ...server.storage.inventory import PartitionFiles, StoppedDirectory, read_d
 from ...server.storage.paths import LOG_SUFFIX, SWAP_SUFFIX
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import DamageCounts, ReadMode, SegmentPart, walk_headers
-from .segment_index import OffsetIndex, read_offset_index
+from .segment_index import OffsetIndex, read_offset_tail
 
 SEARCHED_ENTRIES: Final = 8
 """Index entries that are tried for one position before the index is given up there."""
@@ -137,7 +137,7 @@ def find_end_offset(segment: SegmentFile) -> int:
     end_offset = segment.base_offset
     if not segment.size_bytes:
         return end_offset
-    index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
+    index = read_offset_tail(segment.path, segment.base_offset, segment.size_bytes)
     with SegmentBytes(segment.path, segment.size_bytes) as file:
         position, next_offset = position_at_or_below(file, segment, index, int(index.offsets[-1]) if len(index) else -1)
         for header, _ in walk_headers(file, segment.part, position, next_offset, DamageCounts(ReadMode.DROPMALFORMED)):

@@ -9,13 +9,19 @@ below.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...protocol.errors import RequestError
+from ...protocol.limits import KIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.record import iter_records
 from .segment_bytes import SegmentBytes
 from .segment_damage import DamageCounts, DamagedSegmentError, ReadMode, walk_headers
-from .segment_index import OffsetIndex, read_offset_index, read_time_index
+from .segment_index import OffsetIndex, read_offset_index, read_offset_tail, read_time_index, read_time_tail
 from .segment_log import PartitionLog, SegmentFile, position_at_or_below
+
+_SMALL_BYTES: Final = 64 * KIB
+"""Of a segment whose headers are walked without a thought."""
 
 
 def first_offset_at(log: PartitionLog, timestamp: int, mode: ReadMode = ReadMode.PERMISSIVE) -> int | None:
@@ -32,14 +38,15 @@ def first_offset_at(log: PartitionLog, timestamp: int, mode: ReadMode = ReadMode
 
 
 def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: DamageCounts) -> int | None:
+    if _is_closed_below(log, segment, timestamp):
+        return None
     times = read_time_index(segment.path, segment.base_offset).below(log.end_offset)
     index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
     slot = times.slot_below(timestamp)
     searched_from = segment.base_offset
     with SegmentBytes(segment.path, segment.size_bytes) as file:
         if slot >= 0 and _is_true(file, segment, index, int(times.timestamps[slot]), int(times.offsets[slot])):
-            is_complete = not segment.is_last and segment.end_offset <= log.trusted_offset
-            if is_complete and slot == len(times) - 1:
+            if _is_closed(log, segment) and slot == len(times) - 1:
                 return None
             searched_from = int(times.offsets[slot])
         position, next_offset = position_at_or_below(file, segment, index, max(log.log_start_offset, searched_from))
@@ -50,6 +57,25 @@ def _first_in(log: PartitionLog, segment: SegmentFile, timestamp: int, counts: D
             if offset is not None:
                 return offset
     return None
+
+
+def _is_closed(log: PartitionLog, segment: SegmentFile) -> bool:
+    """Whether the last entry of its time index has the largest timestamp of the segment."""
+    return not segment.is_last and segment.end_offset <= log.trusted_offset
+
+
+def _is_closed_below(log: PartitionLog, segment: SegmentFile, timestamp: int) -> bool:
+    """Whether the last entries of the indexes prove it, so that neither has to be read whole: they do where time ascends."""
+    if not _is_closed(log, segment):
+        return False
+    times = read_time_tail(segment.path, segment.base_offset)
+    if not len(times) or times.timestamps[-1] >= timestamp:
+        return False
+    index = read_offset_tail(segment.path, segment.base_offset, segment.size_bytes)
+    if segment.size_bytes > _SMALL_BYTES and (not len(index) or index.offsets[-1] > times.offsets[-1]):
+        return False
+    with SegmentBytes(segment.path, segment.size_bytes) as file:
+        return _is_true(file, segment, index, int(times.timestamps[-1]), int(times.offsets[-1]))
 
 
 def _is_true(file: SegmentBytes, segment: SegmentFile, index: OffsetIndex, timestamp: int, offset: int) -> bool:

@@ -47,8 +47,10 @@ def last_stable_offset(log: PartitionLog) -> int:
     counts = DamageCounts(ReadMode.DROPMALFORMED)
     for segment in log.segments_within(producers.end_offset, log.end_offset):
         with SegmentBytes(segment.path, segment.size_bytes) as file:
-            index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
-            position, next_offset = position_at_or_below(file, segment, index, producers.end_offset)
+            position, next_offset = 0, segment.base_offset
+            if producers.end_offset > segment.base_offset:
+                index = read_offset_index(segment.path, segment.base_offset, segment.size_bytes)
+                position, next_offset = position_at_or_below(file, segment, index, producers.end_offset)
             for header, at in walk_headers(file, segment.part, position, next_offset, counts):
                 if header.is_transactional and header.base_offset >= producers.end_offset:
                     producers.replay(header, _control_batch(file, header, at))
