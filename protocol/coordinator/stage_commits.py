@@ -6,7 +6,7 @@ The key is version 0 and the application. The value is version 0 and then:
 |---|---:|---|
 | version | 8 | which version of the application it is |
 | state | 1 | 1 decided, 2 done |
-| producer id | 8 | under which the records are appended, epoch 0 |
+| producer id, epoch | 8 + 2 | under which the records are appended: no two commits have both in common |
 | update time, ms | 8 | |
 | partitions | array | topic (string), topic id (16), partition (4), start offset (8), base offset (8), end offset (8), files |
 | files of a partition | array | task (string), size (8), CRC-32C (4), records (8) |
@@ -25,13 +25,13 @@ from typing import Final
 import attrs
 
 from ..errors import InvalidRecordError
-from ..types import NO_OFFSET, NO_PRODUCER_ID, Bytes, TopicPartition
+from ..types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, TopicPartition
 from .fields import FieldReader, check_version, encode_count, encode_string, read_version
 
 STAGE_COMMITS_TOPIC: Final = "__stage_commits"
 
 _VERSION: Final = struct.Struct(">h")
-_START: Final = struct.Struct(">qbqq")
+_START: Final = struct.Struct(">qbqhq")
 _PARTITION: Final = struct.Struct(">16siqqq")
 _FILE: Final = struct.Struct(">qIq")
 
@@ -77,6 +77,7 @@ class StageCommitValue:
     version: int
     state: StageCommitState
     producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
     update_ms: int
     partitions: tuple[StageCommitPartition, ...] = ()
 
@@ -85,9 +86,13 @@ class StageCommitValue:
         """Whether every record is where it belongs."""
         return self.state is StageCommitState.DONE
 
+    @property
+    def _start(self) -> tuple[int, ...]:
+        return self.version, self.state, self.producer_id, self.producer_epoch, self.update_ms
+
     def encode(self) -> bytes:
         """ValueError for a text above 32,767 bytes."""
-        parts = [_VERSION.pack(0), _START.pack(self.version, self.state, self.producer_id, self.update_ms)]
+        parts = [_VERSION.pack(0), _START.pack(*self._start)]
         parts.append(encode_count(len(self.partitions)))
         for each in self.partitions:
             topic, partition = each.topic_partition
@@ -119,7 +124,7 @@ def decode_stage_commit_value(data: Bytes) -> StageCommitValue:
     what = "a stage commit"
     check_version(what, data, 0)
     reader = FieldReader(what, data, position=_VERSION.size)
-    version, state, producer_id, update_ms = reader.numbers(_START)
+    version, state, producer_id, producer_epoch, update_ms = reader.numbers(_START)
     if state not in tuple(StageCommitState):
         raise InvalidRecordError(f"{what} has state {state}, {min(StageCommitState)} to {max(StageCommitState)} are known")
 
@@ -146,6 +151,7 @@ def decode_stage_commit_value(data: Bytes) -> StageCommitValue:
         version=version,
         state=StageCommitState(state),
         producer_id=producer_id,
+        producer_epoch=producer_epoch,
         update_ms=update_ms,
         partitions=partitions,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -26,6 +26,15 @@ APPEND_BYTES: Final = MIB
 APPENDS_AT_ONCE: Final = 8
 """They share a write and a sync: as much as an actor takes at once."""
 SNAPSHOT_ATTEMPTS: Final = 10
+
+
+class StageProducer(NamedTuple):
+    """Under which the records of one commit are appended: no other commit has both of them."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 NOTHING: Final = ProducerRecords(0, NO_OFFSET, NO_OFFSET)
 
 
@@ -44,11 +53,17 @@ def flush(log: Log) -> Procedure[int]:
     return log.log_end_offset
 
 
-def _flush_and_ask(log: Log, producer_id: int) -> Procedure[tuple[int, int]]:
-    """The same, and the last sequence that the log remembers of a producer, -1 for none."""
+def flush_for_producer(log: Log, producer: StageProducer) -> Procedure[int]:
+    """The same for a producer that is going to append. Raises RequestError when the log cannot remember one more."""
+    log.producers.cursor().check_room(log.topic_partition, producer.producer_id, log.max_producers)
+    return (yield from flush(log))
+
+
+def _flush_and_ask(log: Log, producer: StageProducer) -> Procedure[tuple[int, int]]:
+    """The same, and the last sequence that the log remembers of a producer's epoch, -1 for none."""
     end_offset = yield from flush(log)
-    entry = log.producers.entries.get(producer_id)
-    return end_offset, -1 if entry is None else entry.last_sequence
+    entry = log.producers.entries.get(producer.producer_id)
+    return end_offset, -1 if entry is None or entry.epoch != producer.producer_epoch else entry.last_sequence
 
 
 async def append_staged_files(
@@ -56,7 +71,7 @@ async def append_staged_files(
     partition: StageCommitPartition,
     files: Sequence[tuple[str, CommittedFile]],
     *,
-    producer_id: int,
+    producer: StageProducer,
     is_new: bool,
 ) -> ProducerRecords:
     """Append the batches of the files (by path), in this order, as far as they are not in the partition; answers where all of
@@ -66,7 +81,7 @@ async def append_staged_files(
     what is enqueued is appended all the same.
     """
     actor = manager.topics.actor(partition.topic_partition)
-    there = NOTHING if is_new else await _find(manager, actor, partition, producer_id)
+    there = NOTHING if is_new else await _find(manager, actor, partition, producer)
     window: list[PreparedAppend] = []
     number = 0
     for path, file in files:
@@ -74,7 +89,7 @@ async def append_staged_files(
         if number + file.records_count <= there.records_count:
             position, number = file.size_bytes, number + file.records_count
         while position < file.size_bytes:
-            chunk = await _read(manager, path, position, file, producer_id, number, there.records_count, actor)
+            chunk = await _read(manager, path, position, file, producer, number, there.records_count, actor)
             position, number = chunk.position, chunk.next_record
             if chunk.batches:
                 window.append(_prepared(chunk))
@@ -88,15 +103,15 @@ async def append_staged_files(
 
 
 async def _find(
-    manager: LogManager, actor: PartitionActor, partition: StageCommitPartition, producer_id: int
+    manager: LogManager, actor: PartitionActor, partition: StageCommitPartition, producer: StageProducer
 ) -> ProducerRecords:
     """What of the commit is in the log: nothing of it is under way behind the flush, and nothing of it can be lost any more."""
-    end_offset, last_sequence = await actor.perform(partial(_flush_and_ask, producer_id=producer_id))
+    end_offset, last_sequence = await actor.perform(partial(_flush_and_ask, producer=producer))
     for _ in range(SNAPSHOT_ATTEMPTS):
         snapshot = actor.snapshot()
         start_offset = max(snapshot.log_start_offset, min(partition.start_offset, end_offset))
         try:
-            found = await manager.disk.read(find_producer_records(snapshot, producer_id, start_offset))
+            found = await manager.disk.read(find_producer_records(snapshot, *producer, start_offset))
         except SnapshotExpiredError:
             continue
         except (OSError, StorageError) as exc:
@@ -110,7 +125,7 @@ async def _read(
     path: str,
     position: int,
     file: CommittedFile,
-    producer_id: int,
+    producer: StageProducer,
     number: int,
     first_record: int,
     actor: PartitionActor,
@@ -121,7 +136,8 @@ async def _read(
         path,
         position,
         file.size_bytes,
-        producer_id=producer_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
         next_record=number,
         first_record=first_record,
         max_bytes=min(APPEND_BYTES, actor.config.segment_bytes),

@@ -1,13 +1,16 @@
 """Commits of staged record batches, one version of an application after the other, kept in `__stage_commits`.
 
 1. What the writers have staged is checked and forced to the device, and so are the partitions' logs, whose ends are noted.
-2. One record, synced whatever the durability, says what is to be appended where, and under which producer id: from here on the
+2. One record, synced whatever the durability, says what is to be appended where, and under which producer: from here on the
    commit stands, and it is never undone.
-3. The batches are appended with that producer id, epoch 0 and consecutive sequences, and forced to the device.
+3. The batches are appended with that producer and consecutive sequences, and forced to the device.
 4. A second record says that it is done and at which offsets; then the staged files are deleted, and the commit is answered.
 
 Whatever ends this between 2 and 4 (a crash, a stop, a partition that refuses), it goes on behind the records of that producer
-id that are in a partition at or behind the offset noted for it: at the start before anybody is served, else every RETRY_S.
+that are in a partition at or behind the offset noted for it: at the start before anybody is served, else every RETRY_S.
+
+An application has one producer id, each of its commits an epoch of its own: so a partition remembers one producer for each
+application, however many commits there are, and what another commit has appended is not taken for this one's.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import attrs
@@ -37,7 +41,7 @@ from ...protocol.errors import (
     TriologError,
     UnknownTopicOrPartitionError,
 )
-from ...protocol.limits import INT32_MAX, MIB
+from ...protocol.limits import INT16_MAX, INT32_MAX, MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record import iter_records
@@ -49,7 +53,7 @@ from ..storage.stage_files import StagedBytes, check_staged, stage_name, sync_st
 from .internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
 from .log_manager import LogManager
 from .producer_ids import ProducerIds
-from .stage_appends import append_staged_files, flush
+from .stage_appends import StageProducer, append_staged_files, flush, flush_for_producer
 from .stages import Stages
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -245,16 +249,27 @@ class StageCommits:
 
     async def _decide(self, owner: Application, version: int, shares: Sequence[StagedShare]) -> None:
         """Check everything, then store the record: what it names is on the device."""
-        partitions = await self._check(owner.name, version, shares)
-        state = StageCommitState.DECIDED if partitions else StageCommitState.DONE
-        producer_id = await self._producer_ids.next()
+        producer = await self._next_producer(owner.value)
+        partitions = await self._check(owner.name, version, shares, producer)
         value = StageCommitValue(
-            version=version, state=state, producer_id=producer_id, update_ms=self._now_ms(), partitions=partitions
+            version=version,
+            state=StageCommitState.DECIDED if partitions else StageCommitState.DONE,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            update_ms=self._now_ms(),
+            partitions=partitions,
         )
         owner.finished.clear()
         await self._store(owner, value)
 
-    async def _check(self, application: str, version: int, shares: Sequence[StagedShare]) -> tuple[StageCommitPartition, ...]:
+    async def _next_producer(self, last: StageCommitValue | None) -> StageProducer:
+        if last is None or last.producer_epoch == INT16_MAX:
+            return StageProducer(await self._producer_ids.next(), 0)
+        return StageProducer(last.producer_id, last.producer_epoch + 1)
+
+    async def _check(
+        self, application: str, version: int, shares: Sequence[StagedShare], producer: StageProducer
+    ) -> tuple[StageCommitPartition, ...]:
         """What the commit comes to, by partition. Raises RequestError; nothing has changed then."""
         by_partition: dict[TopicPartition, list[StagedShare]] = {}
         for share in shares:
@@ -288,7 +303,9 @@ class StageCommits:
         partitions = []
         for topic_partition, of_partition in files.items():
             topic_id = self._manager.topics.get(topic_partition.topic).topic.topic_id
-            end_offset = await self._manager.topics.actor(topic_partition).perform(flush)
+            end_offset = await self._manager.topics.actor(topic_partition).perform(
+                partial(flush_for_producer, producer=producer)
+            )
             partitions.append(
                 StageCommitPartition(
                     topic_partition=topic_partition,
@@ -374,7 +391,8 @@ class StageCommits:
                 )
             paths.append((staged.path, file))
         try:
-            found = await append_staged_files(self._manager, partition, paths, producer_id=value.producer_id, is_new=is_new)
+            producer = StageProducer(value.producer_id, value.producer_epoch)
+            found = await append_staged_files(self._manager, partition, paths, producer=producer, is_new=is_new)
         except UnknownTopicOrPartitionError:
             LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
             return attrs.evolve(partition, files=(), base_offset=NO_OFFSET, end_offset=NO_OFFSET)

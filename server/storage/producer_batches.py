@@ -18,17 +18,24 @@ class ProducerRecords(NamedTuple):
     end_offset: int
 
 
-def find_producer_records(snapshot: LogSnapshot, producer_id: int, start_offset: int) -> Procedure[ProducerRecords]:
-    """The records that `producer_id` has appended with sequences from 0 on, at or behind `start_offset`.
+def find_producer_records(
+    snapshot: LogSnapshot, producer_id: int, producer_epoch: int, start_offset: int
+) -> Procedure[ProducerRecords]:
+    """The records that this producer has appended under this epoch, with sequences from 0 on, at or behind `start_offset`.
 
     They are counted by the last sequence: what compaction takes out of a batch leaves its sequences. Raises CorruptRecordError,
     OSError, SnapshotExpiredError.
     """
     last_sequence, base_offset, end_offset = -1, NO_OFFSET, NO_OFFSET
+    producer = producer_id, producer_epoch
 
     def see(header: BatchHeader, _: int) -> None:
         nonlocal last_sequence, base_offset, end_offset
-        if header.producer_id == producer_id and not header.is_control and header.base_offset >= start_offset:
+        if (
+            (header.producer_id, header.producer_epoch) == producer
+            and not header.is_control
+            and header.base_offset >= start_offset
+        ):
             if last_sequence < 0:
                 base_offset = header.base_offset - header.base_sequence
             last_sequence, end_offset = header.last_sequence, header.next_offset

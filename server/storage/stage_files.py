@@ -170,10 +170,19 @@ def sync_staged(fs: FileSystem, directory: str, name: str, paths: Sequence[str])
 
 
 def read_stamped(
-    fs: FileSystem, path: str, start: int, end: int, *, producer_id: int, next_record: int, first_record: int, max_bytes: int
+    fs: FileSystem,
+    path: str,
+    start: int,
+    end: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    next_record: int,
+    first_record: int,
+    max_bytes: int,
 ) -> StagedChunk:
     """Batches from position `start`, which holds record number `next_record`, to `end`, about `max_bytes` of them; those below
-    record number `first_record` are passed over. Each gets the producer, epoch 0 and the sequence of its number.
+    record number `first_record` are passed over. Each gets the producer, its epoch and the sequence of its number.
 
     Raises CorruptRecordError when the bytes are not those that were staged, OSError.
     """
@@ -186,7 +195,7 @@ def read_stamped(
             return False
         if next_record >= first_record:
             check_batch(batch, header)
-            stamped = with_producer(batch, producer_id, 0, next_record % SEQUENCES)
+            stamped = with_producer(batch, producer_id, producer_epoch, next_record % SEQUENCES)
             batches.append((parse_header(stamped), stamped))
             size += header.size_bytes
         next_record += header.records_count

@@ -94,7 +94,7 @@ def _stage_commit(record: Record) -> str:
         else f"{each.topic_partition} from {each.start_offset} on, {each.records_count} records"
         for each in value.partitions
     )
-    what = f"version {value.version} {value.state.name.lower()}, producer {value.producer_id}"
+    what = f"version {value.version} {value.state.name.lower()}, producer {value.producer_id} epoch {value.producer_epoch}"
     return f"application {application}: {what}{f', {partitions}' if partitions else ''}"
 
 

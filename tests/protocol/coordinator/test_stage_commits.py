@@ -40,6 +40,7 @@ values = st.builds(
     version=int64s,
     state=st.sampled_from(StageCommitState),
     producer_id=int64s,
+    producer_epoch=st.integers(-1, 2**15 - 1),
     update_ms=int64s,
     partitions=st.lists(partitions, max_size=3).map(tuple),
 )
@@ -47,6 +48,7 @@ SMALL = StageCommitValue(
     version=7,
     state=StageCommitState.DECIDED,
     producer_id=1000,
+    producer_epoch=2,
     update_ms=1,
     partitions=(
         StageCommitPartition(
@@ -71,7 +73,7 @@ def test_keys_round_trip(application: str) -> None:
 
 def test_a_value_lies_as_the_table_says() -> None:
     expected = (
-        "0000" "0000000000000007" "01" "00000000000003e8" "0000000000000001" "00000001"
+        "0000" "0000000000000007" "01" "00000000000003e8" "0002" "0000000000000001" "00000001"
         "0001" "61" "00000000000000000000000000000005" "00000003" "000000000000000b" "ffffffffffffffff" "ffffffffffffffff"
         "00000001" "0003" "302e31" "0000000000000046" "00000009" "0000000000000002"
     )  # fmt: skip

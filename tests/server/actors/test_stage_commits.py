@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 import trio
 from triolog.protocol.errors import CorruptRecordError, ErrorCode, InvalidRequestError, InvalidTopicError, RequestError
@@ -135,6 +136,32 @@ async def test_a_commit_of_many_batches_is_one_sequence_of_one_producer(
         assert (await values_from(broker))[::2] == [text.encode() for text in texts]
         [entry] = actor_of(broker).log.producers.entries.values()
         assert entry.last_sequence == 199
+
+
+async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, max_producers_per_partition=1) as broker:
+        for version in range(5):
+            share = await stage(broker, "1", str(version), version=version)
+            await broker.commit_stage(APPLICATION, version, [share])
+        await broker.commit_stage(APPLICATION, 5, [])
+        [entry] = actor_of(broker).log.producers.entries.values()
+        assert (entry.epoch, entry.last_sequence) == (4, 0)
+        share = await stage(broker, "1", "x", application="another")
+        with pytest.raises(RequestError, match="max_producers_per_partition=1 allows") as caught:
+            await broker.commit_stage("another", 0, [share])
+        assert caught.value.code is ErrorCode.POLICY_VIOLATION
+        assert broker.last_commit("another") is None
+        assert len(await values_from(broker)) == 5
+
+
+async def test_an_application_whose_epochs_are_used_up_gets_another_producer(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.commit_stage(APPLICATION, 0, [await stage(broker, "1", "a")])
+        owner = commits_of(broker)._applications[APPLICATION]
+        assert owner.value is not None
+        owner.value = attrs.evolve(owner.value, producer_epoch=2**15 - 1)
+        await broker.commit_stage(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
+        assert [entry.epoch for entry in actor_of(broker).log.producers.entries.values()] == [0, 0]
 
 
 async def test_an_empty_commit_moves_the_version(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ SHARE = StageCommitPartition(
     start_offset=11,
     files=(CommittedFile(task="0", size_bytes=70, crc=9, records_count=2),),
 )
-COMMIT = StageCommitValue(version=7, state=StageCommitState.DECIDED, producer_id=1000, update_ms=1, partitions=(SHARE,))
+COMMIT = StageCommitValue(
+    version=7, state=StageCommitState.DECIDED, producer_id=1000, producer_epoch=2, update_ms=1, partitions=(SHARE,)
+)
 DONE = attrs.evolve(
     COMMIT, state=StageCommitState.DONE, partitions=(attrs.evolve(SHARE, files=(), base_offset=11, end_offset=13),)
 )
@@ -70,13 +72,13 @@ DONE = attrs.evolve(
             "__stage_commits",
             encode_stage_commit_key("query"),
             COMMIT.encode(),
-            "application query: version 7 decided, producer 1000, flights-3 from 11 on, 2 records",
+            "application query: version 7 decided, producer 1000 epoch 2, flights-3 from 11 on, 2 records",
         ),
         (
             "__stage_commits",
             encode_stage_commit_key("query"),
             DONE.encode(),
-            "application query: version 7 done, producer 1000, flights-3 11 to 12",
+            "application query: version 7 done, producer 1000 epoch 2, flights-3 11 to 12",
         ),
         ("__stage_commits", encode_stage_commit_key("query"), None, "application query: gone"),
         ("__stage_commits", b"\0\1abc", b"", "a record of a newer kind"),
