@@ -22,6 +22,8 @@ LOGGER: Final = logging.getLogger(__name__)
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 ACCEPT_PAUSE_S: Final = 0.1
 BACKLOG: Final = 512
+PORT_ATTEMPTS: Final = 10
+"""At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 
 
 @attrs.define(eq=False)
@@ -43,7 +45,7 @@ class NativeListener:
         """Serve until `stop`; the status is the address that is really listened on. OSError when it is taken."""
         config = self.broker.config
         try:
-            listeners = await trio.open_tcp_listeners(self.address.port, host=self.address.host, backlog=BACKLOG)
+            listeners = await _listen(self.address)
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
@@ -110,6 +112,30 @@ class NativeListener:
         if self._connections is not None:
             deadline = trio.current_time() + grace_s
             self._connections.cancel_scope.deadline = min(self._connections.cancel_scope.deadline, deadline)
+
+
+async def _listen(address: Address) -> list[trio.SocketListener]:
+    """A listener for every address of the host, all on one port, whoever chooses it. Raises OSError."""
+    for _ in range(PORT_ATTEMPTS):
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
+        if address.port or len(listeners) == 1:
+            return listeners
+        first, *others = listeners
+        port = first.socket.getsockname()[1]
+        hosts = [listener.socket.getsockname()[0] for listener in others]
+        for listener in others:
+            listener.socket.close()
+        same = [first]
+        try:
+            for host in hosts:
+                same += await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+            return same
+        except BaseException as exc:
+            for listener in same:
+                listener.socket.close()
+            if not isinstance(exc, OSError) or exc.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no port is free on all addresses of {address.host}")
 
 
 def _peer_of(stream: trio.SocketStream) -> str:
