@@ -38,8 +38,8 @@ from .topics import HostedPartition
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MOST_FAILURES: Final = 3
-"""In a row, of a log: then its process does not die by chance."""
+MOST_DEATHS: Final = 3
+"""Times that a log's process died since the last round that went well: then it does not die by chance."""
 
 
 class _Candidate(NamedTuple):
@@ -59,6 +59,9 @@ class Cleaner:
     uncleanable: dict[Log, str] = attrs.field(factory=dict)
     """Why a log is left alone."""
     _failures: dict[Log, int] = attrs.field(factory=dict)
+    """Rounds of any kind that did not end well, since the last one that did: such logs come last."""
+    _deaths: dict[Log, int] = attrs.field(factory=dict)
+    """Of these, how often the process died."""
     _written: dict[str, dict[TopicPartition, int]] = attrs.field(factory=dict)
     """What the checkpoint of each log directory says."""
 
@@ -93,7 +96,7 @@ class Cleaner:
 
     def _forget_gone(self) -> None:
         logs = {hosted.actor.log for hosted in self.manager.topics.hosted()}
-        for known in (self.clean_up_to, self.uncleanable, self._failures):
+        for known in (self.clean_up_to, self.uncleanable, self._failures, self._deaths):
             for log in [log for log in known if log not in logs]:
                 del known[log]
 
@@ -162,6 +165,7 @@ class Cleaner:
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
                 await self.manager.disk.call(discard_cleaned, self.manager.fs, job.directory)
         self._failures.pop(log, None)
+        self._deaths.pop(log, None)
         LOGGER.info(
             "%s is compacted up to offset %d: %d bytes became %d in %.1f s, %d keys",
             log.topic_partition,
@@ -188,10 +192,11 @@ class Cleaner:
             return done
 
     def _note_failure(self, log: Log, error: CleanerFailedError) -> None:
-        failures = self._failures[log] = self._failures.get(log, 0) + 1
+        self._failures[log] = self._failures.get(log, 0) + 1
+        deaths = self._deaths[log] = self._deaths.get(log, 0) + (error.kind == "died")
         if error.kind == "gone":
             LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, error)
-        elif error.kind == "disk" or (error.kind == "died" and failures < MOST_FAILURES):
+        elif error.kind == "disk" or (error.kind == "died" and deaths < MOST_DEATHS):
             LOGGER.warning("a compaction of %s failed and is tried again: %s", log.topic_partition, error)
         else:
             self.uncleanable[log] = str(error)

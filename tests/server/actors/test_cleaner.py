@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.cleaner import MOST_FAILURES, Cleaner
+from triolog.server.actors.cleaner import MOST_DEATHS, Cleaner
 from triolog.server.actors.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
 from triolog.server.broker import Broker
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
@@ -278,7 +278,25 @@ async def test_a_process_that_dies_again_and_again_is_given_up(tmp_path: Path, m
     async with compacted(tmp_path) as broker:
         await fill(broker)
         cleaner = cleaner_of(broker)
-        for left in reversed(range(MOST_FAILURES)):
+        for left in reversed(range(MOST_DEATHS)):
+            assert not await cleaner.clean_dirtiest()
+            assert len(cleaner.uncleanable) == (left == 0)
+
+
+async def test_a_full_disk_before_it_does_not_make_a_process_that_dies_once_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = ["disk"] * MOST_DEATHS + ["died", "gone"] * (MOST_DEATHS - 1) + ["died"]
+    failures = iter(kinds)
+
+    async def fail(process: CleanerProcess) -> Any:
+        raise CleanerFailedError("it failed", next(failures))
+
+    monkeypatch.setattr(CleanerProcess, "next", fail)
+    async with compacted(tmp_path) as broker:
+        await fill(broker)
+        cleaner = cleaner_of(broker)
+        for left in reversed(range(len(kinds))):
             assert not await cleaner.clean_dirtiest()
             assert len(cleaner.uncleanable) == (left == 0)
 
