@@ -86,7 +86,7 @@ class InternalTopic:
 
     async def replay(self, topic_partition: TopicPartition, take: Callable[[BatchHeader, memoryview], None]) -> None:
         """Give every batch up to the high watermark to `take`, its CRC checked; what recovery has put aside is said and passed
-        over. Raises RequestError, OSError, and what `take` raises."""
+        over, and so is an end that nothing leads to. Raises RequestError, OSError, and what `take` raises."""
         snapshot = self.actor(topic_partition).snapshot()
         for gap in snapshot.gaps:
             LOGGER.error(
@@ -105,6 +105,14 @@ class InternalTopic:
                 take(header, batch)
                 offset = header.next_offset
             if offset == before:
+                if not any(gap.start_offset <= offset < snapshot.high_watermark <= gap.end_offset for gap in snapshot.gaps):
+                    LOGGER.error(
+                        "%s has nothing that can be read from offset %d up to its high watermark %d: what was decided there is "
+                        "forgotten; `triolog verify` says what is in its files",
+                        topic_partition,
+                        offset,
+                        snapshot.high_watermark,
+                    )
                 return
 
 

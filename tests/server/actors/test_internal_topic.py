@@ -14,6 +14,7 @@ from triolog.protocol.types import Bytes, TopicPartition
 from triolog.server.actors.internal_topic import InternalTopic
 from triolog.server.broker import Broker
 from triolog.server.storage.append import AppendResult
+from triolog.server.storage.truncate import truncate_to
 
 from tests.support.brokers import actor_of, running_broker, until
 from tests.support.gate_fs import GateFileSystem
@@ -119,3 +120,21 @@ async def test_nobody_waits_for_an_actor_that_was_given_up(tmp_path: Path) -> No
                 gate.release()
     assert [error.code for error in errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert "whether it took effect is unknown" in str(errors[0])
+
+
+async def test_a_replay_that_does_not_come_to_the_high_watermark_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+    async with running_broker(tmp_path) as broker:
+        topic = topic_of(broker)
+        await topic.ensure()
+        await topic.append(PLACE, batch(b"whole"), ignore)
+        three = build_batch([(START_MS, b"key", b"cut", ())] * 3)
+        await topic.append(PLACE, three, ignore)
+        await topic.replay(PLACE, lambda header, _: seen.append(header.base_offset))
+        assert (seen, caplog.text) == ([0, 1], "")
+        await actor_of(broker, PLACE).perform(lambda log: truncate_to(log, 3))
+        await topic.replay(PLACE, lambda header, _: seen.append(header.base_offset))
+    assert seen == [0, 1, 0]
+    assert f"{PLACE} has nothing that can be read from offset 1 up to its high watermark 3" in caplog.text
