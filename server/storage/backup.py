@@ -15,13 +15,12 @@ in the copy. Then files are linked and copied; a partition whose files went mean
 
 The copy shares the blocks of sealed segments with the original: both may be served, a tool that writes into a sealed segment
 in place would change both. Where links cannot be made (another file system, or `links=False`) everything is copied.
-The system is called past the file-system seam, which knows neither links nor times.
+Inode numbers and times are asked of the system past the file-system seam, which does not know them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ from .checkpoints import (
     encode_offsets,
 )
 from .errors import LogDirectoryError, StorageError
-from .filesystem import READ, FileSystem, read_file, replace_file, sync_file
+from .filesystem import READ, FileSystem, link_file, read_file, replace_file, sync_file
 from .inventory import PartitionFiles, read_directory, read_partition
 from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
@@ -52,7 +51,6 @@ from .topics_file import TOPICS_FILE, decode_topics, encode_topics
 MAX_ATTEMPTS: Final = 20
 """At copying one partition: each fails only if retention or compaction took a file in between."""
 _COPY_BYTES: Final = MIB
-_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 _WRITTEN_ANEW: Final = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, TOPICS_FILE})
 _LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE})
 
@@ -219,7 +217,7 @@ def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, link
     linked_files = linked_bytes = copied_bytes = 0
     for name, inode in plan.links.items():
         source, path = f"{plan.source}/{name}", f"{directory}/{name}"
-        if links and _link(source, path):
+        if links and link_file(fs, source, path):
             linked_files += 1
             linked_bytes += os.stat(path).st_size
             if os.stat(path).st_ino != inode:
@@ -257,16 +255,6 @@ def _copy_active(fs: FileSystem, plan: PartitionPlan, directory: str) -> tuple[i
             next_offset = item.header.next_offset if isinstance(item, GoodBatch) else item.next_offset
     _copy_file(fs, source, path, plan.active_inode, size=stop)
     return stop, next_offset
-
-
-def _link(source: str, path: str) -> bool:
-    try:
-        os.link(source, path)
-    except OSError as exc:
-        if exc.errno in _NO_LINKS:
-            return False
-        raise
-    return True
 
 
 def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None, *, size: int | None = None) -> int:

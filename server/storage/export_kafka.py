@@ -24,7 +24,6 @@ What does not go to another cluster as it is:
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,7 +46,7 @@ from .checkpoints import (
 from .cleaner.checkpoint import CLEANER_OFFSET_FILE
 from .directory_lock import DirectoryLock
 from .export_plan import FIRST_EPOCH, ExportPlan, PartitionExport, read_offsets
-from .filesystem import CREATE, READ, FileSystem, read_file, replace_file
+from .filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .paths import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .producer_snapshots import encode_snapshot
@@ -57,7 +56,6 @@ COPY_BYTES: Final = 4 * MIB
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_POSITION: Final = LOG_OVERHEAD
 _LENGTH_POSITION: Final = 8
-_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
 
 
 @attrs.define
@@ -104,7 +102,7 @@ def _stage(fs: FileSystem, export: PartitionExport, exported: Exported, *, link:
     _empty_directory(fs, export.staged)
     for name, size in export.sizes.items():
         source, target = f"{export.source}/{name}", f"{export.staged}/{name}"
-        if link and export.can_be_linked(name) and _linked(fs, source, target):
+        if link and export.can_be_linked(name) and link_file(fs, source, target):
             exported.linked_files += 1
             exported.linked_bytes += size
             on_bytes(size)
@@ -121,17 +119,6 @@ def _stage(fs: FileSystem, export: PartitionExport, exported: Exported, *, link:
     replace_file(fs, f"{export.staged}/{LEADER_EPOCH_FILE}", epochs)
     metadata = read_file(fs, f"{export.target}/{PARTITION_METADATA_FILE}", max_bytes=MAX_CHECKPOINT_BYTES)
     replace_file(fs, f"{export.staged}/{PARTITION_METADATA_FILE}", metadata)  # syncs the names of all files
-
-
-def _linked(fs: FileSystem, source: str, target: str) -> bool:
-    """Whether a hard link could be made; two devices, or a file system without links, take a copy."""
-    try:
-        fs.link(source, target)
-    except OSError as exc:
-        if exc.errno in _NO_LINK:
-            return False
-        raise
-    return True
 
 
 def _copy(fs: FileSystem, source: str, target: str, *, reset_epochs: bool, on_bytes: Callable[[int], None]) -> None:

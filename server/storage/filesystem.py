@@ -25,6 +25,8 @@ READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 CREATE: Final = WRITE | os.O_CREAT
 
+_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+"""EACCES too: security modules refuse links to whom they allow copies. Where writing is refused as well, the copy says so."""
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -241,6 +243,17 @@ def sync_file(fs: FileSystem, path: str) -> None:
         fs.sync(fd)
     finally:
         fs.close(fd)
+
+
+def link_file(fs: FileSystem, source: str, target: str) -> bool:
+    """Whether a hard link could be made; where none can, the caller takes a copy. Raises OSError when something else fails."""
+    try:
+        fs.link(source, target)
+    except OSError as exc:
+        if exc.errno in _NO_LINK:
+            return False
+        raise
+    return True
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:

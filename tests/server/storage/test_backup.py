@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -86,6 +87,17 @@ def test_without_links_nothing_is_shared(logs: StoppedLogs, tmp_path: Path) -> N
     for path in copies:
         if path.suffix == ".log":
             assert path.stat().st_mtime_ns == (logs.path / path.relative_to(tmp_path / "copy")).stat().st_mtime_ns
+
+
+class NoLinks(OsFileSystem):
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EACCES, "links are refused", target)
+
+
+def test_where_links_are_refused_everything_is_copied(logs: StoppedLogs, tmp_path: Path) -> None:
+    backups = make_backup(NoLinks(), planned(logs), str(tmp_path / "copy"), never)
+    assert sum(backup.linked_files for backup in backups) == 0
+    assert verified(tmp_path / "copy").damages == []
 
 
 def test_what_is_appended_after_the_plan_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
