@@ -127,6 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """The tasks of a batch. DataLossError for offsets that are not there any more."""
+        self._is_pinned = True  # a batch that is run has its end in the checkpoint
         begin, until = offsets.from_json(start), offsets.from_json(end)
         known = self._looked_up()
         begin |= self._starts_of_new(begin, until)
