@@ -28,6 +28,8 @@ class Report:
     machine: Machine
     scale: str
     rows: Sequence[RowResult]
+    name: str = ""
+    """Of the benchmark, behind the date in the files' names; none for that of the server."""
 
     @property
     def has_failures(self) -> bool:
@@ -59,9 +61,9 @@ class Report:
         return "\n".join(parts).rstrip() + "\n"
 
     def save(self, directory: Path) -> list[Path]:
-        """Write `<date>.json` and `<date>.md`; a second run of the same day replaces the first one's."""
+        """Write `<date>.json` and `<date>.md`, or `<date>-<name>`; a second run of the same day replaces the first one's."""
         directory.mkdir(parents=True, exist_ok=True)
-        stem = self.date.isoformat()
+        stem = "-".join(filter(None, (self.date.isoformat(), self.name)))
         files = {f"{stem}.json": json.dumps(self.to_json(), indent=1) + "\n", f"{stem}.md": self.to_markdown()}
         paths = []
         for name, content in files.items():

@@ -12,6 +12,7 @@ from ..cli.main import LazyGroup, Subcommand
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "init": Subcommand("triolog.tools.spark.init", "Write a declarative pipeline that reads from and writes to triolog."),
     "demo": Subcommand("triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice."),
+    "bench": Subcommand("triolog.tools.spark.bench", "Measure reading, writing and exporting in CPU seconds."),
 }
 
 
