@@ -34,6 +34,7 @@ MAX_LOGGED: Final = 100
 """Damages of one split that are logged one by one; all are counted."""
 _PIECE_BYTES: Final = 256 * KIB
 _MOST_CANDIDATES: Final = 8
+_ATTEMPTS: Final = 3
 
 
 class ReadMode(enum.Enum):
@@ -123,13 +124,15 @@ def find_good_batch(part: SegmentPart, position: int, next_offset: int) -> tuple
     `next_offset` is the least that the next batch may have. A torn tail is not among the damages. Raises OSError.
     """
     damages, good = _scan(part, position, next_offset)
-    if damages and damages[0].stamp is None:
-        stop = part.end_byte if good is None else good.position
-        behind = _find_chain(part, damages[0].position, next_offset, stop)
-        if behind is not None:
-            lost = damages[0]._replace(size=behind.position - damages[0].position, next_offset=behind.header.base_offset)
-            return [lost], behind
-    if good is None and part.is_tail and damages and damages[-1].stamp is None and _is_torn(part, position):
+    if not damages or damages[0].stamp is not None:
+        return damages, good
+    lost = damages[0]
+    if good is None and part.is_tail and _is_zero(part, position):
+        return [], None
+    behind = _find_chain(part, lost.position, next_offset, part.end_byte if good is None else good.position)
+    if behind is not None:
+        return [lost._replace(size=behind.position - lost.position, next_offset=behind.header.base_offset)], behind
+    if good is None and part.is_tail and damages[-1].stamp is None and _ends_early(part, position):
         return [], None
     return damages, good
 
@@ -155,17 +158,23 @@ def _find_chain(part: SegmentPart, position: int, next_offset: int, stop: int) -
     between. What only looks like a batch within a record leads to the rest of that record.
     """
     with SegmentBytes(part.path, stop) as file:
-        for _ in range(_MOST_CANDIDATES):
-            _, good = _scan(part, position + 1, next_offset)
-            if good is None or good.position >= stop:
-                return None
-            end = good.position
-            for header, at in file.headers(good.position):
-                end = at + header.size_bytes
-            if end == stop:
-                return good
-            position = good.position
+        for attempt in range(_ATTEMPTS):
+            # What stands one byte aside looks like a header once in a while, too, and is believed.
+            position_behind = position + RECORD_BATCH_OVERHEAD - attempt
+            for _ in range(_MOST_CANDIDATES):
+                _, good = _scan(part, position_behind, next_offset)
+                if good is None or good.position >= stop:
+                    break
+                if _leads_to_end(file, good.position):
+                    return good
+                position_behind = good.position + RECORD_BATCH_OVERHEAD
     return None
+
+
+def _leads_to_end(file: SegmentBytes, position: int) -> bool:
+    for header, at in file.headers(position):
+        position = at + header.size_bytes
+    return position == file.end
 
 
 def walk_headers(
@@ -194,15 +203,12 @@ def walk_headers(
             return
 
 
-def _is_torn(part: SegmentPart, position: int) -> bool:
-    """Whether the file just ends there: in the middle of a batch, or in zeros."""
+def _ends_early(part: SegmentPart, position: int) -> bool:
+    """Whether the file just ends in the middle of a batch there."""
     rest = part.end_byte - position
-    head = read_at(FILES, part.path, position, min(rest, RECORD_BATCH_OVERHEAD))
-    if not any(head):
-        return _is_zero(part, position)
-    if len(head) < RECORD_BATCH_OVERHEAD:
+    if rest < RECORD_BATCH_OVERHEAD:
         return True
-    header = parse_header(head)
+    header = parse_header(read_at(FILES, part.path, position, RECORD_BATCH_OVERHEAD))
     return header.magic == MAGIC and header.size_bytes > rest
 
 

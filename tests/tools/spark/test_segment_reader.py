@@ -126,6 +126,18 @@ def test_a_damaged_batch_is_left_out_and_the_next_ones_are_read(
     assert found == sorted(found)
 
 
+@pytest.mark.parametrize("length", [b"\x03", b"\x00\x00\x00\x70"])
+def test_a_damaged_length_takes_no_batch_with_it_where_compaction_has_left_gaps(tmp_path: Path, length: bytes) -> None:
+    """It leads out of the file, or into a later batch; the one behind has not the offset that the header promises."""
+    batches = [DrawnBatch(times=(0,), gap_before=slot % 2, value_bytes=0) for slot in range(6)]
+    written = write_log(tmp_path / "topic-0", [batches, uniform(1)])
+    log = log_in(written.directory)
+    lost = overwrite(written, 2, length, at=8)
+    assert lost
+    found = offsets_of(splits_of(log), attrs.evolve(READ, mode=ReadMode.DROPMALFORMED))
+    assert found == [offset for offset in written.offsets() if offset != written.batches[2][2].base_offset]
+
+
 def test_failfast_names_the_file_and_the_position(tmp_path: Path) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(10)])
     position = overwrite(written, 5, b"\xff", at=70)
