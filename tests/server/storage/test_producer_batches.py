@@ -1,0 +1,50 @@
+"""Finding one producer's records in a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from triolog.protocol.types import NO_OFFSET
+from triolog.server.config import LogConfig
+from triolog.server.storage.producer_batches import ProducerRecords, find_producer_records
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+
+SMALL: Final = LogConfig().overlay({"segment.bytes": "220", "index.interval.bytes": "1", "segment.index.bytes": "120"})
+
+
+def mixed(directory: Path) -> DrivenLog:
+    """Offsets 0, 1: nobody's; 2, 3: the producer's epoch 0; 4: nobody's; 5 to 8: its epoch 1, with one of another between."""
+    driven = open_driven(directory, config=SMALL)
+    driven.append(batch(START_MS, START_MS))
+    driven.append(batch(START_MS, START_MS, producer_id=7, producer_epoch=0, base_sequence=0))
+    driven.append(batch())
+    driven.append(batch(START_MS, START_MS, producer_id=7, producer_epoch=1, base_sequence=0))
+    driven.append(batch(producer_id=8, producer_epoch=1, base_sequence=0))
+    driven.append(batch(producer_id=7, producer_epoch=1, base_sequence=2))
+    return driven
+
+
+def found(driven: DrivenLog, epoch: int, start_offset: int) -> ProducerRecords:
+    records = driven.run(find_producer_records(driven.log.snapshot(), 7, epoch, start_offset))
+    driven.log.drop_maps()
+    return records
+
+
+def test_records_are_counted_for_one_producer_and_epoch_across_segments(tmp_path: Path) -> None:
+    driven = mixed(tmp_path)
+    assert len(driven.log.segments) > 1
+    assert found(driven, 0, 0) == (2, 2, 4)
+    assert found(driven, 1, 0) == found(driven, 1, 5) == (3, 5, 9)
+
+
+def test_what_lies_before_the_offset_does_not_count(tmp_path: Path) -> None:
+    driven = mixed(tmp_path)
+    assert found(driven, 0, 4) == (0, NO_OFFSET, NO_OFFSET)
+    assert found(driven, 2, 0) == (0, NO_OFFSET, NO_OFFSET)
+    assert found(driven, 1, 9) == (0, NO_OFFSET, NO_OFFSET)
+
+
+def test_records_whose_first_batches_are_gone_are_counted_by_their_sequence(tmp_path: Path) -> None:
+    assert found(mixed(tmp_path), 1, 7) == (3, 6, 9)
