@@ -70,14 +70,15 @@ def compact_directory(
         fs.unlink(marker)
         fs.sync_directory(directory.path)
     for files in directory.partitions:
-        yield _compact_partition(fs, directory.path, files, known(files.topic_partition), how, advance)
+        yield compact_partition(fs, directory.path, files, known(files.topic_partition), how, advance)
     if content is not None:
         replace_file(fs, marker, content)
 
 
-def _compact_partition(
+def compact_partition(
     fs: FileSystem, path: str, files: PartitionFiles, known: Known, how: Compaction, advance: Callable[[int], None]
 ) -> CompactedPartition:
+    """Compact one partition; `path` is the directory whose checkpoints are read and changed. Raises as `compact_directory`."""
     log = open_log(
         fs,
         OpenLog(

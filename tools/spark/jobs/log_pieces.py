@@ -12,7 +12,7 @@ from ..segment_log import read_logs
 from ..segment_transactions import committed_range
 from ..splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 from .manifest import Manifest
-from .runner import Piece
+from .runner import JobError, Piece
 
 Splits = tuple[SegmentSplit, ...]
 
@@ -41,7 +41,10 @@ def plan_pieces(source: LogSource, manifest: Manifest) -> list[Piece[Splits]]:
 def _plan(source: LogSource) -> list[list[dict[str, Any]]]:
     limits = SplitLimits(split_bytes=source.split_bytes)
     ranges = []
-    for log in read_logs(source.directories, frozenset(source.topics) or None):
+    logs = read_logs(source.directories, frozenset(source.topics) or None)
+    if absent := sorted(set(source.topics) - {log.topic_partition.topic for log in logs}):
+        raise JobError(f"{', '.join(source.directories)}: there is no partition of topic {absent[0]}")
+    for log in logs:
         low, high = log.log_start_offset, log.end_offset
         if source.topics or not is_internal(log.topic_partition.topic):
             ranges.append(committed_range(log, low, high) if source.committed else LogRange(log=log, low=low, high=high))

@@ -11,6 +11,7 @@ import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.inventory import StoppedDirectory, read_directory
+from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import MANIFEST, Export, export
 from triolog.tools.spark.jobs.log_pieces import LogSource
 from triolog.tools.spark.jobs.manifest import ManifestError
@@ -165,3 +166,16 @@ def test_reindex_leaves_a_damaged_segment_as_it_was(spark: SparkSession, stopped
     [(failed, why)] = reindex(spark, stopped).failures
     assert failed == str(path)
     assert "damaged at position" in why
+
+
+def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkSession, stopped: StoppedDirectory) -> None:
+    done = compact(spark, of_topic(stopped.path, "t"), include_active=True)
+    assert done.partitions == 2
+    assert done.bytes_after < done.bytes_before / 10
+    assert verify(spark, directory(Path(stopped.path))).damages == 0
+    with BlockingBroker(stopped.path, durability="os") as broker:
+        for partition in range(2):
+            kept = [(record.offset, record.key) for record in broker.fetch("t", partition=partition)]
+            assert kept == [(number, b"k%d" % (number % 7)) for number in range(RECORDS - 7, RECORDS)]
+        assert [record.value for record in broker.fetch("u")] == [b"other"]
+        broker.append("t", [(None, b"k0", b"new", ())])

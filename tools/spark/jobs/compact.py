@@ -1,0 +1,156 @@
+"""Compact: the newest record of each key of stopped logs, offsets kept, a task for each partition.
+
+How a partition is compacted is `server.storage.compact_directory`. A task works with checkpoint files of its own, and the
+driver puts what they say into those of the directory: tasks never write the same file. While the job runs the directory has no
+clean marker; after a crash a server that starts completes what was being swapped and looks at its logs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ....protocol.types import TopicPartition
+from ....server.clock import system_now_ms
+from ....server.config import LogConfig
+from ....server.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    MAX_CHECKPOINT_BYTES,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+from ....server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets, write_cleaner_offsets
+from ....server.storage.compact_directory import Compaction, compact_partition
+from ....server.storage.filesystem import FileSystem, OsFileSystem, read_file, replace_file
+from ....server.storage.findings import Quiet, Reporter
+from ....server.storage.inventory import PartitionFiles, StoppedDirectory
+from ....server.storage.partition_check import Known
+from ....server.storage.repair_directory import topic_config
+from ....server.storage.verify import read_directory_files
+from .manifest import Manifest
+from .runner import Piece, Progress, Result, no_progress, run_pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAP_BYTES = 128 << 20
+"""Of keys in a round, for each task."""
+
+
+@attrs.frozen(kw_only=True)
+class PartitionToCompact:
+    """One partition and what the directory says of it. Picklable."""
+
+    files: PartitionFiles
+    known: Known
+    cleaned_offset: int | None
+    config: LogConfig
+    include_active: bool
+
+
+@attrs.frozen(kw_only=True)
+class Compacted:
+    """What became of the partitions together."""
+
+    partitions: int
+    bytes_before: int
+    bytes_after: int
+    keyless_records: int
+
+
+def compact(
+    spark: SparkSession,
+    directory: StoppedDirectory,
+    *,
+    include_active: bool = False,
+    manifest: Path | None = None,
+    progress: Progress = no_progress,
+) -> Compacted:
+    """Compact every partition of `directory`, whose lock the caller holds. JobError, ManifestError, OSError.
+
+    Records without a key are dropped, as Kafka does; callers ask first whether the topics are to be compacted.
+    """
+    fs = OsFileSystem()
+    says = read_directory_files(fs, directory, Reporter(Quiet()))
+    names = sorted(str(files.topic_partition) for files in directory.partitions)
+    settings = {"directory": directory.path, "partitions": names, "include_active": include_active}
+    kept = Manifest.open(manifest, "compact", settings)
+    pieces = [
+        Piece(
+            str(files.topic_partition),
+            files.log_bytes,
+            PartitionToCompact(
+                files=files,
+                known=says.of(files.topic_partition),
+                cleaned_offset=says.cleaned_offsets.get(files.topic_partition),
+                config=attrs.evolve(
+                    topic_config(says, files.topic_partition.topic), min_compaction_lag_ms=0, cleanup_policy=("compact",)
+                ),
+                include_active=include_active,
+            ),
+        )
+        for files in directory.partitions
+    ]
+    marker = f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"
+    content = read_file(fs, marker, max_bytes=MAX_CHECKPOINT_BYTES) if fs.file_size(marker) is not None else None
+    if content is not None:
+        fs.unlink(marker)
+        fs.sync_directory(directory.path)
+    results = run_pieces(spark, pieces, compact_piece, kept, progress)
+    for name in (CLEANER_OFFSET_FILE, RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
+        found = {
+            files.topic_partition: result["offsets"][name]
+            for files, result in zip(directory.partitions, results, strict=True)
+            if name in result["offsets"]
+        }
+        _keep_offsets(fs, f"{directory.path}/{name}", found)
+    if content is not None:
+        replace_file(fs, marker, content)
+    kept.complete()
+    return Compacted(
+        partitions=len(results),
+        bytes_before=sum(result["bytes_before"] for result in results),
+        bytes_after=sum(result["bytes_after"] for result in results),
+        keyless_records=sum(result["keyless_records"] for result in results),
+    )
+
+
+def compact_piece(what: PartitionToCompact) -> Result:
+    """In a task: compact one partition. StorageError, CorruptRecordError for a damaged log; OSError."""
+    fs, partition = OsFileSystem(), what.files.topic_partition
+    how = Compaction(config=what.config, now_ms=system_now_ms, include_active=what.include_active, map_bytes=MAP_BYTES)
+    with tempfile.TemporaryDirectory(prefix="triolog-compact-") as folder:
+        if what.cleaned_offset is not None:
+            write_cleaner_offsets(fs, folder, {partition: what.cleaned_offset}, durable=False)
+        done = compact_partition(fs, folder, what.files, what.known, how, _nobody_watches)
+        offsets = {CLEANER_OFFSET_FILE: read_cleaner_offsets(fs, folder).get(partition)}
+        for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
+            offsets[name] = _offsets(fs, f"{folder}/{name}").get(partition)
+    return {
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+        "keyless_records": done.keyless_records,
+        "offsets": {name: offset for name, offset in offsets.items() if offset is not None},
+    }
+
+
+def _nobody_watches(size_bytes: int) -> None:
+    """The driver counts whole partitions."""
+
+
+def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
+    if fs.file_size(path) is None:
+        return {}
+    return decode_offsets(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+
+
+def _keep_offsets(fs: FileSystem, path: str, found: Mapping[TopicPartition, int]) -> None:
+    before = _offsets(fs, path)
+    if {**before, **found} != before:
+        replace_file(fs, path, encode_offsets({**before, **found}))

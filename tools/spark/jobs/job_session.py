@@ -1,0 +1,93 @@
+"""What the commands of jobs have in common: options, the session and its end, progress, errors as one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ....protocol.errors import TriologError
+from ...cli.failures import FailedError
+from ...cli.output import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .runner import JobProgress, Progress
+
+master_option = click.option(
+    "--master", default="local[*]", show_default=True, help="Where Spark runs; a cluster needs the files under the same paths."
+)
+manifest_option = click.option(
+    "--manifest",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file that keeps what is done: the same command goes on from there.",
+)
+
+
+@contextmanager
+def job_session(name: str, master: str) -> Iterator[SparkSession]:
+    """A session for the time of the block. FailedError for what goes wrong in it."""
+    try:
+        from ..session import session
+
+        is_mine = _is_without_session()
+        spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
+    except TriologError as exc:
+        raise FailedError(printable(str(exc))) from exc
+    try:
+        yield spark
+    except TriologError as exc:
+        raise FailedError(printable(str(exc))) from exc
+    except OSError as exc:
+        raise FailedError(printable(f"{exc.filename or name}: {exc.strerror or exc}")) from exc
+    except Exception as exc:
+        from pyspark.errors import PySparkException
+
+        if not isinstance(exc, PySparkException):
+            raise
+        raise FailedError(printable(_cause(str(exc)))) from exc
+    finally:
+        if is_mine:
+            spark.stop()
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Progress]:
+    """A line on a terminal that says how far the job is; without a terminal nothing."""
+    import sys
+
+    is_seen = sys.stderr.isatty()
+
+    def show(progress: JobProgress) -> None:
+        if is_seen:
+            before = f", {progress.done_before:,} of them before" if progress.done_before else ""
+            text = f"{what}: {progress.done:,} of {progress.pieces:,} pieces{before}, {progress.records:,} records"
+            click.echo(f"\r\x1b[2K{text}", nl=False, err=True)
+
+    try:
+        yield show
+    finally:
+        if is_seen:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def _is_without_session() -> bool:
+    """Whether a session will be made here: one that is there is used, and left as it is."""
+    import sys
+
+    if "pyspark.sql" not in sys.modules:
+        return True
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is None
+
+
+def _cause(text: str) -> str:
+    """Of an error of Spark, which carries the stacks of two languages: what Python said last, else how it begins."""
+    said = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE)
+    return said[-1] if said else text.strip().partition("\n")[0]
