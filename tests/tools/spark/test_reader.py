@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +11,9 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
-from triolog.server.embedded import BlockingBroker
+from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.spark.bounds import BoundError
-from triolog.tools.spark.broker import BrokerUnavailableError, TopicMissingError
+from triolog.tools.spark.broker import BrokerUnavailableError, TopicMissingError, close_connections
 from triolog.tools.spark.data_loss import DataLossError
 from triolog.tools.spark.ranges import OffsetRange
 from triolog.tools.spark.reader import BatchReader
@@ -251,8 +253,56 @@ def test_a_topic_that_vanishes_under_a_task_is_data_loss(events: BlockingBroker)
     assert list(_reader(events, assign='{"events": [0]}', failOnDataLoss="false").read(planned)) == []
 
 
+def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with BlockingBroker(tmp_path) as broker:
+        broker.create_topic("events", 2, KEEP)
+        for partition in range(2):
+            for _ in range(20):
+                broker.append("events", [b"x" * 400] * 5, partition=partition)
+        address = broker.native
+        reader = _reader(broker, fetchMaxBytes="4096")
+        planned = reader.partitions()
+        rows = reader.read(planned[0])
+        found = [next(rows)]
+    with BlockingBroker(tmp_path, native=address):
+        found += list(rows)
+        found += list(reader.read(planned[1]))
+        close_connections()
+    offsets = [(row["partition"], row["offset"]) for batch in found for row in batch.to_pylist()]
+    assert offsets == [(partition, offset) for partition in range(2) for offset in range(100)]
+
+
+def test_a_server_that_goes_in_the_middle_is_named_within_the_timeout() -> None:
+    with BlockingBroker(MEMORY) as broker:
+        broker.create_topic("events", 1, KEEP)
+        for _ in range(40):
+            broker.append("events", [b"x" * 400] * 5)
+        reader = _reader(broker, fetchMaxBytes="4096", kafkaConsumer__pollTimeoutMs="300")
+        rows = reader.read(reader.partitions()[0])
+        next(rows)
+    with pytest.raises(BrokerUnavailableError, match="did not answer within 300 ms"):
+        list(rows)
+    close_connections()
+
+
+def test_records_without_a_timestamp_have_the_millisecond_before_the_epoch(server: BlockingBroker) -> None:
+    server.create_topic("events", 1, KEEP)
+    server.append("events", build_batch([(-1, b"k", b"v", ())]))
+    [row] = _rows(_reader(server))
+    assert row["timestamp"] == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+def test_a_writer_is_the_sinks(server: BlockingBroker) -> None:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+    source = TriologDataSource({"triolog.servers": "localhost:1", "topic": "events"})
+    schema = spark_schema(["key", "value"])
+    assert isinstance(source.writer(schema, False), DataSourceArrowWriter)
+    assert isinstance(source.streamWriter(schema, False), DataSourceStreamArrowWriter)
+
+
 def test_a_server_that_is_gone_is_named_within_the_timeout() -> None:
-    with BlockingBroker(":memory:") as broker:
+    with BlockingBroker(MEMORY) as broker:
         reader = _reader(broker, kafkaConsumer__pollTimeoutMs="200")
         assert broker.native is not None
         port = broker.native.port
