@@ -43,7 +43,9 @@ def fs() -> CrashFileSystem:
     return made
 
 
-def read(fs: CrashFileSystem, start: int, end: int, *, next_record: int = 0, first_record: int = 0, max_bytes: int = 10**6) -> StagedChunk:
+def read(
+    fs: CrashFileSystem, start: int, end: int, *, next_record: int = 0, first_record: int = 0, max_bytes: int = 10**6
+) -> StagedChunk:
     return read_stamped(
         fs,
         PATH,
