@@ -10,14 +10,13 @@ answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchro
 | `os` | write; `flush.messages` and `flush.ms` are honoured | after the write | after the write |
 
 A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
-final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where a file cannot
-be opened to be synced, whoever waits for the sync is answered with an error, and it is tried again.
+final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Flushes beside the
+appends are in `flusher`.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -33,8 +32,9 @@ from ..config import DurabilityMode, LogConfig
 from ..storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
 from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
-from ..storage.log import FlushPlan, Log, LogSnapshot
+from ..storage.log import Log, LogSnapshot
 from .disk import Disk, OperationFailedError
+from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError
 from .waiters import Waiters
 
@@ -45,9 +45,6 @@ T = TypeVar("T")
 MAX_GROUP_COMMANDS: Final = 1024
 MAX_GROUP_BYTES: Final = 8 * MIB
 """A group is one write and one sync. Larger ones gain nothing: the device is busy with 8 MiB for 20 ms and more."""
-
-FLUSH_RETRY_S: Final = 0.5
-"""Between two attempts at a flush whose files cannot be opened. Descriptors come back when others are done."""
 
 ACKS_ALL: Final = -1
 
@@ -96,17 +93,14 @@ class PartitionActor:
     _mailbox: Mailbox[Append | Perform] = attrs.field(factory=Mailbox)
     _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     _stopped: trio.Event = attrs.field(factory=trio.Event)
-    _flushing: trio.Lock = attrs.field(factory=trio.Lock)
-    _unsynced_since: float | None = None
-    _flush_at: float = math.inf
-    """When the next flush in the background begins, in trio's time."""
-    _retries_flush: bool = False
-    """Whether a flush whose files could not be opened is tried again."""
     _closed_with: RequestError | None = None
     _appends: int = 0
     _groups: int = 0
     _largest_group: int = 0
-    _syncs: int = 0
+    _flusher: Flusher = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -122,15 +116,14 @@ class PartitionActor:
         return self._closed_with is not None
 
     def statistics(self) -> PartitionStatistics:
-        since = self._unsynced_since
         return PartitionStatistics(
             self._appends,
             self._groups,
             self._largest_group,
-            self._syncs,
+            self._flusher.syncs,
             len(self._mailbox),
             self._mailbox.bytes_waiting,
-            0.0 if since is None else (trio.current_time() - since) * 1000,
+            self._flusher.unsynced_ms,
         )
 
     # ---- doors ---------------------------------------------------------------------------------------------------------
@@ -203,6 +196,7 @@ class PartitionActor:
     def close(self, reason: RequestError | None = None) -> None:
         """Take no more commands. What is enqueued is still done; readers and later commands get `reason`."""
         self._closed_with = reason
+        self._flusher.is_deleted = reason is not None
         self._mailbox.close()
         self.waiters.wake_all()
 
@@ -263,7 +257,7 @@ class PartitionActor:
         try:
             if self.log.offline is not None:
                 raise self.log.offline.as_answer()
-            async with self._flushing:
+            async with self._flusher.lock:
                 value = await self.disk.drive(command.procedure(self.log))
         except OSError as exc:
             self._go_offline(f"a change of the log failed half way ({exc})")
@@ -323,19 +317,20 @@ class PartitionActor:
             self._groups += 1
             self._largest_group = max(self._largest_group, len(appends))
         if self.config.durability.mode is not DurabilityMode.FSYNC:
-            self._syncs += plan.sync and plan.writes
-            self._after_unsynced_write()
+            self._flusher.syncs += plan.sync and plan.writes
+            self._flusher.advance_high_watermark()
+            self._flusher.after_unsynced_write()
             _answer_all(plan, appends)
             return
         if plan.sync and self.log.recovery_point == self.log.log_end_offset:
-            self._syncs += plan.writes
-            self._advance_high_watermark()
+            self._flusher.syncs += plan.writes
+            self._flusher.advance_high_watermark()
             _answer_all(plan, appends)
             return
         for answer, append in zip(plan.answers, appends, strict=True):
             if append.acks != ACKS_ALL:
                 append.answer(answer)
-        error = await self._flush_now()
+        error = await self._flusher.flush_now()
         for answer, append in zip(plan.answers, appends, strict=True):
             if append.acks == ACKS_ALL:
                 append.answer(answer if error is None or isinstance(answer, RequestError) else error)
@@ -375,100 +370,7 @@ class PartitionActor:
         self._adopt_active()
         LOGGER.debug("%s: rolled to offset %d: %s", self.topic_partition, segment.base_offset, plan.roll)
         if log.recovery_point < segment.base_offset and log.sync_metadata:
-            self.background.start_soon(self._flush_in_background, segment.base_offset)
-        return None
-
-    # ---- syncs and the high watermark ----------------------------------------------------------------------------------
-
-    def _advance_high_watermark(self) -> None:
-        self.log.high_watermark_to_end()
-        self.waiters.wake_all()
-
-    def _after_unsynced_write(self) -> None:
-        log, config = self.log, self.config
-        self._advance_high_watermark()
-        if log.log_end_offset == log.recovery_point:
-            self._unsynced_since = None
-            return
-        if self._unsynced_since is None:
-            self._unsynced_since = trio.current_time()
-        interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
-        due = trio.current_time() + interval_ms / 1000
-        if interval_ms < INT64_MAX and due < self._flush_at:
-            self._flush_at = due
-            self.background.start_soon(self._flush_when_due, due)
-
-    async def _flush_when_due(self, due: float) -> None:
-        await trio.sleep_until(due)
-        if self._flush_at == due:  # else the interval was shortened meanwhile, and another flush came first
-            self._flush_at = math.inf
-            await self._flush_in_background(None)
-
-    async def _flush_in_background(self, offset: int | None) -> None:
-        """Force the log up to `offset` (None: as it is now) to the device beside running appends."""
-        failure = await self._flush_beside_appends(offset)
-        if failure is not None and self.log.offline is None:
-            self._retry_flush_soon(failure)
-
-    def _retry_flush_soon(self, failure: Exception) -> None:
-        if not self._retries_flush:
-            self._retries_flush = True
-            LOGGER.warning(
-                "%s: what was written cannot be forced to the device yet, which is tried every %g s: %s",
-                self.topic_partition,
-                FLUSH_RETRY_S,
-                failure,
-            )
-            self.background.start_soon(self._retry_flush)
-
-    async def _retry_flush(self) -> None:
-        while self._retries_flush:
-            await trio.sleep(FLUSH_RETRY_S)
-            self._retries_flush = await self._flush_beside_appends(None) is not None and self.log.offline is None
-
-    async def _flush_beside_appends(self, offset: int | None) -> Exception | None:
-        async with self._flushing:
-            log = self.log
-            if log.offline is not None or self._closed_with is not None:
-                return None
-            started = trio.current_time()
-            failure = await self._sync(log.plan_flush(offset))
-            if failure is not None:
-                return failure
-            behind = log.log_end_offset > log.recovery_point
-            if offset is None:
-                self._unsynced_since = started if behind else None
-            if self.config.durability.mode is DurabilityMode.FSYNC and not behind:
-                self._advance_high_watermark()
-            return None
-
-    async def _flush_now(self) -> RequestError | None:
-        """Force all that was written to the device and let the high watermark follow. Answers why it did not."""
-        failure = await self._sync(self.log.plan_flush())
-        if failure is None:
-            self._advance_high_watermark()
-            return None
-        if self.log.offline is not None:
-            return self.log.offline
-        self._retry_flush_soon(failure)
-        return AppendFailedError(
-            f"{self.topic_partition}: what was appended is written but cannot be forced to the device yet ({failure}); that is "
-            "tried again, and until then it cannot be read; raise the limit of open files, then send it again"
-        )
-
-    async def _sync(self, plan: FlushPlan) -> Exception | None:
-        """Answers what failed. The log is offline then, unless it was only that files could not be opened."""
-        if not plan.operations:
-            return None
-        try:
-            await self.disk.run(plan.operations, plan.files)
-        except (OperationFailedError, OSError) as exc:
-            cause = exc.cause if isinstance(exc, OperationFailedError) else exc
-            if isinstance(cause, SyncFailedError | FileNotFoundError) and self._closed_with is None:
-                self._go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
-            return cause
-        self.log.commit_flush(plan)
-        self._syncs += 1
+            self._flusher.flush_soon(segment.base_offset)
         return None
 
     def _go_offline(self, why: str) -> LogOfflineError:
@@ -486,7 +388,7 @@ class PartitionActor:
         """After `stopped`: force everything to the device and trim the files. False when the log cannot be called clean."""
         if self.log.offline is not None:
             return False
-        async with self._flushing:
+        async with self._flusher.lock:
             try:
                 await self.disk.drive(self.log.close())
             except (OSError, StorageError) as exc:
