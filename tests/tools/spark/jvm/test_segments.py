@@ -50,6 +50,15 @@ def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None
         spark.catalog.dropTempView("parts")
 
 
+def test_filters_leave_fewer_tasks_and_a_schema_fewer_columns(spark: SparkSession) -> None:
+    frame = spark.read.format("triolog_segments").schema("offset bigint, partition int").load(str(GOLDEN / "clean"))
+    parts = spark.read.format("triolog_segments").option("subscribe", "parts").load(str(GOLDEN / "clean"))
+    assert frame.columns == ["offset", "partition"]
+    assert frame.count() > 480
+    assert parts.rdd.getNumPartitions() == 3
+    assert parts.where("partition = 2").rdd.getNumPartitions() == 1
+
+
 def test_an_unknown_option_is_refused_in_words(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="unknown option modus; did you mean mode"):
         spark.read.format("triolog_segments").option("modus", "FAILFAST").load(str(tmp_path))
