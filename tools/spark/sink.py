@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from . import writer
+from .worker import settle
 from .write_options import OptionError, WriteOptions
 from .write_rows import check_schema
 
@@ -134,6 +135,7 @@ def _task(context: TaskContext, application: str, version: int) -> writer.WriteT
 
 
 def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: writer.WriteTask) -> Written:
+    settle()
     if options.is_exactly_once:
         return Written(writer.stage(batches, options, task))
     writer.produce(batches, options, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +14,14 @@ from triolog.protocol.types import Record
 from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.partitioner import partition_for_key
-from triolog.tools.spark import writer
+from triolog.tools.spark import delivery, writer
 from triolog.tools.spark.delivery import DeliveryError
 from triolog.tools.spark.write_options import WriteOptions
 from triolog.tools.spark.write_rows import RowError
 from triolog.tools.spark.writer import Staged, WriteTask
+
+from tests.support.counts import counts
+from tests.support.cutting_proxy import CuttingProxy
 
 MB = 1_000_000
 LARGE = 64 * 2**20
@@ -365,3 +369,27 @@ def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batc
     given = options(restarting.broker, topic="u")
     with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: after a lost connection .* has to be run again"):
         writer.stage(restarting.rows([b"%03d" % number for number in range(80)], 3), given, task())
+
+
+@pytest.mark.parametrize("seed", range(counts(60)))
+def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_lost(
+    broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
+    monkeypatch.setattr(delivery, "_RETRY_MS", (1, 5))
+    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
+    sent = [b"%05d" % number + bytes(50) for number in range(1000)]
+    keys = [b"%d" % (number % 17) for number in range(1000)]
+    assert broker.native is not None
+    with CuttingProxy(broker.native.port, random.Random(seed), range(3, 30)) as proxy:
+        given = WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{proxy.port}", "topic": "t", "batchRecords": "5"})
+        batches = [
+            rows(list(sent[start : start + 50]), key=pa.array(keys[start : start + 50], pa.binary()))
+            for start in range(0, 1000, 50)
+        ]
+        part = writer.stage(batches, given, task())
+        writer.commit(given, "app", 0, [part])
+    assert proxy.cuts
+    for partition in range(3):
+        expected = [value for value, key in zip(sent, keys, strict=True) if partition_for_key(key, 3) == partition]
+        assert values(broker, "t", partition) == expected
