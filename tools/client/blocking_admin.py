@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...protocol.native.messages import (
+    CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
+    LeaseSegmentsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
+    SplitPoint,
+    StagedPartition,
     TopicMetadata,
 )
-from ...protocol.types import TopicPartition
-from . import group_procedures, procedures
+from ...protocol.types import Bytes, TopicPartition
+from . import group_procedures, procedures, stage_procedures
 from .blocking_client import BlockingClient
 from .group_procedures import CommittedOffset
 from .procedures import Place
@@ -96,3 +100,35 @@ class BlockingAdmin:
     def explain(self, partition: TopicPartition, place: Place) -> dict[str, Any]:
         """How the server looks a place up, as data."""
         return self._client.run(procedures.explain(partition, place))
+
+    def stage(
+        self, application: str, version: int, task: str, records: Mapping[TopicPartition, Bytes]
+    ) -> tuple[StagedPartition, ...]:
+        """Keep record batches of a task aside, behind what it has staged before; what of it is to be named in the commit."""
+        return self._client.run(stage_procedures.stage(application, version, task, records))
+
+    def commit_stage(
+        self, application: str, version: int, tasks: Mapping[str, Sequence[StagedPartition]]
+    ) -> CommitStageResponse:
+        """Append what the tasks have staged, exactly once: a version that is not above the last one changes nothing."""
+        return self._client.run(stage_procedures.commit_stage(application, version, tasks))
+
+    def abort_stage(self, application: str, version: int, tasks: Iterable[str] | None = None) -> None:
+        """Throw away what these tasks, or all, have staged for a version; what is committed stays."""
+        self._client.run(stage_procedures.abort_stage(application, version, tasks))
+
+    def last_commit(self, application: str) -> int | None:
+        """The version of staged records that an application has committed last."""
+        return self._client.run(stage_procedures.last_commit(application))
+
+    def split_points(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], target_bytes: int
+    ) -> dict[TopicPartition, tuple[SplitPoint, ...]]:
+        """Cut ranges of offsets, their ends exclusive, into pieces of about `target_bytes`."""
+        return self._client.run(stage_procedures.split_points(ranges, target_bytes))
+
+    def lease_segments(
+        self, partitions: Iterable[TopicPartition], lease_ms: int, lease_id: str | None = None
+    ) -> LeaseSegmentsResponse:
+        """Names of segment files on the server's machine that stay for `lease_ms`; with `lease_id` it goes on, or ends (0)."""
+        return self._client.run(stage_procedures.lease_segments(partitions, lease_ms, lease_id))
