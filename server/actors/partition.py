@@ -32,7 +32,8 @@ from ..config import DurabilityMode, LogConfig
 from ..storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
 from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
-from ..storage.log import Log, LogSnapshot
+from ..storage.log import Log
+from ..storage.log_snapshot import LogSnapshot
 from .disk import Disk, OperationFailedError
 from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ...protocol.types import NO_OFFSET
 from .diskops import Map, Procedure, Read
 from .fetch import check_fetch_offset
-from .log import LogSnapshot
+from .log_snapshot import LogSnapshot
 from .segment import SegmentView, TimestampAndOffset
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp
 

@@ -18,7 +18,7 @@ from .errors import OffsetInGapError
 from .fetch_check import check_end, checked_prefix
 from .file_records import FoundBatch
 from .gaps import gap_at, next_gap
-from .log import LogSnapshot
+from .log_snapshot import LogSnapshot
 from .transaction_index import AbortedTxn, collect_aborted
 
 

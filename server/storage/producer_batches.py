@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...protocol.records.batch import BatchHeader
 from ...protocol.types import NO_OFFSET
 from .diskops import Procedure
-from .log import LogSnapshot
+from .log_snapshot import LogSnapshot
 
 
 class ProducerRecords(NamedTuple):

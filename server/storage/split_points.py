@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ...protocol.errors import InvalidRequestError, OffsetOutOfRangeError
 from ...protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from .diskops import Procedure, Read
-from .log import LogSnapshot
+from .log_snapshot import LogSnapshot
 from .segment import SegmentView
 
 SMALLEST_REST: Final = 4

@@ -125,7 +125,7 @@ READING: Final = (
     Fault(
         name="fetch-behind-the-stable-offset",
         why="Undecided records are handed to committed readers.",
-        file="server/storage/log.py",
+        file="server/storage/log_snapshot.py",
         old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
         new="        return self.readable_end(slot)\n",
         tests=(f"{STORAGE}/test_transactions.py::test_committed_reads_end_at_the_first_open_transaction",),

@@ -11,7 +11,7 @@ from triolog.server.storage.diskops import drive
 from triolog.server.storage.explain import explain_offset, explain_timestamp
 from triolog.server.storage.fetch import read
 from triolog.server.storage.filesystem import FileSystem
-from triolog.server.storage.log import LogSnapshot
+from triolog.server.storage.log_snapshot import LogSnapshot
 from triolog.server.storage.segment import LogSegment
 from triolog.server.storage.timestamps import offset_for_timestamp
 

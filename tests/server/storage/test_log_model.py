@@ -28,7 +28,8 @@ from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppe
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.gaps import gap_at
-from triolog.server.storage.log import FlushPlan, Log, LogSnapshot
+from triolog.server.storage.log import FlushPlan, Log
+from triolog.server.storage.log_snapshot import LogSnapshot
 from triolog.server.storage.recovery import OpenLog
 from triolog.server.storage.truncate import truncate_fully_and_start_at, truncate_to
 
