@@ -75,6 +75,7 @@ def test_any_answer_is_a_message_or_the_servers_error(api: str, body: dict[str, 
 
 
 PARTITION = {"topic": "t", "partition": 0}
+STAGE = {"application": "q", "version": 0}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,48 @@ PARTITION = {"topic": "t", "partition": 0}
             {"partitions": [{**PARTITION, "timestamp": "yesterday"}]},
             "offsets_for_times.partitions[0].timestamp is str 'yesterday', "
             f"expected int from -3 to {limits.INT64_MAX} or one of latest, earliest, max_timestamp",
+        ),
+        ("stage", {}, "stage.application is missing, expected str of 1 to 255 characters"),
+        (
+            "stage",
+            {**STAGE, "task": "t", "partitions": [{**PARTITION, "records": [[None, None, None]]}]},
+            "stage.partitions[0].records is array of 1, expected bin",
+        ),
+        (
+            "stage",
+            {**STAGE, "version": -1, "task": "t", "partitions": []},
+            f"stage.version is int -1, expected int from 0 to {limits.INT64_MAX}",
+        ),
+        (
+            "commit_stage",
+            {**STAGE, "tasks": [{"task": "t", "partitions": [{**PARTITION, "size_bytes": 1, "crc": 2**32}]}]},
+            "commit_stage.tasks[0].partitions[0].crc is int 4294967296, expected int from 0 to 4294967295",
+        ),
+        (
+            "commit_stage",
+            {**STAGE, "tasks": [{"task": "t", "partitions": [{**PARTITION, "size_bytes": 0, "crc": 0}]}]},
+            f"commit_stage.tasks[0].partitions[0].size_bytes is int 0, expected int from 1 to {limits.INT64_MAX}",
+        ),
+        (
+            "commit_stage",
+            {**STAGE, "tasks": [{"task": "t", "partitions": []}] * 10_001},
+            "commit_stage.tasks has 10001 entries, expected at most 10000",
+        ),
+        ("abort_stage", {**STAGE, "tasks": [""]}, "abort_stage.tasks[0] is str '', expected str of 1 to 255 characters"),
+        (
+            "last_commit",
+            {"application": "q" * 256},
+            "last_commit.application is str of 256 characters, expected str of 1 to 255",
+        ),
+        (
+            "split_points",
+            {"partitions": [{**PARTITION, "start": 0, "end": 1, "target_bytes": 0}]},
+            f"split_points.partitions[0].target_bytes is int 0, expected int from 1 to {limits.INT64_MAX}",
+        ),
+        (
+            "lease_segments",
+            {"partitions": [], "lease_ms": 1, "lease_id": 5},
+            "lease_segments.lease_id is int 5, expected str of 1 to 64 characters",
         ),
         ("explain", {"partitions": [PARTITION]}, "explain.partitions[0] has neither of offset and timestamp, expected one"),
         (
