@@ -99,10 +99,13 @@ class Broker:
             request_timeout_ms=request_timeout_ms,
         )
 
-    def ranges(self, selection: Selection | None = None) -> dict[TopicPartition, PartitionRange]:
+    def ranges(
+        self, selection: Selection | None = None, *, missing_is_left_out: bool = False
+    ) -> dict[TopicPartition, PartitionRange]:
         """Every partition that is selected and what of it can be read, in order; sizes are of whole logs.
 
-        TopicMissingError for a topic that is named and not there, after `fetchOffset.numRetries`: it may be being made.
+        TopicMissingError for a topic that is named and not there, after `fetchOffset.numRetries`: it may be being made. Or it
+        is left out, for those who know by themselves what was there.
         """
         selection = self._options.selection if selection is None else selection
         for attempt in range(self._options.metadata_retries + 1):
@@ -110,6 +113,8 @@ class Broker:
                 return self._ranges(selection)
             except TopicMissingError:
                 if attempt == self._options.metadata_retries:
+                    if missing_is_left_out:
+                        return self._ranges(selection, missing_is_left_out=True)
                     raise
             time.sleep(self._options.metadata_retry_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
@@ -203,17 +208,20 @@ class Broker:
         """Close this process's connection to the server; another call makes it anew."""
         _CLIENTS.drop(self._key())
 
-    def _ranges(self, selection: Selection) -> dict[TopicPartition, PartitionRange]:
+    def _ranges(self, selection: Selection, *, missing_is_left_out: bool = False) -> dict[TopicPartition, PartitionRange]:
         request = MetadataRequest(_asked_topics(selection))
         topics = self._retried(lambda client: client.metadata(request).topics)
         found = {}
         for topic in topics:
+            if missing_is_left_out and topic.error is not None and topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
             if not isinstance(selection, Matching) or selection.matches(topic.name):
                 found.update(self._ranges_of(topic))
         if isinstance(selection, Assigned):
-            if missing := [partition for partition in selection.partitions if partition not in found]:
+            missing = [partition for partition in selection.partitions if partition not in found]
+            if missing and not missing_is_left_out:
                 raise TopicMissingError(f"{self._options.server} has no partition {missing[0]}; the option assign names it")
-            found = {partition: found[partition] for partition in selection.partitions}
+            found = {partition: found[partition] for partition in selection.partitions if partition in found}
         found = dict(sorted(found.items()))
         if self._options.isolation is Isolation.READ_COMMITTED:
             ends = self.offsets_for_times([Question(partition, LATEST_TIMESTAMP) for partition in found])

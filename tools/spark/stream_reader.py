@@ -75,7 +75,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Json:
         """Where a new query begins; the same on every call, since Spark asks twice."""
         if self._initial is None:
-            starts = start_offsets(self._broker, self._options, self._looked_up())
+            self._known = self._broker.ranges()
+            starts = start_offsets(self._broker, self._options, self._known)
             self._initial = offsets.to_json({partition: start for partition, (start, _) in starts.items()})
         return self._initial
 
@@ -154,7 +155,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- how far -------------------------------------------------------------------------------------------------------
 
     def _looked_up(self) -> dict[TopicPartition, PartitionRange]:
-        self._known = self._broker.ranges()
+        """What there is now. A topic that is gone is noticed by who compares with the query's offsets."""
+        self._known = self._broker.ranges(missing_is_left_out=True)
         return self._known
 
     def _ends(self) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.client.blocking_client import BlockingClient
 from triolog.tools.client.group_procedures import fetch_offsets
-from triolog.tools.spark.broker import close_connections
+from triolog.tools.spark.broker import TopicMissingError, close_connections
 from triolog.tools.spark.data_loss import DataLossError
 from triolog.tools.spark.ranges import OffsetRange
 from triolog.tools.spark.source import TriologDataSource
@@ -298,10 +298,13 @@ def test_or_reported_and_the_query_goes_on(events: BlockingBroker, caplog: pytes
     assert sorted(query.rows) == [row for row in ALL if row < (1, 30) or row >= (1, 200)]
 
 
-def test_a_topic_that_vanishes_is_an_error_or_reported(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("selection", [{"subscribePattern": "ev.*"}, {"subscribe": "events,eve"}])
+def test_a_topic_that_vanishes_is_an_error_or_reported(
+    events: BlockingBroker, caplog: pytest.LogCaptureFixture, selection: dict[str, str]
+) -> None:
     events.create_topic("eve", 1, KEEP)
     events.append("eve", [b"x"])
-    strict, lenient = (Query(_reader(events, subscribePattern="ev.*", failOnDataLoss=fails)) for fails in ("true", "false"))
+    strict, lenient = (Query(_reader(events, **selection, failOnDataLoss=fails)) for fails in ("true", "false"))
     for query in (strict, lenient):
         query.run()
     events.delete_topic("eve")
@@ -310,6 +313,11 @@ def test_a_topic_that_vanishes_is_an_error_or_reported(events: BlockingBroker, c
     lenient.run()
     assert "eve-0" not in lenient.planned[-1]
     assert "eve-0: offset 1" in caplog.text
+
+
+def test_a_topic_that_was_never_there_is_named(server: BlockingBroker) -> None:
+    with pytest.raises(TopicMissingError, match="has no topic events; create it"):
+        _reader(server).initialOffset()
 
 
 def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
