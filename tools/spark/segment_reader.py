@@ -17,9 +17,19 @@ import attrs
 
 from ...protocol.errors import CorruptRecordError, RequestError
 from ...protocol.limits import KIB, MIB
-from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches, parse_header
+from ...protocol.records.batch import (
+    LOG_OVERHEAD,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    check_batch,
+    iter_batches,
+    parse_header,
+)
 from ...protocol.records.columnar.decode import Wanted, decode_batches
 from ...protocol.records.committed import CommittedFilter
+from ...protocol.records.crc32c import crc32c
 from ...server.storage.errors import StorageError
 from ...server.storage.salvage import Damage
 from ...server.storage.stored_records import restored
@@ -36,6 +46,8 @@ CHUNK_BYTES: Final = 4 * MIB
 DECODED_BYTES: Final = 16 * MIB
 """What a chunk should decode to at most; the next chunk is made smaller when one was above it."""
 SMALLEST_CHUNK_BYTES: Final = 4 * KIB
+CRC_COVERED_POSITION: Final = 21
+"""The CRC of a batch covers it from this byte on."""
 _LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
 """A header that claims more is believed only after the CRC was taken in pieces: a length may be damaged."""
 MAX_RECORDS: Final = 20_000
@@ -224,11 +236,9 @@ class SplitReader:
             position += header.size_bytes
 
     def _aborted(self, chunk: _Chunk) -> Sequence[AbortedRange] | None:
-        """What of the chunk is aborted, and perhaps more; None when that is wanted, too."""
-        if self.split.aborted is None:
+        """What of the chunk is aborted, and perhaps more; None when nothing can be, or when that is wanted, too."""
+        if self.split.aborted is None or not chunk.is_transactional:
             return None
-        if not chunk.is_transactional:
-            return ()
         if not self.split.finds_markers:
             return self.split.aborted
         behind = chunk.position + len(chunk.data)
@@ -270,8 +280,9 @@ class _Walk:
         """
         size = len(self.data)
         while self.at < size:
+            self._take_plain()
             if size - self.at < RECORD_BATCH_OVERHEAD:
-                if self.position + size == self.split.end_byte:
+                if self.at < size and self.position + size == self.split.end_byte:
                     self._stop_at_damage()
                 return
             header = parse_header(self.data, self.at)
@@ -292,6 +303,29 @@ class _Walk:
                 self._stop_at_damage()
                 return
             self._take(header, stop)
+
+    def _take_plain(self) -> None:
+        """Batches about which nothing is doubtful and that hold something wanted, as most do; stops before any other. It does
+        what `run` does for one, without a call per question (0.50 for 0.57 CPU s with 550,000 records in batches of 10)."""
+        split, data = self.split, self.data
+        at, next_offset = self.at, self.next_offset
+        last, high = len(data) - RECORD_BATCH_OVERHEAD, min(split.high, split.end_offset)
+        while at <= last:
+            header = parse_header(data, at)
+            base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp, _, _, _, count = header
+            stop = at + length + LOG_OVERHEAD
+            is_plain = magic == MAGIC and at + RECORD_BATCH_OVERHEAD <= stop <= len(data) and 0 <= count <= delta + 1
+            if not is_plain or delta < 0 or base_offset < next_offset or base_offset + delta >= high:
+                break
+            if base_offset + delta < split.low or max_timestamp < split.min_timestamp:
+                break
+            if self.check_crcs and crc32c(data[at + CRC_COVERED_POSITION : stop]) != crc:
+                break
+            if attributes & TRANSACTIONAL_FLAG:
+                self.is_transactional = True
+            self._before = at, next_offset
+            at, next_offset = stop, base_offset + delta + 1
+        self.at, self.next_offset = at, next_offset
 
     def finished_runs(self) -> tuple[tuple[int, int], ...]:
         """The runs of batches that hold something wanted."""
