@@ -192,6 +192,20 @@ def test_a_running_servers_files_are_read_by_a_lease(broker: BlockingBroker) -> 
     assert rows(leased(broker)) == expected
 
 
+def test_a_running_servers_directory_is_read_without_a_lease_up_to_what_was_written(
+    broker: BlockingBroker, tmp_path: Path
+) -> None:
+    """Its indexes are preallocated, and a lease of somebody else lies beside the logs."""
+    leased(broker).partitions()
+    made = reader(path=str(tmp_path / "data"), mode="FAILFAST")
+    tasks = made.partitions()
+    broker.append("events", [b"later"] * 100)
+    expected = [(partition, offset) for partition in range(2) for offset in range(100)]
+    assert [
+        (row["partition"], row["offset"]) for task in tasks for each in made.read(task) for row in each.to_pylist()
+    ] == expected
+
+
 def test_leased_files_outlive_their_retention(broker: BlockingBroker) -> None:
     made = leased(broker, assign='{"events": [0]}')
     tasks = made.partitions()
