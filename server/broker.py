@@ -53,7 +53,7 @@ from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import is_internal
-from .storage.segment import TimestampAndOffset as TimestampAndOffset
+from .storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes
 
 PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]

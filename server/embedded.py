@@ -30,7 +30,7 @@ from .clock import NowMs, system_now_ms
 from .config import Durability, LogConfig
 from .listeners.sockets import NativeListener
 from .storage.append import AppendResult
-from .storage.segment import TimestampAndOffset
+from .storage.segment_view import TimestampAndOffset
 
 T = TypeVar("T")
 

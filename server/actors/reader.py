@@ -22,7 +22,7 @@ from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.explain import Walk, explain_offset, explain_timestamp
 from ..storage.fetch import FetchedRecords, read, readable_bytes
 from ..storage.log_snapshot import LogSnapshot
-from ..storage.segment import TimestampAndOffset
+from ..storage.segment_view import TimestampAndOffset
 from ..storage.split_points import SplitPoint, split_points
 from ..storage.timestamps import check_timestamp, offset_for_timestamp
 from .disk import Disk

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from ...protocol.types import TopicPartition
-from ..storage.segment import SegmentView
+from ..storage.segment_view import SegmentView
 from .child_process import ChildDiedError, ChildProcess, open_child_process
 from .log_manager import LogManager
 from .partition import PartitionActor

@@ -12,7 +12,7 @@ from ...protocol.types import NO_OFFSET
 from .diskops import Map, Procedure, Read
 from .fetch import check_fetch_offset
 from .log_snapshot import LogSnapshot
-from .segment import SegmentView, TimestampAndOffset
+from .segment_view import SegmentView, TimestampAndOffset
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_
 from ...protocol.types import Bytes
 from .diskops import Procedure, Read
 from .leader_epochs import EpochEntry
-from .segment import SegmentView
+from .segment_view import SegmentView
 
 
 class _Placed(NamedTuple):

@@ -29,7 +29,8 @@ from .log_snapshot import LogSnapshot
 from .paths import DELETED_SUFFIX, INDEX_SUFFIXES, segment_file
 from .producer_snapshots import snapshot_path, take_snapshot
 from .producer_state import ProducerState
-from .segment import LogSegment, SegmentView
+from .segment import LogSegment
+from .segment_view import SegmentView
 from .segments import LogSegments
 
 

@@ -11,7 +11,7 @@ from ...protocol.types import Isolation, TopicPartition
 from .diskops import Procedure
 from .gaps import OffsetGap
 from .leader_epochs import EpochEntry
-from .segment import SegmentView
+from .segment_view import SegmentView
 
 
 @attrs.frozen

@@ -35,7 +35,7 @@ from .diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFile
 from .errors import CorruptSnapshotError
 from .paths import SNAPSHOT_SUFFIX, base_offset_of, segment_file
 from .producer_state import BatchMetadata, ProducerEntry, ProducerState
-from .segment import SegmentView
+from .segment_view import SegmentView
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from ...protocol.errors import InvalidRequestError, OffsetOutOfRangeError
 from ...protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from .diskops import Procedure, Read
 from .log_snapshot import LogSnapshot
-from .segment import SegmentView
+from .segment_view import SegmentView
 
 SMALLEST_REST: Final = 4
 """A rest below this part of a piece goes to the one before: a reader that starts for it would only cost."""

@@ -15,7 +15,7 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation
 from .diskops import Procedure
 from .log_snapshot import LogSnapshot
-from .segment import SegmentView, TimestampAndOffset
+from .segment_view import SegmentView, TimestampAndOffset
 
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
 

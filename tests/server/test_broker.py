@@ -20,7 +20,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
 from triolog.server.storage.errors import LogOfflineError
-from triolog.server.storage.segment import TimestampAndOffset
+from triolog.server.storage.segment_view import TimestampAndOffset
 from triolog.server.storage.truncate import truncate_to
 
 from tests.support.brokers import (

@@ -32,7 +32,7 @@ from triolog.server.storage.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.log import Log
 from triolog.server.storage.log_snapshot import LogSnapshot
 from triolog.server.storage.recovery import OpenLog, open_log
-from triolog.server.storage.segment import TimestampAndOffset
+from triolog.server.storage.segment_view import TimestampAndOffset
 from triolog.server.storage.timestamps import offset_for_timestamp
 from triolog.server.storage.transaction_index import AbortedTxn
 

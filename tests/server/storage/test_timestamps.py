@@ -13,7 +13,7 @@ from triolog.protocol.errors import RecordTooLargeError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import NO_TIMESTAMP, CompressionType, TimestampType
 from triolog.server.config import LogConfig
-from triolog.server.storage.segment import TimestampAndOffset
+from triolog.server.storage.segment_view import TimestampAndOffset
 from triolog.server.storage.timestamps import check_timestamp, offset_for_timestamp
 from triolog.server.storage.truncate import truncate_to
 
