@@ -35,6 +35,7 @@ from ...protocol.coordinator.stage_commits import (
     encode_stage_commit_key,
 )
 from ...protocol.errors import (
+    ErrorCode,
     InvalidRequestError,
     InvalidTopicError,
     RequestError,
@@ -183,14 +184,8 @@ class StageCommits:
             if before is not None and version <= before.version:
                 await self.stages.drop(application, version)
                 return Committed(False, before.partitions if version == before.version else ())
-            name = stage_name(application, version)
-            self.stages.held.add(name)
-            try:
-                with trio.CancelScope(shield=True):
-                    await self._decide(owner, version, shares)
-            finally:
-                if owner.value is before:
-                    self.stages.held.discard(name)
+            with trio.CancelScope(shield=True):
+                await self._decide(owner, version, shares)
             await self._finish(owner, is_new=True)
             assert owner.value is not None
             return Committed(True, owner.value.partitions)
@@ -248,19 +243,34 @@ class StageCommits:
     # ---- steps, inside an application's turn -----------------------------------------------------------------------------
 
     async def _decide(self, owner: Application, version: int, shares: Sequence[StagedShare]) -> None:
-        """Check everything, then store the record: what it names is on the device."""
-        producer = await self._next_producer(owner.value)
-        partitions = await self._check(owner.name, version, shares, producer)
-        value = StageCommitValue(
-            version=version,
-            state=StageCommitState.DECIDED if partitions else StageCommitState.DONE,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            update_ms=self._now_ms(),
-            partitions=partitions,
-        )
-        owner.finished.clear()
-        await self._store(owner, value)
+        """Check everything, then store the record: what it names is on the device.
+
+        When the log of commits fails while it takes the record, a restart may find it there: what it names is kept until then.
+        A second record for the version would take its place.
+        """
+        producer, name = await self._next_producer(owner.value), stage_name(owner.name, version)
+        in_doubt = name in self.stages.held
+        self.stages.held.add(name)
+        try:
+            partitions = await self._check(owner.name, version, shares, producer)
+            value = StageCommitValue(
+                version=version,
+                state=StageCommitState.DECIDED if partitions else StageCommitState.DONE,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                update_ms=self._now_ms(),
+                partitions=partitions,
+            )
+            owner.finished.clear()
+            try:
+                await self._store(owner, value)
+            except RequestError as exc:
+                in_doubt = in_doubt or exc.code is ErrorCode.KAFKA_STORAGE_ERROR
+                raise
+        except RequestError:
+            if not in_doubt:
+                self.stages.held.discard(name)
+            raise
 
     async def _next_producer(self, last: StageCommitValue | None) -> StageProducer:
         if last is None or last.producer_epoch == INT16_MAX:

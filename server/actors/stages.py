@@ -232,7 +232,8 @@ class Stages:
                     self._bytes -= max(file.announced_bytes, SMALLEST_FILE_BYTES)
             finally:
                 for file in files:
-                    del self._going[file.path]
+                    if self._going.get(file.path) is going:  # else a later one deletes what was staged there meanwhile
+                        del self._going[file.path]
                 going.set()
 
     async def expire(self) -> int:

@@ -98,7 +98,6 @@ async def test_a_decided_commit_is_carried_out_from_where_it_was_cut_off(tmp_pat
         commits = broker._coordinators.stage_commits
         await commits._topic.ensure()
         async with commits._turn(APPLICATION) as owner:
-            commits.stages.held.add(stage_name(APPLICATION, 0))
             await commits._decide(owner, 0, [share])
             assert owner.value is not None
             [file] = [path for _, path, _ in find_staged(OsFileSystem(), str(tmp_path))]
@@ -365,6 +364,28 @@ async def test_an_abort_takes_what_is_staged_and_never_a_commit(tmp_path: Path) 
         await broker.abort_stage("nobody", 9)
 
 
+async def test_staging_under_the_same_name_while_that_is_thrown_away_waits_for_it(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        shares: list[StagedShare] = []
+
+        async def stage_again() -> None:
+            shares.append(await stage(broker, "1", "b"))
+
+        await stage(broker, "1", "a")
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
+                await trio.lowlevel.checkpoint()
+                broker.announce_stage(APPLICATION, 0, "1", PARTITION, b"").done.set()
+            nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
+            await trio.lowlevel.checkpoint()
+            nursery.start_soon(stage_again)
+        assert shares[0].staged.size_bytes == len(batch("b"))
+        await broker.commit_stage(APPLICATION, 0, shares)
+        assert await values_from(broker) == [b"b"]
+        assert stages_of(broker).staged_bytes == 0
+
+
 async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path) -> None:
     async with one_partition(tmp_path, stage_retention_ms=1000) as broker:
         await stage(broker, "1", "a")
@@ -468,6 +489,22 @@ async def test_a_log_of_commits_that_cannot_be_read_answers_why(tmp_path: Path) 
             broker.last_commit(APPLICATION)
 
 
+async def test_what_a_decision_names_is_kept_when_nobody_knows_whether_it_was_stored(tmp_path: Path) -> None:
+    """A record that could not be forced to the device may be there after a restart."""
+    async with one_partition(tmp_path) as broker:
+        share = await stage(broker, "1", "a", version=1)
+        await broker.commit_stage(APPLICATION, 0, [])
+        actor_of(broker, TopicPartition("__stage_commits", 0)).take_offline("a test wants it so")
+        with pytest.raises(LogOfflineError, match="a test wants it so"):
+            await broker.commit_stage(APPLICATION, 1, [share])
+        await broker.abort_stage(APPLICATION, 1)
+        assert await stages_of(broker).expire() == 0
+        assert stages_of(broker).find(stage_name(APPLICATION, 1), "1", PARTITION) is not None
+    async with one_partition(tmp_path) as broker:
+        assert (await broker.commit_stage(APPLICATION, 1, [share])).by_this_call
+        assert await values_from(broker) == [b"a"]
+
+
 async def test_leftovers_of_a_version_that_is_committed_go_at_the_start(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await stage(broker, "1", "a", version=3)
@@ -482,6 +519,5 @@ async def decide(broker: Broker, shares: list[StagedShare]) -> None:
     commits = commits_of(broker)
     await commits._topic.ensure()
     async with commits._turn(APPLICATION) as owner:
-        commits.stages.held.add(stage_name(APPLICATION, 0))
         await commits._decide(owner, 0, shares)
         owner.retry_at = float("inf")
