@@ -111,7 +111,7 @@ class Routing:
 
     def _group_topic(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array]) -> Iterator[Rows]:
         partitions = self._partitions(topic, records, columns)
-        order = np.argsort(partitions, kind="stable")
+        order = np.argsort(partitions.astype(np.uint16), kind="stable")  # a radix sort; a topic has at most 10,000 partitions
         found, begins = np.unique(partitions[order], return_index=True)
         if len(found) > 1:
             records = records.take(pa.array(order))
