@@ -393,3 +393,13 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
     for partition in range(3):
         expected = [value for value, key in zip(sent, keys, strict=True) if partition_for_key(key, 3) == partition]
         assert values(broker, "t", partition) == expected
+
+
+def test_topic_that_stamps_records_is_staged_and_committed(broker: BlockingBroker) -> None:
+    broker.create_topic("s", 1, {"message.timestamp.type": "LogAppendTime"})
+    now = datetime.datetime.now(datetime.UTC).timestamp() * 1000
+    batch = rows([b"a"], timestamp=pa.array([1_000_000], pa.timestamp("us", tz="UTC")))
+    part = writer.stage([batch], options(broker, topic="s"), task())
+    assert committed(broker, part)
+    [record] = records(broker, "s")
+    assert (record.value, record.timestamp >= now - 1) == (b"a", True)
