@@ -2,8 +2,8 @@
 
 A snapshot forgets producers that were silent for long, so it may lack some; what it has must be right: epoch, newest batch,
 open transaction. Where the log does not tell the whole story (it was compacted, starts in the middle without a snapshot, or is
-damaged), only the file itself is checked, which carries a CRC. So is one that lies below the first segment: a start wrote it in the
-middle of a segment that retention has taken, and the next start deletes it, as in Kafka.
+damaged), only the file itself is checked, which carries a CRC. So is one that lies below the first segment: a start wrote it
+in the middle of a segment that retention has taken, and the next start deletes it, as in Kafka.
 """
 
 from __future__ import annotations
