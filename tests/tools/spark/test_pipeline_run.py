@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from triolog.tools.spark import pipeline_run
+from triolog.tools.spark.pipeline_run import SOURCES, command_line, environment
+
+HOME = Path("spark-home")
+
+
+def test_the_catalog_is_in_the_folder_and_outlives_the_run(tmp_path: Path) -> None:
+    program = command_line(tmp_path, "run", ["--full-refresh-all"], home=HOME)
+    assert program[:2] == [str(HOME / "bin" / "spark-pipelines"), "run"]
+    assert program[-3:] == ["--spec", str(tmp_path / "spark-pipeline.yml"), "--full-refresh-all"]
+    assert "spark.sql.catalogImplementation=hive" in program
+    assert f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}" in program
+
+
+def test_workers_run_this_interpreter_unless_another_is_named(tmp_path: Path) -> None:
+    named = {"PATH": _path(), "PYSPARK_PYTHON": "other"}
+    assert environment(tmp_path, {"PATH": _path()}, home=HOME, unseen=())["PYSPARK_PYTHON"] == sys.executable
+    assert environment(tmp_path, named, home=HOME, unseen=())["PYSPARK_PYTHON"] == "other"
+
+
+def test_sources_that_spark_would_see_get_no_stand_in(tmp_path: Path) -> None:
+    assert "PYTHONPATH" not in environment(tmp_path, {"PATH": _path()}, home=HOME, unseen=())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stand_in_is_the_source_under_a_name_that_spark_looks_for(tmp_path: Path) -> None:
+    found = environment(tmp_path, {"PATH": _path(), "PYTHONPATH": "mine"}, home=HOME, unseen=list(SOURCES))
+    assert found["PYTHONPATH"] == f"{tmp_path / 'sources'}:mine"
+    names = set()
+    for path in (tmp_path / "sources").iterdir():
+        assert path.stem.startswith("pyspark_")
+        defined: dict[str, type] = {}
+        exec(path.read_text(), defined)
+        names.add(defined["DefaultSource"].name())  # type: ignore[attr-defined]
+    assert names == {"triolog", "triolog_segments"}
+    assert set(SOURCES) == set(_registered())
+
+
+def _registered() -> list[str]:
+    folder = Path(pipeline_run.__file__).parent
+    return [path.name for path in folder.glob("pyspark_*")]
+
+
+def _path() -> str:
+    import os
+
+    return os.environ["PATH"]
