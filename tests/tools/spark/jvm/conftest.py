@@ -10,14 +10,17 @@ its side of them is left behind.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -112,14 +115,21 @@ def _end_jvm(context: type) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(spark: SparkSession) -> Iterator[None]:
-    """As everywhere, but that Py4J keeps the connections to the JVM that it opens when it needs another one."""
+    """As everywhere, but for what the session's driver keeps: connections to the JVM that Py4J opens when it needs another one,
+    and the one over which the JVM brings accumulators when the first task in Python has ended."""
     before = leaks.snapshot()
     yield
-    if found := [line for line in leaks.leaks_since(before) if not _is_of_py4j(line, spark)]:
+    if found := [line for line in leaks.leaks_since(before) if not _is_the_drivers(line, spark)]:
         pytest.fail("left behind: " + "; ".join(found), pytrace=False)
 
 
-def _is_of_py4j(line: str, spark: SparkSession) -> bool:
-    gateway = spark.sparkContext._gateway  # type: ignore[attr-defined]
-    descriptors = {connection.socket.fileno() for connection in gateway._gateway_client.deque}
-    return any(line.startswith(f"fd {descriptor} ") for descriptor in descriptors)
+def _is_the_drivers(line: str, spark: SparkSession) -> bool:
+    match = re.match(r"fd (\d+) -> socket:", line)
+    if match is None:
+        return False
+    context: Any = spark.sparkContext
+    if int(match[1]) in {connection.socket.fileno() for connection in context._gateway._gateway_client.deque}:
+        return True
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(match[1]))) as opened:
+        return bool(opened.getsockname() == context._accumulatorServer.server_address)
+    return False
