@@ -186,6 +186,9 @@ class Stages:
         finally:
             if not is_written:
                 self._refuse(file, f"{write.topic_partition}: what was to be staged before in {file.path} was not written")
+                if write.before is not None:
+                    with trio.CancelScope(shield=True):  # done means that nothing before is under way either
+                        await write.before.wait()
             write.done.set()
 
     def _refuse(self, file: StagedFile, why: str) -> RequestError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -368,18 +370,19 @@ async def test_staging_under_the_same_name_while_that_is_thrown_away_waits_for_i
     async with one_partition(tmp_path) as broker:
         shares: list[StagedShare] = []
 
-        async def stage_again() -> None:
-            shares.append(await stage(broker, "1", "b"))
+        async def stage_again(*, is_cancelled: bool = False) -> None:
+            with trio.CancelScope() as scope, contextlib.suppress(LogOfflineError):
+                if is_cancelled:
+                    scope.cancel()
+                shares[:] = [await stage(broker, "1", "b")]
 
         await stage(broker, "1", "a")
         async with trio.open_nursery() as nursery:
-            for _ in range(3):
+            for number in range(4):
                 nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
                 await trio.lowlevel.checkpoint()
-                broker.announce_stage(APPLICATION, 0, "1", PARTITION, b"").done.set()
-            nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
-            await trio.lowlevel.checkpoint()
-            nursery.start_soon(stage_again)
+                nursery.start_soon(partial(stage_again, is_cancelled=number == 1))
+                await trio.lowlevel.checkpoint()
         assert shares[0].staged.size_bytes == len(batch("b"))
         await broker.commit_stage(APPLICATION, 0, shares)
         assert await values_from(broker) == [b"b"]
