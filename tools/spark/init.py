@@ -16,6 +16,7 @@ from ...protocol.errors import TriologError
 
 FILES: Final = {
     "spark-pipeline.yml": "spark-pipeline.yml",
+    "spark-defaults.conf": "conf/spark-defaults.conf",
     "departures.py.template": "transformations/departures.py",
     "run.py.template": "run.py",
 }
@@ -56,6 +57,7 @@ def write_pipeline(folder: Path, *, servers: str, topic: str, target: str) -> li
         raise PipelineExistsError(f"{folder} is not empty; a pipeline is written into a new or an empty folder")
     filled = {
         "@NAME@": re.sub(r"\W", "_", folder.resolve().name) or "pipeline",
+        "@FOLDER@": str(folder.resolve()),
         "@STORAGE@": (folder.resolve() / "storage").as_uri(),
         "@SERVERS@": servers,
         "@TOPIC@": topic,

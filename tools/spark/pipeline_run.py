@@ -1,7 +1,7 @@
-"""Becoming `spark-pipelines` with what it has to be told: Java, the interpreter, a catalog that outlives the run, the sources.
+"""Becoming `spark-pipelines` with what it has to be told: Java, the interpreter, where the settings are, the sources.
 
-Spark's catalog is in memory by default, and the second run would not know the tables of the first; here it is in the pipeline's
-folder (`metastore_db`, `warehouse`). Spark looks for data sources among the modules of the folders on Python's path. Of an
+Settings are in the pipeline's own `conf/spark-defaults.conf`: of several `--conf` on its command line the program of Spark 4.3
+hands only the last one to its session. Spark looks for data sources among the modules of the folders on Python's path. Of an
 editable installation no folder is there, so a module that stands for each source is written into `sources`.
 """
 
@@ -19,6 +19,7 @@ from ...protocol.errors import TriologError
 from .java import find_java
 
 SPEC: Final = "spark-pipeline.yml"
+CONF: Final = "conf"
 SOURCES: Final = {
     "pyspark_triolog": "from triolog.tools.spark.source import TriologDataSource as DefaultSource\n",
     "pyspark_triolog_segments": "from triolog.tools.spark.segments_source import TriologSegments as DefaultSource\n",
@@ -30,23 +31,10 @@ class PipelinesMissingError(TriologError):
     """What the extra `pipelines` brings is not installed."""
 
 
-def command_line(folder: Path, command: str, rest: Sequence[str], *, home: Path) -> list[str]:
-    """`spark-pipelines COMMAND` for the pipeline in `folder`; `home` is Spark's."""
-    config = {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'metastore_db'};create=true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-    }
-    settings = [part for name, value in config.items() for part in ("--conf", f"{name}={value}")]
-    return [str(home / "bin" / "spark-pipelines"), command, *settings, "--spec", str(folder / SPEC), *rest]
-
-
 def environment(folder: Path, environ: Mapping[str, str], *, home: Path, unseen: Sequence[str]) -> dict[str, str]:
     """What the program needs beside `environ`; writes the stand-ins of `unseen` sources. JavaNotFoundError, OSError."""
-    found = {**environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON") or sys.executable}
+    defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder / CONF)}
+    found = {**defaults, **environ, "SPARK_HOME": str(home)}
     if (java := find_java(environ).home) is not None:
         found["JAVA_HOME"] = str(java)
     if unseen:
@@ -70,5 +58,5 @@ def run(folder: Path, command: str = "run", *rest: str) -> None:
     unseen = [name for name in SOURCES if name not in seen]
     os.environ.update(environment(folder, os.environ, home=home, unseen=unseen))
     os.chdir(folder)
-    program = command_line(folder, command, rest, home=home)
-    os.execv(program[0], program)
+    program = str(home / "bin" / "spark-pipelines")
+    os.execv(program, [program, command, "--spec", str(folder / SPEC), *rest])

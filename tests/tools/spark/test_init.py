@@ -17,6 +17,7 @@ def test_the_pipeline_has_every_file_of_the_template_and_no_mark_left(tmp_path: 
     assert not [name for name, text in files.items() if "@" in text.replace("@dp.", "")]
     assert "name: my_pipeline" in files["spark-pipeline.yml"]
     assert f"storage: {(folder / 'storage').as_uri()}" in files["spark-pipeline.yml"]
+    assert f"spark.sql.warehouse.dir {folder}/warehouse\n" in files["conf/spark-defaults.conf"]
     for line in ('SERVERS = "10.0.0.7:9095"', 'SOURCE_TOPIC = "t"', 'TARGET_TOPIC = "u"'):
         assert line in files["transformations/departures.py"]
     for name in ("run.py", "transformations/departures.py"):

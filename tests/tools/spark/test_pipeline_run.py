@@ -1,20 +1,19 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from triolog.tools.spark import pipeline_run
-from triolog.tools.spark.pipeline_run import SOURCES, command_line, environment
+from triolog.tools.spark.pipeline_run import SOURCES, environment
 
 HOME = Path("spark-home")
 
 
-def test_the_catalog_is_in_the_folder_and_outlives_the_run(tmp_path: Path) -> None:
-    program = command_line(tmp_path, "run", ["--full-refresh-all"], home=HOME)
-    assert program[:2] == [str(HOME / "bin" / "spark-pipelines"), "run"]
-    assert program[-3:] == ["--spec", str(tmp_path / "spark-pipeline.yml"), "--full-refresh-all"]
-    assert "spark.sql.catalogImplementation=hive" in program
-    assert f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}" in program
+def test_settings_are_those_of_the_folder_unless_others_are_named(tmp_path: Path) -> None:
+    named = {"PATH": _path(), "SPARK_CONF_DIR": "other"}
+    assert environment(tmp_path, {"PATH": _path()}, home=HOME, unseen=())["SPARK_CONF_DIR"] == str(tmp_path / "conf")
+    assert environment(tmp_path, named, home=HOME, unseen=())["SPARK_CONF_DIR"] == "other"
 
 
 def test_workers_run_this_interpreter_unless_another_is_named(tmp_path: Path) -> None:
@@ -47,6 +46,4 @@ def _registered() -> list[str]:
 
 
 def _path() -> str:
-    import os
-
     return os.environ["PATH"]

@@ -1,6 +1,6 @@
 """A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink.
 
-`TRIOLOG_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the full suite).
+`TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the full suite).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.spark_copy import SINK, SOURCE, batches_of, copied, copying_p
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MORE: Final = int(os.environ.get("TRIOLOG_SPARK_KILLS") or 1)
+MORE: Final = int(os.environ.get("TRIOLOG_TEST_SPARK_KILLS") or 1)
 DRIVER_KILLS: Final = 3
 SERVER_KILLS: Final = 10
 ROWS_PER_BATCH: Final = 60

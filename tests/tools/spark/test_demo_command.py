@@ -1,0 +1,51 @@
+"""`triolog spark demo` with a real server and a real job that is really killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from triolog.tools.cli.main import main
+from triolog.tools.spark.demo.command import MIN_ROWS, command
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
+    picture = tmp_path / "delay.png"
+    arguments = ["--rows", "3000", "--json", "--data-dir", str(tmp_path / "data"), "--picture", str(picture)]
+    run = subprocess.run(
+        [sys.executable, "-m", "triolog.tools.cli", "spark", "demo", *arguments], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
+    assert figures["ok"]
+    assert [check for check in figures["checks"] if not check["ok"]] == []
+    assert len(figures["checks"]) == 8
+    assert [kill["part"] for kill in figures["kills"]] == ["departures", "hours"]
+    assert (figures["rows"], figures["departures"], figures["dropped_by_watermark"]) == (3000, 3000, 0)
+    assert figures["parquet_rows"] == figures["hours"] > 2000
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    result = CliRunner().invoke(command, ["--data-dir", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not empty" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_too_few_rows_are_refused() -> None:
+    assert CliRunner().invoke(command, ["--rows", str(MIN_ROWS - 1)]).exit_code == 2
+
+
+def test_the_commands_are_those_of_triolog_spark() -> None:
+    result = CliRunner().invoke(main, ["spark", "--help"])
+    assert result.exit_code == 0
+    for name in ("init", "demo", "bench"):
+        assert f"  {name} " in result.output
