@@ -17,14 +17,6 @@ from tests.support.server_process import ServerFolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("accumulator_connection")
-
-
-@pytest.fixture(scope="module")
-def accumulator_connection(spark: SparkSession) -> None:
-    """The JVM opens it for the first task in Python, and keeps it."""
-    spark.sparkContext.parallelize([0], 1).map(abs).collect()
-
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

@@ -27,12 +27,6 @@ START_MS: Final = 19_000 * DAY_MS
 RECORDS: Final = 3000
 
 
-@pytest.fixture(autouse=True, scope="module")
-def accumulator_connection(spark: SparkSession) -> None:
-    """The JVM opens it for the first task in Python, and keeps it."""
-    spark.sparkContext.parallelize([0], 1).map(abs).collect()
-
-
 @pytest.fixture
 def stopped(tmp_path: Path) -> StoppedDirectory:
     """Topics t, with two partitions of many small segments over three days, and u."""
