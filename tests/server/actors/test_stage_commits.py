@@ -368,25 +368,24 @@ async def test_an_abort_takes_what_is_staged_and_never_a_commit(tmp_path: Path) 
 
 async def test_staging_under_the_same_name_while_that_is_thrown_away_waits_for_it(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        shares: list[StagedShare] = []
 
-        async def stage_again(*, is_cancelled: bool = False) -> None:
+        async def stage_again(*, is_cancelled: bool) -> None:
             with trio.CancelScope() as scope, contextlib.suppress(LogOfflineError):
                 if is_cancelled:
                     scope.cancel()
-                shares[:] = [await stage(broker, "1", "b")]
+                await stage(broker, "1", "a")
 
-        await stage(broker, "1", "a")
         async with trio.open_nursery() as nursery:
-            for number in range(4):
+            for number in range(8):
+                nursery.start_soon(partial(stage_again, is_cancelled=number % 3 == 1))
                 nursery.start_soon(stages_of(broker).drop, APPLICATION, 0)
                 await trio.lowlevel.checkpoint()
-                nursery.start_soon(partial(stage_again, is_cancelled=number == 1))
-                await trio.lowlevel.checkpoint()
-        assert shares[0].staged.size_bytes == len(batch("b"))
-        await broker.commit_stage(APPLICATION, 0, shares)
-        assert await values_from(broker) == [b"b"]
+        await stages_of(broker).drop(APPLICATION, 0)
+        assert list(find_staged(OsFileSystem(), str(tmp_path))) == []
         assert stages_of(broker).staged_bytes == 0
+        share = await stage(broker, "1", "b")
+        await broker.commit_stage(APPLICATION, 0, [share])
+        assert await values_from(broker) == [b"b"]
 
 
 async def test_what_nobody_touches_is_thrown_away_after_its_time(tmp_path: Path) -> None:
