@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import attrs
 import click
 
 SAVED_IN: Final = "docs/benchmarks"
@@ -23,11 +24,14 @@ PIPE_WIDTH: Final = 140
 @click.command
 @click.option("--only", "only", multiple=True, metavar="ROW", help="Name of a row; may be repeated.")
 @click.option("--quick", is_flag=True, help="A tenth of the counts: shows that it works, not how fast it is.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Samples of each measure instead of the scale's number.")
 @click.option("--json", "as_json", is_flag=True, help="Print all samples as JSON.")
 @click.option("--save", is_flag=True, help=f"Keep the figures in {SAVED_IN}/<date>-{NAME}.json and .md.")
 @click.option("--save-in", type=click.Path(file_okay=False), default=SAVED_IN, show_default=True, help="Where --save writes.")
 @click.option("--dir", "parent", type=click.Path(exists=True, file_okay=False), help="A directory on the disk to measure.")
-def command(only: tuple[str, ...], quick: bool, as_json: bool, save: bool, save_in: str, parent: str | None) -> None:
+def command(
+    only: tuple[str, ...], quick: bool, rounds: int | None, as_json: bool, save: bool, save_in: str, parent: str | None
+) -> None:
     """Measure the data sources, the sink and the export job on this machine, each with its target.
 
     Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
@@ -45,6 +49,7 @@ def command(only: tuple[str, ...], quick: bool, as_json: bool, save: bool, save_
     if unknown := [name for name in only if name not in ROWS]:
         raise click.BadParameter(f"no row is called {unknown[0]!r}; there are {', '.join(ROWS)}", param_hint="--only")
     scale = QUICK if quick else FULL
+    scale = attrs.evolve(scale, rounds=rounds or scale.rounds)
     progress = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=parent or default_parent()) as directory:
         machine = read_machine(directory)
