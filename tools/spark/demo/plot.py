@@ -59,7 +59,7 @@ def draw(hours: Mapping[Group, Sums], path: Path, *, min_flights: int = MIN_FLIG
     above.set_title(f"Departures from New York, 2013: mean delay by hour ({total.flights:,} flights)")
     above.set_ylabel("mean delay, minutes")
     above.axhline(0, color="0.7", linewidth=0.8)
-    above.legend(frameon=False)
+    above.legend(frameon=False, loc="upper left")
     above.grid(axis="y", alpha=0.3)
     below.set_ylabel("departures")
     below.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
