@@ -54,8 +54,8 @@ async def fill(broker: Broker, records: int = 200, keys: int = 7, start: int = 0
     await until(lambda: recovered(broker))
 
 
-def recovered(broker: Broker) -> bool:
-    log = actor_of(broker).log
+def recovered(broker: Broker, partition: TopicPartition = PARTITION) -> bool:
+    log = actor_of(broker, partition).log
     return log.recovery_point >= log.active.base_offset
 
 
@@ -159,7 +159,7 @@ async def test_a_log_whose_compaction_fails_does_not_keep_the_others_from_theirs
         await fill(broker, 400)
         for number in range(100):
             await broker.append(other, [(START_MS, b"k", str(number).encode() * 9, ())])
-        await until(lambda: actor_of(broker, other).log.recovery_point > 50)
+        await until(lambda: recovered(broker) and recovered(broker, other))
         cleaner = cleaner_of(broker)
         ratios = {each: due_ratio(broker, each) for each in (PARTITION, other)}
         dirtiest = max(ratios, key=ratios.__getitem__)

