@@ -33,7 +33,7 @@ test: $(VENV)/.installed-test
 
 # A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about half an hour.
 test-spark-kill: $(VENV)/.installed-test
-	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest tests/tools/spark/jvm/test_kills.py $(ARGS)
+	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
