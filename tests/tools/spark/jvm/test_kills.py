@@ -92,6 +92,7 @@ def _assert_every_row_once(server: Server, count: int) -> None:
     assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
 
 
+@pytest.mark.full  # each kill is the start of another JVM
 @pytest.mark.timeout(TIMEOUT_S)
 def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Server, jvm_options: str, tmp_path: Path) -> None:
     kills = counts(DRIVER_KILLS) * MORE
