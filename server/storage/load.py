@@ -54,11 +54,14 @@ class LoadedFiles:
     traces: Sequence[tuple[int, str]]
     """Base offset and name of the indexes without a log. (A producer snapshot tells nothing: a clean stop leaves one too.)"""
 
-    def check_hole(self, segment: LogSegment, next_offset: int) -> None:
+    def check_hole(self, segment: LogSegment, next_offset: int, log_start_offset: int) -> None:
         """Raises StorageError when files tell of a segment between this one, whose offsets end at `next_offset`, and the one
-        behind it. Without such files missing offsets are a gap as compaction and truncation leave them."""
+        behind it. Without such files missing offsets are a gap as compaction and truncation leave them. Below the log start
+        offset nothing is missed: a power cut takes some of the renames back by which retention took segments out."""
         following = self.segments.higher(segment.base_offset)
         if following is None or next_offset >= following.base_offset or gap_at(self.gaps, next_offset) is not None:
+            return
+        if following.base_offset <= log_start_offset:
             return
         names = [name for offset, name in self.traces if next_offset <= offset < following.base_offset]
         if names:

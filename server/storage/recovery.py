@@ -139,7 +139,7 @@ class _Opening:
         except (CorruptIndexError, CorruptRecordError) as exc:
             LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
             next_offset = self._rebuild(segment)
-        self.loaded.check_hole(segment, next_offset)
+        self.loaded.check_hole(segment, next_offset, self.request.log_start_offset)
 
     def _rebuild(self, segment: LogSegment) -> int:
         """Scan a segment whose bytes were promised: nothing is cut, damage at its end is a gap too. Answers its end offset."""

@@ -82,6 +82,17 @@ def test_a_hole_in_what_a_power_cut_may_have_taken_is_stepped_over(tmp_path: Pat
     assert driven.reopen(was_clean=False).offsets() == [*range(10), *range(20, 35)]
 
 
+@pytest.mark.parametrize(("log_start_offset", "is_missed"), [(20, False), (19, True)])
+def test_below_the_log_start_offset_no_segment_is_missed(tmp_path: Path, log_start_offset: int, is_missed: bool) -> None:
+    """Retention took segments out; a power cut gave an older one and an index of a later one their names back."""
+    driven = log_of(tmp_path, 35)
+    (tmp_path / "00000000000000000010.log").unlink()
+    expected = pytest.raises(StorageError, match="is missing; put it back") if is_missed else contextlib.nullcontext()
+    with expected:
+        reopened = driven.reopen(was_clean=False, recovery_point=30, log_start_offset=log_start_offset)
+        assert [offset for offset in reopened.offsets() if offset >= 20] == list(range(20, 35))
+
+
 def test_files_of_a_segment_that_is_on_its_way_out_tell_of_no_hole(tmp_path: Path) -> None:
     """Of the renames of a deletion a power cut keeps any: here an older segment has its name back, and two indexes have."""
     driven = log_of(tmp_path, 35)
