@@ -178,6 +178,8 @@ class Life:
         mine = [one for one in self.stored if one.producer_id == pid and one.kind in ("data", "empty")]
         if not mine or mine[-1].kind == "empty" or mine[-1].offset < self.log.log_start_offset:
             return
+        if self.compacted and self.next_sequence(pid) > mine[-1].sequence + 1:
+            return  # its newest batch was dropped for one that a power cut took; a snapshot knows it still
         before = self.log.log_end_offset
         (answer,) = self.inline.append([self.prepared(mine[-1])])
         assert isinstance(answer, AppendResult), answer
@@ -437,7 +439,7 @@ def test_every_history_keeps_what_it_promised(chunk: int) -> None:
 
 FAILED_ONCE: Final = (
     *(10_123, 11_448, 12_191, 12_490, 13_587, 14_247, 14_876),
-    *(32_294, 35_254, 36_836, 37_942, 41_449, 56_338),
+    *(32_294, 35_254, 36_836, 37_942, 41_449, 56_338, 61_416),
 )
 
 
