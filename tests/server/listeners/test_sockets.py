@@ -48,6 +48,7 @@ async def test_a_host_with_two_addresses_is_listened_on_at_the_port_that_is_told
 
 @needs_more_loopback_addresses
 async def test_an_address_that_is_taken_is_named_and_no_other_one_stays_open(tmp_path: Path) -> None:
+    """A socket that stayed open would be found as left behind; its port may be somebody else's by now."""
     trio.socket.set_custom_hostname_resolver(Resolver(("127.0.0.1", "127.0.0.2")))
     with socket.create_server(("127.0.0.2", 0)) as taken:
         port = taken.getsockname()[1]
@@ -55,4 +56,3 @@ async def test_an_address_that_is_taken_is_named_and_no_other_one_stays_open(tmp
             with pytest.raises(OSError, match=f"cannot listen on many.test:{port}") as refused:
                 await NativeListener(broker, Address(host="many.test", port=port)).run()
         assert refused.value.errno == errno.EADDRINUSE
-        socket.create_server(("127.0.0.1", port)).close()
