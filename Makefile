@@ -31,7 +31,7 @@ spark-demo: $(VENV)/.installed-spark-demo
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-# A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about half an hour.
+# A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about a quarter of an hour.
 test-spark-kill: $(VENV)/.installed-test
 	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
 

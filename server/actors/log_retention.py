@@ -42,8 +42,8 @@ TAKEN_OUT_PER_TURN: Final = 4
 """Segments whose files are renamed in one turn of a log: 0.4 ms in which its appends wait."""
 UNLINKED_PER_HOP: Final = 4
 PAUSE_S: Final = 0.04
-"""Between two of either, because processor, interpreter lock and journal are the appends' too: one in twenty of these pieces of
-work makes an append late. A thousand segments take 12 s; nobody waits for them but a full disk, for which there is no pause."""
+"""Between two of either, because processor, interpreter lock and journal are the appends' too. A thousand segments take 12 s;
+nobody waits for them but a full disk, for which there is no pause."""
 LOOKS_PER_TURN: Final = 64
 """Logs that are looked at before others run: 0.1 ms."""
 HIGH_WATERMARK: Final = -1
