@@ -2,7 +2,7 @@
 
 A `LogConfig` is frozen; topic overrides are laid over the server's defaults with `LogConfig.overlay`. Unknown keys and
 values outside their range are refused by name. `TOPIC_KEYS` is also what the table in docs/operations.md is made from.
-Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_config` holds the server's own keys.
+Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_keys` holds the server's own keys.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from ...server.broker_config import VARIABLE_PREFIX
+from ...server.broker_settings import VARIABLE_PREFIX
 from .child import LoadFailedError
 from .process import bytes_read, children, memory_mib
 

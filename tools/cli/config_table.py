@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ...server.broker_config import BROKER_KEYS
+from ...server.broker_keys import BROKER_KEYS
 from ...server.config import TOPIC_KEYS
 
 BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.config_table -->"

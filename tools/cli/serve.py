@@ -52,7 +52,8 @@ def command(
 
     from ...protocol.errors import RequestError, TriologError
     from ...server.app import configure_logging, serve, write_ready_file
-    from ...server.broker_config import BrokerConfig, read_settings, read_topic_configs
+    from ...server.broker_config import BrokerConfig
+    from ...server.broker_settings import read_settings, read_topic_configs
     from .progress import StartBar
 
     gc.freeze()
