@@ -9,6 +9,7 @@ MIB: Final = 1024 * KIB
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
+INT32_MIN: Final = -(2**31)
 UINT32_MAX: Final = 2**32 - 1
 INT64_MAX: Final = 2**63 - 1
 

@@ -1,0 +1,1 @@
+"""The messages of Kafka's protocol, one module per group of APIs: loaded when an API of the group is first asked for."""

@@ -1,0 +1,123 @@
+"""Fetch (key 1): record batches from partitions.
+
+v4 isolation; v5 log start offset; v7 fetch sessions (KIP-227); v9 leader epochs (KIP-320); v10 zstd; v11 racks (KIP-392); v12
+the epoch fetched last (KIP-595); v13 topic ids (KIP-516); v16 endpoints of leaders (KIP-951); v17 and v18 concern replicas
+only.
+"""
+
+from __future__ import annotations
+
+from ...limits import INT32_MAX, INT64_MAX
+from ...schema.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
+from ...types import Bytes
+
+
+@struct
+class FetchReplicaState:
+    replica_id: int = wire(INT32, "15+", default=-1)
+    replica_epoch: int = wire(INT64, "15+", default=-1)
+
+
+@struct
+class FetchPartition:
+    partition: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, "9+", default=-1)
+    fetch_offset: int = wire(INT64)
+    last_fetched_epoch: int = wire(INT32, "12+", default=-1)
+    log_start_offset: int = wire(INT64, "5+", default=-1)
+    partition_max_bytes: int = wire(INT32)
+    replica_directory_id: bytes = wire(UUID, "17+", tag=0)
+    high_watermark: int = wire(INT64, "18+", tag=1, default=INT64_MAX)
+
+
+@struct
+class FetchTopic:
+    topic: str = wire(STRING, "0-12")
+    topic_id: bytes = wire(UUID, "13+")
+    partitions: list[FetchPartition] = wire([FetchPartition])
+
+
+@struct
+class FetchForgottenTopic:
+    topic: str = wire(STRING, "7-12")
+    topic_id: bytes = wire(UUID, "13+")
+    partitions: list[int] = wire([INT32], "7+")
+
+
+@struct
+class FetchRequest:
+    cluster_id: str | None = wire(STRING, "12+", nullable="12+", tag=0, default=None)
+    replica_id: int = wire(INT32, "0-14", default=-1)
+    replica_state: FetchReplicaState = wire(FetchReplicaState, "15+", tag=1)
+    max_wait_ms: int = wire(INT32)
+    min_bytes: int = wire(INT32)
+    max_bytes: int = wire(INT32, "3+", default=INT32_MAX)
+    isolation_level: int = wire(INT8, "4+")
+    session_id: int = wire(INT32, "7+")
+    session_epoch: int = wire(INT32, "7+", default=-1)
+    topics: list[FetchTopic] = wire([FetchTopic])
+    forgotten_topics_data: list[FetchForgottenTopic] = wire([FetchForgottenTopic], "7+")
+    rack_id: str = wire(STRING, "11+")
+
+
+@struct
+class FetchEpochEndOffset:
+    epoch: int = wire(INT32, "12+", default=-1)
+    end_offset: int = wire(INT64, "12+", default=-1)
+
+
+@struct
+class FetchLeaderIdAndEpoch:
+    leader_id: int = wire(INT32, "12+", default=-1)
+    leader_epoch: int = wire(INT32, "12+", default=-1)
+
+
+@struct
+class FetchSnapshotId:
+    end_offset: int = wire(INT64, default=-1)
+    epoch: int = wire(INT32, default=-1)
+
+
+@struct
+class FetchAbortedTransaction:
+    producer_id: int = wire(INT64, "4+")
+    first_offset: int = wire(INT64, "4+")
+
+
+@struct
+class FetchPartitionData:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+    high_watermark: int = wire(INT64)
+    last_stable_offset: int = wire(INT64, "4+", default=-1)
+    log_start_offset: int = wire(INT64, "5+", default=-1)
+    diverging_epoch: FetchEpochEndOffset = wire(FetchEpochEndOffset, "12+", tag=0)
+    current_leader: FetchLeaderIdAndEpoch = wire(FetchLeaderIdAndEpoch, "12+", tag=1)
+    snapshot_id: FetchSnapshotId = wire(FetchSnapshotId, "12+", tag=2)
+    aborted_transactions: list[FetchAbortedTransaction] | None = wire([FetchAbortedTransaction], "4+", nullable="4+")
+    preferred_read_replica: int = wire(INT32, "11+", default=-1)
+    records: Bytes | None = wire(RECORDS, nullable="0+")
+
+
+@struct
+class FetchableTopicResponse:
+    topic: str = wire(STRING, "0-12")
+    topic_id: bytes = wire(UUID, "13+")
+    partitions: list[FetchPartitionData] = wire([FetchPartitionData])
+
+
+@struct
+class FetchNodeEndpoint:
+    node_id: int = wire(INT32, "16+")
+    host: str = wire(STRING, "16+")
+    port: int = wire(INT32, "16+")
+    rack: str | None = wire(STRING, "16+", nullable="16+", default=None)
+
+
+@struct
+class FetchResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    error_code: int = wire(INT16, "7+", default=0)
+    session_id: int = wire(INT32, "7+")
+    responses: list[FetchableTopicResponse] = wire([FetchableTopicResponse])
+    node_endpoints: list[FetchNodeEndpoint] = wire([FetchNodeEndpoint], "16+", tag=0)

@@ -1,0 +1,189 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups (keys 11 to 16, 42).
+
+JoinGroup: v1 rebalance timeout; v4 the member id is asked back (KIP-394); v5 static members (KIP-345); v7 protocol type
+(KIP-559); v8 a reason (KIP-800); v9 a leader that need not assign (KIP-814). LeaveGroup: v3 several members. ListGroups: v4 by
+state (KIP-518), v5 by type (KIP-848). DescribeGroups: v6 names an unknown group as one.
+"""
+
+from __future__ import annotations
+
+from ...limits import INT32_MIN
+from ...schema.fields import BOOL, BYTES, INT16, INT32, STRING, struct, wire
+
+
+@struct
+class JoinGroupRequestProtocol:
+    name: str = wire(STRING)
+    metadata: bytes = wire(BYTES)
+
+
+@struct
+class JoinGroupRequest:
+    group_id: str = wire(STRING)
+    session_timeout_ms: int = wire(INT32)
+    rebalance_timeout_ms: int = wire(INT32, "1+", default=-1)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    protocol_type: str = wire(STRING)
+    protocols: list[JoinGroupRequestProtocol] = wire([JoinGroupRequestProtocol])
+    reason: str | None = wire(STRING, "8+", nullable="8+", default=None)
+
+
+@struct
+class JoinGroupResponseMember:
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    metadata: bytes = wire(BYTES)
+
+
+@struct
+class JoinGroupResponse:
+    throttle_time_ms: int = wire(INT32, "2+", default=0)
+    error_code: int = wire(INT16, default=0)
+    generation_id: int = wire(INT32, default=-1)
+    protocol_type: str | None = wire(STRING, "7+", nullable="7+", default=None)
+    protocol_name: str | None = wire(STRING, nullable="7+")
+    leader: str = wire(STRING)
+    skip_assignment: bool = wire(BOOL, "9+")
+    member_id: str = wire(STRING)
+    members: list[JoinGroupResponseMember] = wire([JoinGroupResponseMember])
+
+
+@struct
+class SyncGroupRequestAssignment:
+    member_id: str = wire(STRING)
+    assignment: bytes = wire(BYTES)
+
+
+@struct
+class SyncGroupRequest:
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+    protocol_type: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    protocol_name: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    assignments: list[SyncGroupRequestAssignment] = wire([SyncGroupRequestAssignment])
+
+
+@struct
+class SyncGroupResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    error_code: int = wire(INT16, default=0)
+    protocol_type: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    protocol_name: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    assignment: bytes = wire(BYTES)
+
+
+@struct
+class HeartbeatRequest:
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+
+
+@struct
+class HeartbeatResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class LeaveGroupMemberIdentity:
+    member_id: str = wire(STRING, "3+")
+    group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+    reason: str | None = wire(STRING, "5+", nullable="5+", default=None)
+
+
+@struct
+class LeaveGroupRequest:
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING, "0-2")
+    members: list[LeaveGroupMemberIdentity] = wire([LeaveGroupMemberIdentity], "3+")
+
+
+@struct
+class LeaveGroupMemberResponse:
+    member_id: str = wire(STRING, "3+")
+    group_instance_id: str | None = wire(STRING, "3+", nullable="3+")
+    error_code: int = wire(INT16, "3+", default=0)
+
+
+@struct
+class LeaveGroupResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    error_code: int = wire(INT16, default=0)
+    members: list[LeaveGroupMemberResponse] = wire([LeaveGroupMemberResponse], "3+")
+
+
+@struct
+class DescribeGroupsRequest:
+    groups: list[str] = wire([STRING])
+    include_authorized_operations: bool = wire(BOOL, "3+")
+
+
+@struct
+class DescribeGroupsDescribedGroupMember:
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, "4+", nullable="4+", default=None)
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    member_metadata: bytes = wire(BYTES)
+    member_assignment: bytes = wire(BYTES)
+
+
+@struct
+class DescribeGroupsDescribedGroup:
+    error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, "6+", nullable="6+", default=None)
+    group_id: str = wire(STRING)
+    group_state: str = wire(STRING)
+    protocol_type: str = wire(STRING)
+    protocol_data: str = wire(STRING)
+    members: list[DescribeGroupsDescribedGroupMember] = wire([DescribeGroupsDescribedGroupMember])
+    authorized_operations: int = wire(INT32, "3+", default=INT32_MIN)
+
+
+@struct
+class DescribeGroupsResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    groups: list[DescribeGroupsDescribedGroup] = wire([DescribeGroupsDescribedGroup])
+
+
+@struct
+class ListGroupsRequest:
+    states_filter: list[str] = wire([STRING], "4+")
+    types_filter: list[str] = wire([STRING], "5+")
+
+
+@struct
+class ListGroupsListedGroup:
+    group_id: str = wire(STRING)
+    protocol_type: str = wire(STRING)
+    group_state: str = wire(STRING, "4+")
+    group_type: str = wire(STRING, "5+")
+
+
+@struct
+class ListGroupsResponse:
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    error_code: int = wire(INT16, default=0)
+    groups: list[ListGroupsListedGroup] = wire([ListGroupsListedGroup])
+
+
+@struct
+class DeleteGroupsRequest:
+    groups_names: list[str] = wire([STRING])
+
+
+@struct
+class DeleteGroupsDeletableGroupResult:
+    group_id: str = wire(STRING)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class DeleteGroupsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    results: list[DeleteGroupsDeletableGroupResult] = wire([DeleteGroupsDeletableGroupResult])

@@ -1,0 +1,77 @@
+"""Produce (key 0): record batches to partitions.
+
+v3 transactional id; v5 log start offset; v7 zstd; v8 errors of single records; v10 the current leader; v12 joins a transaction
+by itself (KIP-890); v13 topic ids in place of names (KIP-516).
+"""
+
+from __future__ import annotations
+
+from ...schema.fields import INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
+from ...types import Bytes
+
+
+@struct
+class ProducePartitionProduceData:
+    index: int = wire(INT32)
+    records: Bytes | None = wire(RECORDS, nullable="0+")
+
+
+@struct
+class ProduceTopicProduceData:
+    name: str = wire(STRING, "0-12")
+    topic_id: bytes = wire(UUID, "13+")
+    partition_data: list[ProducePartitionProduceData] = wire([ProducePartitionProduceData])
+
+
+@struct
+class ProduceRequest:
+    transactional_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+    acks: int = wire(INT16)
+    timeout_ms: int = wire(INT32)
+    topic_data: list[ProduceTopicProduceData] = wire([ProduceTopicProduceData])
+
+
+@struct
+class ProduceBatchIndexAndErrorMessage:
+    batch_index: int = wire(INT32, "8+")
+    batch_index_error_message: str | None = wire(STRING, "8+", nullable="8+", default=None)
+
+
+@struct
+class ProduceLeaderIdAndEpoch:
+    leader_id: int = wire(INT32, "10+", default=-1)
+    leader_epoch: int = wire(INT32, "10+", default=-1)
+
+
+@struct
+class ProducePartitionProduceResponse:
+    index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+    base_offset: int = wire(INT64)
+    log_append_time_ms: int = wire(INT64, "2+", default=-1)
+    log_start_offset: int = wire(INT64, "5+", default=-1)
+    record_errors: list[ProduceBatchIndexAndErrorMessage] = wire([ProduceBatchIndexAndErrorMessage], "8+")
+    error_message: str | None = wire(STRING, "8+", nullable="8+", default=None)
+    current_leader: ProduceLeaderIdAndEpoch = wire(ProduceLeaderIdAndEpoch, "10+", tag=0)
+
+
+@struct
+class ProduceTopicProduceResponse:
+    name: str = wire(STRING, "0-12")
+    topic_id: bytes = wire(UUID, "13+")
+    partition_responses: list[ProducePartitionProduceResponse] = wire([ProducePartitionProduceResponse])
+
+
+@struct
+class ProduceNodeEndpoint:
+    node_id: int = wire(INT32, "10+")
+    host: str = wire(STRING, "10+")
+    port: int = wire(INT32, "10+")
+    rack: str | None = wire(STRING, "10+", nullable="10+", default=None)
+
+
+@struct
+class ProduceResponse:
+    responses: list[ProduceTopicProduceResponse] = wire([ProduceTopicProduceResponse])
+    throttle_time_ms: int = wire(INT32, "1+", default=0)
+    node_endpoints: list[ProduceNodeEndpoint] = wire([ProduceNodeEndpoint], "10+", tag=0)

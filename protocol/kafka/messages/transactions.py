@@ -1,0 +1,292 @@
+"""Producers and their transactions (KIP-98, KIP-360, KIP-890).
+
+InitProducerId (22): v3 goes on with an id and epoch (KIP-360); v6 two-phase commit (KIP-939). AddPartitionsToTxn (24): from v4
+between brokers. EndTxn (26): v5 answers the next epoch (KIP-890). TxnOffsetCommit (28): v3 the group's member and generation
+(KIP-447), v5 joins the transaction by itself (KIP-890). AddOffsetsToTxn (25), WriteTxnMarkers (27), DescribeProducers (61),
+DescribeTransactions (65), ListTransactions (66).
+"""
+
+from __future__ import annotations
+
+from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
+
+
+@struct
+class InitProducerIdRequest:
+    transactional_id: str | None = wire(STRING, nullable="0+")
+    transaction_timeout_ms: int = wire(INT32)
+    producer_id: int = wire(INT64, "3+", default=-1)
+    producer_epoch: int = wire(INT16, "3+", default=-1)
+    enable2_pc: bool = wire(BOOL, "6+")
+    keep_prepared_txn: bool = wire(BOOL, "6+")
+
+
+@struct
+class InitProducerIdResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    producer_id: int = wire(INT64, default=-1)
+    producer_epoch: int = wire(INT16)
+    ongoing_txn_producer_id: int = wire(INT64, "6+", default=-1)
+    ongoing_txn_producer_epoch: int = wire(INT16, "6+", default=-1)
+
+
+@struct
+class AddPartitionsToTxnTopic:
+    name: str = wire(STRING)
+    partitions: list[int] = wire([INT32])
+
+
+@struct
+class AddPartitionsToTxnTransaction:
+    transactional_id: str = wire(STRING, "4+")
+    producer_id: int = wire(INT64, "4+")
+    producer_epoch: int = wire(INT16, "4+")
+    verify_only: bool = wire(BOOL, "4+")
+    topics: list[AddPartitionsToTxnTopic] = wire([AddPartitionsToTxnTopic], "4+")
+
+
+@struct
+class AddPartitionsToTxnRequest:
+    transactions: list[AddPartitionsToTxnTransaction] = wire([AddPartitionsToTxnTransaction], "4+")
+    v3_and_below_transactional_id: str = wire(STRING, "0-3")
+    v3_and_below_producer_id: int = wire(INT64, "0-3")
+    v3_and_below_producer_epoch: int = wire(INT16, "0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire([AddPartitionsToTxnTopic], "0-3")
+
+
+@struct
+class AddPartitionsToTxnPartitionResult:
+    partition_index: int = wire(INT32)
+    partition_error_code: int = wire(INT16)
+
+
+@struct
+class AddPartitionsToTxnTopicResult:
+    name: str = wire(STRING)
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire([AddPartitionsToTxnPartitionResult])
+
+
+@struct
+class AddPartitionsToTxnResult:
+    transactional_id: str = wire(STRING, "4+")
+    topic_results: list[AddPartitionsToTxnTopicResult] = wire([AddPartitionsToTxnTopicResult], "4+")
+
+
+@struct
+class AddPartitionsToTxnResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, "4+", default=0)
+    results_by_transaction: list[AddPartitionsToTxnResult] = wire([AddPartitionsToTxnResult], "4+")
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire([AddPartitionsToTxnTopicResult], "0-3")
+
+
+@struct
+class AddOffsetsToTxnRequest:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    group_id: str = wire(STRING)
+
+
+@struct
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class EndTxnRequest:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    committed: bool = wire(BOOL)
+
+
+@struct
+class EndTxnResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    producer_id: int = wire(INT64, "5+", default=-1)
+    producer_epoch: int = wire(INT16, "5+", default=-1)
+
+
+@struct
+class TxnOffsetCommitRequestPartition:
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, "2+", default=-1)
+    committed_metadata: str | None = wire(STRING, nullable="0+")
+
+
+@struct
+class TxnOffsetCommitRequestTopic:
+    name: str = wire(STRING)
+    partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
+
+
+@struct
+class TxnOffsetCommitRequest:
+    transactional_id: str = wire(STRING)
+    group_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    generation_id: int = wire(INT32, "3+", default=-1)
+    member_id: str = wire(STRING, "3+")
+    group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = wire([TxnOffsetCommitRequestTopic])
+
+
+@struct
+class TxnOffsetCommitResponsePartition:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class TxnOffsetCommitResponseTopic:
+    name: str = wire(STRING)
+    partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
+
+
+@struct
+class TxnOffsetCommitResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: list[TxnOffsetCommitResponseTopic] = wire([TxnOffsetCommitResponseTopic])
+
+
+@struct
+class WriteTxnMarkersWritableTxnMarkerTopic:
+    name: str = wire(STRING)
+    partition_indexes: list[int] = wire([INT32])
+
+
+@struct
+class WriteTxnMarkersWritableTxnMarker:
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    transaction_result: bool = wire(BOOL)
+    topics: list[WriteTxnMarkersWritableTxnMarkerTopic] = wire([WriteTxnMarkersWritableTxnMarkerTopic])
+    coordinator_epoch: int = wire(INT32)
+    transaction_version: int = wire(INT8, "2+")
+
+
+@struct
+class WriteTxnMarkersRequest:
+    markers: list[WriteTxnMarkersWritableTxnMarker] = wire([WriteTxnMarkersWritableTxnMarker])
+
+
+@struct
+class WriteTxnMarkersWritableTxnMarkerPartitionResult:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class WriteTxnMarkersWritableTxnMarkerTopicResult:
+    name: str = wire(STRING)
+    partitions: list[WriteTxnMarkersWritableTxnMarkerPartitionResult] = wire([WriteTxnMarkersWritableTxnMarkerPartitionResult])
+
+
+@struct
+class WriteTxnMarkersWritableTxnMarkerResult:
+    producer_id: int = wire(INT64)
+    topics: list[WriteTxnMarkersWritableTxnMarkerTopicResult] = wire([WriteTxnMarkersWritableTxnMarkerTopicResult])
+
+
+@struct
+class WriteTxnMarkersResponse:
+    markers: list[WriteTxnMarkersWritableTxnMarkerResult] = wire([WriteTxnMarkersWritableTxnMarkerResult])
+
+
+@struct
+class DescribeProducersTopicRequest:
+    name: str = wire(STRING)
+    partition_indexes: list[int] = wire([INT32])
+
+
+@struct
+class DescribeProducersRequest:
+    topics: list[DescribeProducersTopicRequest] = wire([DescribeProducersTopicRequest])
+
+
+@struct
+class DescribeProducersProducerState:
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT32)
+    last_sequence: int = wire(INT32, default=-1)
+    last_timestamp: int = wire(INT64, default=-1)
+    coordinator_epoch: int = wire(INT32)
+    current_txn_start_offset: int = wire(INT64, default=-1)
+
+
+@struct
+class DescribeProducersPartitionResponse:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, nullable="0+", default=None)
+    active_producers: list[DescribeProducersProducerState] = wire([DescribeProducersProducerState])
+
+
+@struct
+class DescribeProducersTopicResponse:
+    name: str = wire(STRING)
+    partitions: list[DescribeProducersPartitionResponse] = wire([DescribeProducersPartitionResponse])
+
+
+@struct
+class DescribeProducersResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: list[DescribeProducersTopicResponse] = wire([DescribeProducersTopicResponse])
+
+
+@struct
+class DescribeTransactionsRequest:
+    transactional_ids: list[str] = wire([STRING])
+
+
+@struct
+class DescribeTransactionsTopicData:
+    topic: str = wire(STRING)
+    partitions: list[int] = wire([INT32])
+
+
+@struct
+class DescribeTransactionsTransactionState:
+    error_code: int = wire(INT16, default=0)
+    transactional_id: str = wire(STRING)
+    transaction_state: str = wire(STRING)
+    transaction_timeout_ms: int = wire(INT32)
+    transaction_start_time_ms: int = wire(INT64)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    topics: list[DescribeTransactionsTopicData] = wire([DescribeTransactionsTopicData])
+
+
+@struct
+class DescribeTransactionsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    transaction_states: list[DescribeTransactionsTransactionState] = wire([DescribeTransactionsTransactionState])
+
+
+@struct
+class ListTransactionsRequest:
+    state_filters: list[str] = wire([STRING])
+    producer_id_filters: list[int] = wire([INT64])
+    duration_filter: int = wire(INT64, "1+", default=-1)
+    transactional_id_pattern: str | None = wire(STRING, "2+", nullable="2+", default=None)
+
+
+@struct
+class ListTransactionsTransactionState:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    transaction_state: str = wire(STRING)
+
+
+@struct
+class ListTransactionsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    unknown_state_filters: list[str] = wire([STRING])
+    transaction_states: list[ListTransactionsTransactionState] = wire([ListTransactionsTransactionState])

@@ -1,0 +1,149 @@
+"""How a structure of Kafka's protocol is declared: a class whose fields say what they are on the wire, and in which versions.
+
+    @struct
+    class TopicRequest:
+        name: str = wire(STRING)
+        topic_id: bytes = wire(UUID, "10+")
+        partitions: list[PartitionRequest] = wire([PartitionRequest], nullable="2+")
+        rack: str | None = wire(STRING, "12+", nullable="12+", tag=0)
+
+Fields stand in the order of the wire. A field that a version does not have is at its default after reading and is left out
+when written. The instances are plain slotted values; `codec` reads and writes them. Source: Kafka's message schema files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+
+import attrs
+
+from ..limits import INT16_MAX
+
+T = TypeVar("T")
+
+_METADATA: Final = "wire"
+
+
+class Primitive(NamedTuple):
+    """A type of the wire. `format` is struct's letter when it has a fixed size."""
+
+    name: str
+    default: Any
+    format: str = ""
+
+
+BOOL: Final = Primitive("bool", False, "?")
+INT8: Final = Primitive("int8", 0, "b")
+INT16: Final = Primitive("int16", 0, "h")
+UINT16: Final = Primitive("uint16", 0, "H")
+INT32: Final = Primitive("int32", 0, "i")
+UINT32: Final = Primitive("uint32", 0, "I")
+INT64: Final = Primitive("int64", 0, "q")
+FLOAT64: Final = Primitive("float64", 0.0, "d")
+UUID: Final = Primitive("uuid", bytes(16), "16s")
+"""16 raw bytes: nobody on the hot path wants an object."""
+STRING: Final = Primitive("string", "")
+BYTES: Final = Primitive("bytes", b"")
+RECORDS: Final = Primitive("records", None)
+"""Bytes that are handed through: read as a view of the request, written without a copy. None is null."""
+
+Element = Primitive | type
+"""What a field or the elements of an array are: a primitive or another structure."""
+
+
+class Versions(NamedTuple):
+    """From `first` to `last`, both included; none when `last` is below `first`."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """`3+`, `0-2`, `5` or `none`. Raises ValueError."""
+        if text == "none":
+            return cls(0, -1)
+        first, dash, last = text.partition("-")
+        if first.endswith("+") and not dash:
+            return cls(int(first[:-1]), INT16_MAX)
+        return cls(int(first), int(last or first))
+
+
+@attrs.frozen(kw_only=True)
+class Field:
+    """One field of a structure."""
+
+    name: str
+    element: Element
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    make_default: Callable[[], Any]
+
+    @property
+    def fixed_format(self) -> str:
+        """struct's letter of a mere number; empty for everything else."""
+        return self.element.format if isinstance(self.element, Primitive) and not self.is_array else ""
+
+
+def wire(
+    kind: Element | list[Any], versions: str = "0+", *, nullable: str = "none", tag: int | None = None, default: Any = ...
+) -> Any:
+    """A field of a structure: a primitive, a structure, or a list of one of them for an array.
+
+    `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default.
+    """
+    is_array = isinstance(kind, list)
+    element = kind[0] if isinstance(kind, list) else kind
+    factory: Any = None
+    if default is ...:
+        default, factory = _default_of(element, is_array=is_array, is_nullable=nullable != "none")
+    metadata = {_METADATA: (element, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
+    if factory is not None:
+        return attrs.field(factory=factory, metadata=metadata)
+    return attrs.field(default=default, metadata=metadata)
+
+
+def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple[Any, Any]:
+    """(default, factory) as Kafka has them: an empty array, a structure at its own defaults, unless it may be null and is
+    said to be so."""
+    if is_array:
+        return None, list
+    if isinstance(element, Primitive):
+        return element.default, None
+    return (None, None) if is_nullable else (None, element)
+
+
+@dataclass_transform(eq_default=True, kw_only_default=True, field_specifiers=(wire,))
+def struct(cls: type[T]) -> type[T]:
+    """Make a declaration a slotted class with a constructor. All fields have defaults, for versions that lack them; the type
+    checker wants those named that are not declared with one."""
+    return attrs.define(cls)
+
+
+def fields_of(cls: type, version: int) -> Sequence[Field]:
+    """The fields that a version has, in the order of the wire; tagged ones too."""
+    return [field for field in all_fields(cls) if version in field.versions]
+
+
+def all_fields(cls: type) -> Sequence[Field]:
+    """Every field of a structure, whatever its version."""
+    return [_field(attribute) for attribute in attrs.fields(cls)]
+
+
+def _field(attribute: attrs.Attribute[Any]) -> Field:
+    element, is_array, versions, nullable, tag = attribute.metadata[_METADATA]
+    default = attribute.default
+    return Field(
+        name=attribute.name,
+        element=element,
+        is_array=is_array,
+        versions=versions,
+        nullable=nullable,
+        tag=tag,
+        make_default=getattr(default, "factory", lambda: default),
+    )
