@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads from the starting to the ending bound, both resolved when the read is planned. Holds plain data: it is pickled."""
+    """Reads from the starting to the ending bound, both resolved when the read is planned. Holds plain data: it is pickled.
+
+    It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for a DataFrame (PythonDataSourceV2.setReadInfo): where
+    a filter has narrowed it, the next query on the DataFrame, or the other side of a union, reads that narrowed plan as well.
+    """
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -31,12 +35,7 @@ class BatchReader(DataSourceReader):
         """One range for each task. OptionError for a bound that does not fit, DataLossError, BrokerUnavailableError."""
         broker = Broker(self._options)
         known = broker.ranges()
-        ranges = self.narrow(broker, resolve(broker, self._options, known))
-        return list(plan_ranges(broker, self._options, ranges, known))
-
-    def narrow(self, broker: Broker, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What of the ranges has to be read: everything, unless filters were pushed."""
-        return ranges
+        return list(plan_ranges(broker, self._options, resolve(broker, self._options, known), known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; none for the partition that Spark makes up where there was nothing to plan."""

@@ -7,18 +7,16 @@ server is asked, but for the lease. Spark finds the source through `pyspark_trio
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ...protocol.types import NO_OFFSET, TopicPartition
 from .bounds import PartitionRange
 from .broker import Question, TopicMissingError
 from .options import Assigned, Matching, Subscribed
-from .pushdown import PLANNER, Taken
 from .ranges import OffsetRange
 from .reader import resolve
 from .schema import columns_of, spark_schema
@@ -49,9 +47,8 @@ class TriologSegments(DataSource):
         return spark_schema(SegmentOptions.from_options(self.options).read.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the schema's columns; one that takes filters where Spark has some to give (see `pushdown.reader`)."""
-        kind = PushdownSegmentsReader if PLANNER in sys.modules else SegmentsReader
-        return kind(SegmentOptions.from_options(self.options), columns_of(schema))
+        """A reader of the schema's columns. It takes no filters, for `reader.BatchReader`'s reason."""
+        return SegmentsReader(SegmentOptions.from_options(self.options), columns_of(schema))
 
 
 @attrs.frozen
@@ -84,16 +81,8 @@ class SegmentsReader(DataSourceReader):
             min_partitions=options.read.min_partitions or 1,
             max_records=options.read.max_records_per_partition,
         )
-        ranges = [self._log_range(logs[part.name], part) for part in self.narrow(times, resolve(times, options.read, known))]
+        ranges = [self._log_range(logs[part.name], part) for part in resolve(times, options.read, known)]
         return [SegmentTask(task, lease) for task in pack_splits(plan_splits(ranges, limits), limits)]
-
-    def narrow(self, times: FileTimes, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What of the ranges has to be read: everything, unless filters were pushed."""
-        return ranges
-
-    def min_timestamp(self) -> int:
-        """No record below it (ms) is wanted."""
-        return -1
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; none for the partition that Spark makes up where there was nothing to plan."""
@@ -140,28 +129,8 @@ class SegmentsReader(DataSourceReader):
 
     def _log_range(self, log: PartitionLog, part: OffsetRange) -> LogRange:
         if self._options.is_committed:
-            return committed_range(log, part.low, part.high, min_timestamp=self.min_timestamp())
-        return LogRange(log=log, low=part.low, high=part.high, min_timestamp=self.min_timestamp())
-
-
-class PushdownSegmentsReader(SegmentsReader):
-    """A reader that reads no more than its filters leave."""
-
-    def __init__(self, options: SegmentOptions, columns: tuple[str, ...]) -> None:
-        super().__init__(options, columns)
-        self._taken = Taken()
-
-    def pushFilters(self, filters: Sequence[Filter]) -> Iterable[Filter]:
-        """Take what can be taken; the others come back for Spark to apply."""
-        return [each for each in filters if not self._taken.take(each)]
-
-    def narrow(self, times: FileTimes, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """See SegmentsReader: what the filters leave."""
-        return self._taken.narrow(times, ranges)
-
-    def min_timestamp(self) -> int:
-        """See SegmentsReader: the lower bound that was pushed."""
-        return -1 if self._taken.min_timestamp is None else self._taken.min_timestamp
+            return committed_range(log, part.low, part.high)
+        return LogRange(log=log, low=part.low, high=part.high)
 
 
 @attrs.frozen

@@ -1,8 +1,8 @@
 """`session()`: a Spark session that works where triolog is installed, also on a machine without Java.
 
-What it decides beside Spark's defaults: which Java (see `java`), that Python workers run this interpreter (Spark would take
-`python3` from PATH, in which nothing of a virtual environment is installed), and that filters are pushed down to Python
-sources, which Spark leaves off. A local master talks to itself on 127.0.0.1, whatever the machine is called.
+What it decides beside Spark's defaults: which Java (see `java`), and that Python workers run this interpreter (Spark would take
+`python3` from PATH, in which nothing of a virtual environment is installed). A local master talks to itself on 127.0.0.1,
+whatever the machine is called.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from .java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULTS: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
-"""Can be set on a session that runs already."""
 LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -53,7 +51,7 @@ def session(app_name: str = "triolog", *, master: str = "local[2]", config: Mapp
         if (home := find_java().home) is not None:
             os.environ["JAVA_HOME"] = str(home)
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
-    settings = DEFAULTS | (LOCAL_DEFAULTS if master.startswith("local") else {}) | dict(config or {})
+    settings = (LOCAL_DEFAULTS if master.startswith("local") else {}) | dict(config or {})
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -37,9 +37,9 @@ class TriologDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of the schema's columns."""
-        from . import pushdown
+        from .reader import BatchReader
 
-        return pushdown.reader(ReadOptions.from_options(self.options, streaming=False), columns_of(schema))
+        return BatchReader(ReadOptions.from_options(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream reader of the schema's columns."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, IsNotNull, LessThan
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
@@ -20,7 +18,7 @@ from triolog.tools.spark.data_loss import DataLossError
 from triolog.tools.spark.schema import columns_of, spark_schema
 from triolog.tools.spark.segment_reader import SegmentGoneError
 from triolog.tools.spark.segments_options import SegmentOptions
-from triolog.tools.spark.segments_source import PushdownSegmentsReader, SegmentsReader, SegmentTask, TriologSegments
+from triolog.tools.spark.segments_source import SegmentsReader, SegmentTask, TriologSegments
 
 from tests.support.segment_files import START_MS, DrawnBatch, write_log
 from tests.support.stopped_logs import write_stopped_logs
@@ -28,9 +26,9 @@ from tests.support.stopped_logs import write_stopped_logs
 COLUMNS = ("topic", "partition", "offset")
 
 
-def reader(kind: type[SegmentsReader] = SegmentsReader, **options: str) -> Any:
+def reader(**options: str) -> Any:
     given = {name.replace("__", "."): value for name, value in options.items()}
-    return kind(SegmentOptions.from_options(given), COLUMNS)
+    return SegmentsReader(SegmentOptions.from_options(given), COLUMNS)
 
 
 def rows(made: SegmentsReader) -> list[tuple[str, int, int]]:
@@ -124,28 +122,6 @@ def test_limits_make_more_tasks(directory: Path) -> None:
 
 def test_a_directory_without_logs_gives_nothing(tmp_path: Path) -> None:
     assert rows(reader(path=str(tmp_path))) == []
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([EqualTo(("topic",), "b"), EqualTo(("partition",), 0), LessThan(("offset",), 2)], [("b", 0, 0), ("b", 0, 1)]),
-        ([In(("partition",), [1]), In(("offset",), [3, 4, 9])], [("a", 1, 3), ("a", 1, 4), ("a", 1, 9)]),
-        ([IsNotNull(("offset",)), GreaterThanOrEqual(("offset",), 58)], [("a", 0, 58), ("a", 0, 59)]),
-    ],
-)
-def test_filters_are_taken_exactly(directory: Path, filters: list[Filter], expected: list[tuple[str, int, int]]) -> None:
-    made = reader(PushdownSegmentsReader, path=str(directory))
-    assert list(made.pushFilters(filters)) == []
-    assert rows(made) == expected
-
-
-def test_a_pushed_time_is_a_hint_that_spark_applies_again(directory: Path) -> None:
-    made = reader(PushdownSegmentsReader, path=str(directory), subscribe="b")
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=START_MS + 350)
-    pushed = GreaterThanOrEqual(("timestamp",), at)
-    assert list(made.pushFilters([pushed])) == [pushed]
-    assert offsets(made) == [35, 36, 37, 38, 39]
 
 
 def test_a_stopped_servers_directory_is_read_committed_by_default(tmp_path: Path) -> None:

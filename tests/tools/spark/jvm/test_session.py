@@ -15,8 +15,3 @@ def test_a_second_session_is_the_first_one(spark: SparkSession) -> None:
 
 def test_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable
-
-
-def test_filters_are_pushed_down(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
-    assert spark.range(5).count() == 5
