@@ -54,7 +54,10 @@ class SegmentLeases:
             await self._delete(f"{directory.path}/{LEASE_DIRECTORY}")
 
     async def take(self, partitions: Sequence[TopicPartition], lease_ms: int) -> Lease:
-        """A lease of the segments as they are now; a partition that cannot be leased has its error. Raises RequestError."""
+        """A lease of the segments as they are now; a partition that cannot be leased has its error. Raises RequestError.
+
+        Counted from the answer on. Cancelled: there is none.
+        """
         self._check_duration(lease_ms)
         if len(self._leases) >= MAX_LEASES:
             raise RequestError(
@@ -66,10 +69,13 @@ class SegmentLeases:
         try:
             for topic_partition in partitions:
                 if topic_partition not in lease.partitions:
-                    lease.partitions[topic_partition] = await self._link(lease, topic_partition)
-        finally:
-            # Counted from the answer on, also when nobody gets it.
-            lease.ends_at = trio.current_time() + lease_ms / 1000
+                    with trio.CancelScope(shield=True):  # links that are made later would be nobody's
+                        lease.partitions[topic_partition] = await self._link(lease, topic_partition)
+                    await trio.lowlevel.checkpoint()
+        except BaseException:
+            await self._end(lease)
+            raise
+        lease.ends_at = trio.current_time() + lease_ms / 1000
         return lease
 
     async def renew(self, lease_id: str, lease_ms: int) -> Lease:
@@ -114,10 +120,12 @@ class SegmentLeases:
 
     async def end_overdue(self) -> int:
         """End leases whose time is over, and answer how many."""
-        over = [lease for lease in self._leases.values() if lease.ends_at <= trio.current_time()]
-        for lease in over:
-            await self._end(lease)
-        return len(over)
+        count = 0
+        for lease in list(self._leases.values()):
+            if lease.ends_at <= trio.current_time() and lease.lease_id in self._leases:
+                await self._end(lease)
+                count += 1
+        return count
 
     async def _end(self, lease: Lease) -> None:
         if self._leases.pop(lease.lease_id, None) is not None:
