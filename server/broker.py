@@ -41,8 +41,8 @@ from .actors.reader import ReaderView as ReaderView
 from .actors.scrub import Scrub, ScrubStatistics
 from .actors.segment_leases import Lease as Lease
 from .actors.segment_leases import SegmentLeases
+from .actors.stage_checks import StagedShare as StagedShare
 from .actors.stage_commits import Committed as Committed
-from .actors.stage_commits import StagedShare as StagedShare
 from .actors.stages import StageWrite as StageWrite
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
@@ -272,13 +272,17 @@ class Broker(Reader):
         self, application: str, version: int, task: str, topic_partition: TopicPartition, records: Bytes
     ) -> StageWrite:
         """Check record batches and give them their place among what the task has staged for the partition; the order of the
-        calls counts. The answer has to be given to `stage`. Raises RequestError."""
+        calls counts. The answer has to be given to `stage` or `give_up_stage`. Raises RequestError."""
         return self._coordinators.stage_commits.stages.announce(application, version, task, topic_partition, records)
 
     async def stage(self, write: StageWrite) -> StagedBytes:
         """Write what was announced; answers size and CRC of all that the task has staged for the partition. Raises
         RequestError."""
         return await self._coordinators.stage_commits.stages.write(write)
+
+    async def give_up_stage(self, write: StageWrite) -> None:
+        """Instead of `stage`: nothing more can be staged for the partition by this task."""
+        await self._coordinators.stage_commits.stages.give_up(write)
 
     async def commit_stage(self, application: str, version: int, shares: Sequence[StagedShare]) -> Committed:
         """Append what is named to its partitions, once: a version that is not above the application's last one changes nothing.

@@ -74,7 +74,7 @@ class Coordinators:
                 while True:
                     await self.transactions.finish_overdue()
                     await self.stage_commits.finish_overdue()
-                    await self.stage_commits.stages.expire()
+                    await self.stage_commits.expire_stages()
                     if trio.current_time() >= next_look:
                         await self.hanging.abort_overdue()
                         next_look = trio.current_time() + HANGING_CHECK_S

@@ -116,7 +116,8 @@ async def _find(
             continue
         except (OSError, StorageError) as exc:
             raise LogOfflineError(f"{partition.topic_partition}: looking for what was committed failed: {exc}") from exc
-        return found._replace(records_count=max(found.records_count, last_sequence + 1))
+        if actor.snapshot().truncations == snapshot.truncations:
+            return found._replace(records_count=max(found.records_count, last_sequence + 1))
     raise LogOfflineError(f"{partition.topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
 
 
@@ -144,7 +145,7 @@ async def _read(
     )
     try:
         return await manager.disk.call(read)
-    except OSError as exc:
+    except (OSError, StorageError) as exc:
         raise LogOfflineError(
             f"{actor.topic_partition}: what task {file.task!r} has staged in {path} cannot be read: {exc}; check the device"
         ) from exc

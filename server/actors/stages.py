@@ -62,7 +62,7 @@ class Stage:
 
 @attrs.define(eq=False)
 class StageWrite:
-    """Batches that were checked and announced, and are to be written with `Stages.write`."""
+    """Batches that were checked and announced. They have to be written, or given up: later writes wait for them."""
 
     topic_partition: TopicPartition
     file: StagedFile
@@ -119,7 +119,7 @@ class Stages:
     ) -> StageWrite:
         """Check record batches as an append does, and give them their place in the file. Raises RequestError.
 
-        Does not wait: the order of the calls is the order in the file. The answer has to be given to `write`.
+        Does not wait: the order of the calls is the order in the file. The answer has to be given to `write` or `give_up`.
         """
         batches = self._check(topic_partition, records)
         size = sum(map(len, batches))
@@ -128,6 +128,8 @@ class Stages:
         staged = None if stage is None else stage.files.get(file)
         if staged is not None and staged.refusal is not None:
             raise staged.refusal.as_answer()
+        if staged is None and not batches:
+            return StageWrite(topic_partition, StagedFile("", NOTHING, 0), (), None)  # asks how much there is: nothing
         before = 0 if staged is None else max(staged.announced_bytes, SMALLEST_FILE_BYTES)
         after = max((0 if staged is None else staged.announced_bytes) + size, SMALLEST_FILE_BYTES)
         limit = self._manager.config.max_staged_bytes
@@ -155,7 +157,7 @@ class Stages:
             raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
         actor = self._manager.topics.writable(topic_partition)
         if not records:
-            return []  # asks how much there is
+            return []
         now_ms = self._now_ms()
         prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
         for header, _ in prepared.batches:
@@ -184,12 +186,18 @@ class Stages:
         except OSError as exc:
             raise self._refuse(file, f"{write.topic_partition}: staging in {file.path} failed: {exc}") from exc
         finally:
-            if not is_written:
-                self._refuse(file, f"{write.topic_partition}: what was to be staged before in {file.path} was not written")
-                if write.before is not None:
-                    with trio.CancelScope(shield=True):  # done means that nothing before is under way either
-                        await write.before.wait()
-            write.done.set()
+            if is_written:
+                write.done.set()
+            else:
+                await self.give_up(write)
+
+    async def give_up(self, write: StageWrite) -> None:
+        """Instead of `write`, whoever is cancelled: the file takes no more, and those behind need not wait."""
+        self._refuse(write.file, f"{write.topic_partition}: what was to be staged before in {write.file.path} was not written")
+        if write.before is not None:
+            with trio.CancelScope(shield=True):  # done means that nothing before is under way either
+                await write.before.wait()
+        write.done.set()
 
     def _refuse(self, file: StagedFile, why: str) -> RequestError:
         if file.refusal is None:
@@ -229,24 +237,30 @@ class Stages:
                 LOGGER.error("what was staged in %s cannot be deleted, it is tried again: %s", name, exc)
                 kept = self._stages.setdefault(name, Stage(name))
                 for file in files:
-                    kept.files.setdefault(file.path.rpartition("/")[2], file)
+                    if kept.files.setdefault(file.path.rpartition("/")[2], file) is not file:
+                        self._uncount(file)  # what is staged there meanwhile is written over it
             else:
                 for file in files:
-                    self._bytes -= max(file.announced_bytes, SMALLEST_FILE_BYTES)
+                    self._uncount(file)
             finally:
                 for file in files:
                     if self._going.get(file.path) is going:  # else a later one deletes what was staged there meanwhile
                         del self._going[file.path]
                 going.set()
 
+    def _uncount(self, file: StagedFile) -> None:
+        self._bytes -= max(file.announced_bytes, SMALLEST_FILE_BYTES)
+
     async def expire(self) -> int:
         """Delete stages that nobody has touched for `stage_retention_ms`, in trio's time, and answer how many."""
         latest = trio.current_time() - self._manager.config.stage_retention_ms / 1000
-        left = [stage.name for stage in self._stages.values() if stage.touched <= latest and stage.name not in self.held]
-        for name in left:
-            LOGGER.warning("what is staged in %s was not touched for stage_retention_ms and is thrown away", name)
-            await self._drop(name, None)
-        return len(left)
+        count = 0
+        for stage in list(self._stages.values()):
+            if stage.touched <= latest and stage.name not in self.held and self._stages.get(stage.name) is stage:
+                LOGGER.warning("what is staged in %s was not touched for stage_retention_ms and is thrown away", stage.name)
+                await self._drop(stage.name, None)
+                count += 1
+        return count
 
     async def forget(self, name: str) -> None:
         """Delete all of a stage by its name."""

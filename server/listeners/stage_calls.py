@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -30,14 +31,21 @@ def stage(broker: Broker, message: messages.StageRequest) -> Callable[[], Awaita
 
 
 async def _write(broker: Broker, places: list[tuple[str, int]], writes: list[StageWrite | RequestError]) -> Any:
-    """All writes are begun, whatever becomes of those before: who comes later waits for them."""
+    """One after the other. Cancelled: those that are left are given up, because who comes later waits for them."""
     answers = []
-    for place, write in zip(places, writes, strict=True):
-        staged: StagedBytes | RequestError = write if isinstance(write, RequestError) else await _staged(broker, write)
-        if isinstance(staged, RequestError):
-            answers.append(messages.StagePartitionResponse(*place, staged))
-        else:
-            answers.append(messages.StagePartitionResponse(*place, None, staged.size_bytes, staged.crc))
+    left = deque(writes)
+    try:
+        for place in places:
+            write = left.popleft()
+            staged = write if isinstance(write, RequestError) else await _staged(broker, write)
+            if isinstance(staged, RequestError):
+                answers.append(messages.StagePartitionResponse(*place, staged))
+            else:
+                answers.append(messages.StagePartitionResponse(*place, None, staged.size_bytes, staged.crc))
+    finally:
+        for write in left:
+            if not isinstance(write, RequestError):
+                await broker.give_up_stage(write)
     return messages.StageResponse(tuple(answers)).to_body()
 
 

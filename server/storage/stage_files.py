@@ -12,6 +12,7 @@ Nothing here is synced before a commit; what a crash leaves of a file is compare
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -26,6 +27,7 @@ from .filesystem import CREATE, FileSystem, read_at, sync_file
 from .paths import STAGE_DIRECTORY
 
 READ_BYTES: Final = 1 << 20
+OPEN_ATTEMPTS: Final = 10
 SEQUENCES: Final = 1 << 31
 """Sequences run from 0 to 2^31 - 1 and start again."""
 
@@ -92,13 +94,14 @@ def find_staged(fs: FileSystem, directory: str) -> Iterator[tuple[str, str, int]
 def append_staged(fs: FileSystem, path: str, before: StagedBytes | None, batches: Sequence[Bytes]) -> StagedBytes:
     """Put batches behind what is there, which is looked at first when `before` is None; answers what is there then.
 
-    Raises OSError; the file then ends where it did before, if the device allows.
+    What lies there although nothing should is written over. Raises OSError; the file then ends where it did before, if the
+    device allows.
     """
     if before is None:
         before = measure_staged(fs, path)
     if not batches:
         return before
-    fd = _open_staged(fs, path)
+    fd = _open_staged(fs, path, CREATE if before.size_bytes else CREATE | os.O_TRUNC)
     try:
         fs.write(fd, batches, before.size_bytes)
     except OSError:
@@ -113,12 +116,14 @@ def append_staged(fs: FileSystem, path: str, before: StagedBytes | None, batches
     return StagedBytes(size, crc)
 
 
-def _open_staged(fs: FileSystem, path: str) -> int:
-    try:
-        return fs.open(path, CREATE)
-    except FileNotFoundError:
-        fs.make_directory(path.rpartition("/")[0])
-        return fs.open(path, CREATE)
+def _open_staged(fs: FileSystem, path: str, flags: int) -> int:
+    """In a directory that is made if need be: it goes with its last file, maybe right after it was made."""
+    for _ in range(OPEN_ATTEMPTS):
+        try:
+            return fs.open(path, flags)
+        except FileNotFoundError:
+            fs.make_directory(path.rpartition("/")[0])
+    return fs.open(path, flags)
 
 
 def measure_staged(fs: FileSystem, path: str) -> StagedBytes:
@@ -213,6 +218,5 @@ def unlink_staged(fs: FileSystem, paths: Sequence[str]) -> None:
         with suppress(FileNotFoundError):
             fs.unlink(path)
     for directory in {path.rpartition("/")[0] for path in paths}:
-        if fs.is_directory(directory) and not fs.list_directory(directory):
-            with suppress(OSError):
-                fs.remove_directory(directory)
+        with suppress(OSError):  # which refuses what is not empty
+            fs.remove_directory(directory)

@@ -98,8 +98,8 @@ async def test_a_decided_commit_is_carried_out_from_where_it_was_cut_off(tmp_pat
         for text in "abc":
             share = await stage(broker, "1", text)
         commits = broker._coordinators.stage_commits
-        await commits._topic.ensure()
-        async with commits._turn(APPLICATION) as owner:
+        await commits.log.ensure()
+        async with commits.log.turn(APPLICATION) as owner:
             await commits._decide(owner, 0, [share])
             assert owner.value is not None
             [file] = [path for _, path, _ in find_staged(OsFileSystem(), str(tmp_path))]
@@ -158,7 +158,7 @@ async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_p
 async def test_an_application_whose_epochs_are_used_up_gets_another_producer(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await broker.commit_stage(APPLICATION, 0, [await stage(broker, "1", "a")])
-        owner = commits_of(broker)._applications[APPLICATION]
+        owner = commits_of(broker).log.applications[APPLICATION]
         assert owner.value is not None
         owner.value = attrs.evolve(owner.value, producer_epoch=2**15 - 1)
         await broker.commit_stage(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
@@ -213,7 +213,7 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(tm
             nursery.start_soon(broker.commit_stage, APPLICATION, 0, [share])
             await until(lambda: broker.last_commit(APPLICATION) == 0)
             nursery.cancel_scope.cancel()
-        await until(lambda: commits_of(broker)._applications[APPLICATION].users == 0)
+        await until(lambda: commits_of(broker).log.applications[APPLICATION].users == 0)
         answer = await broker.commit_stage(APPLICATION, 0, [])
         assert not answer.by_this_call
         assert await values_from(broker) == [b"a"]
@@ -519,7 +519,7 @@ async def test_leftovers_of_a_version_that_is_committed_go_at_the_start(tmp_path
 async def decide(broker: Broker, shares: list[StagedShare]) -> None:
     """Store the decision and nothing more, as a crash behind it does."""
     commits = commits_of(broker)
-    await commits._topic.ensure()
-    async with commits._turn(APPLICATION) as owner:
+    await commits.log.ensure()
+    async with commits.log.turn(APPLICATION) as owner:
         await commits._decide(owner, 0, shares)
         owner.retry_at = float("inf")

@@ -1,0 +1,104 @@
+"""What is checked before a commit of staged records is decided. Nothing has changed when a check refuses, and what it has seen
+is on the device when it passes: the staged files, and the partitions up to the ends that are noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import attrs
+
+from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition
+from ...protocol.errors import InvalidRequestError, InvalidTopicError
+from ...protocol.limits import INT32_MAX
+from ...protocol.types import TopicPartition
+from ..storage.errors import LogOfflineError, StorageError
+from ..storage.paths import is_internal
+from ..storage.stage_files import StagedBytes, check_staged, sync_staged
+from .log_manager import LogManager
+from .stage_appends import StageProducer, flush_for_producer
+from .stages import Stages
+
+
+class StagedShare(NamedTuple):
+    """What one task has staged for one partition, as its writer was told."""
+
+    task: str
+    topic_partition: TopicPartition
+    staged: StagedBytes
+
+
+@attrs.frozen
+class StageChecks:
+    """The checks of one commit. `name` is its stage's."""
+
+    _manager: LogManager
+    _stages: Stages
+    _name: str
+
+    async def check(self, shares: Sequence[StagedShare], producer: StageProducer) -> tuple[StageCommitPartition, ...]:
+        """What the commit comes to, by partition. Raises RequestError."""
+        by_partition = self._by_partition(shares)
+        paths: dict[str, list[str]] = {}
+        files: dict[TopicPartition, tuple[CommittedFile, ...]] = {}
+        for topic_partition in sorted(by_partition):
+            checked = [await self._check_file(share) for share in by_partition[topic_partition]]
+            for path, _ in checked:
+                paths.setdefault(path.rsplit("/", 3)[0], []).append(path)
+            files[topic_partition] = tuple(file for _, file in checked)
+            count = sum(file.records_count for file in files[topic_partition])
+            if count > INT32_MAX:
+                raise InvalidRequestError(f"{topic_partition}: {count} records are staged, a commit has at most {INT32_MAX}")
+        if self._manager.config.durable:
+            await self._sync(paths)
+        return tuple([await self._to_append(*of_partition, producer) for of_partition in files.items()])
+
+    def _by_partition(self, shares: Sequence[StagedShare]) -> dict[TopicPartition, list[StagedShare]]:
+        by_partition: dict[TopicPartition, list[StagedShare]] = {}
+        named: set[tuple[str, TopicPartition]] = set()
+        for share in shares:
+            if (share.task, share.topic_partition) in named:
+                raise InvalidRequestError(f"{share.topic_partition}: task {share.task!r} is named twice for one partition")
+            named.add((share.task, share.topic_partition))
+            by_partition.setdefault(share.topic_partition, []).append(share)
+        for topic_partition in by_partition:
+            if is_internal(topic_partition.topic):
+                raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
+            self._manager.topics.writable(topic_partition)
+        return by_partition
+
+    async def _check_file(self, share: StagedShare) -> tuple[str, CommittedFile]:
+        topic_partition, disk = share.topic_partition, self._manager.disk
+        file = self._stages.check_complete(self._name, share.task, topic_partition)
+        if file.last_write is not None:
+            await file.last_write.wait()
+        what = f"{topic_partition}: task {share.task!r}"
+        try:
+            found = await disk.call(check_staged, disk.fs, file.path, share.staged, what)
+        except (OSError, StorageError) as exc:
+            raise LogOfflineError(f"{what}: {file.path} cannot be read: {exc}; stage it again under another task") from exc
+        limit = self._manager.topics.actor(topic_partition).config.segment_bytes
+        if found.largest_batch_bytes > limit:
+            raise InvalidRequestError(f"{what} has a batch of {found.largest_batch_bytes} bytes, above segment.bytes={limit}")
+        size, crc = share.staged
+        return file.path, CommittedFile(task=share.task, size_bytes=size, crc=crc, records_count=found.records_count)
+
+    async def _sync(self, paths: dict[str, list[str]]) -> None:
+        disk = self._manager.disk
+        try:
+            for directory, of_directory in paths.items():
+                await disk.call(sync_staged, disk.fs, directory, self._name, of_directory)
+        except OSError as exc:
+            raise LogOfflineError(
+                f"what is staged in {self._name} cannot be forced to the device: {exc}; stage it again"
+            ) from exc
+
+    async def _to_append(
+        self, topic_partition: TopicPartition, files: tuple[CommittedFile, ...], producer: StageProducer
+    ) -> StageCommitPartition:
+        topics = self._manager.topics
+        topic_id, actor = topics.get(topic_partition.topic).topic.topic_id, topics.actor(topic_partition)
+        end_offset = await actor.perform(partial(flush_for_producer, producer=producer))
+        return StageCommitPartition(topic_partition=topic_partition, topic_id=topic_id, start_offset=end_offset, files=files)
