@@ -21,7 +21,8 @@ import trio
 
 from .broker import Broker, StartProgress, open_broker_core
 from .broker_config import Address, BrokerConfig
-from .listeners.sockets import NativeListener
+from .listeners.native import native_listener
+from .listeners.sockets import Admission, Listener
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ async def serve(
     begin = time.perf_counter()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with open_broker_core(config, report=report or StartLines()) as broker:
-            listener = NativeListener(broker, config.native or DEFAULT_NATIVE)
+            listener = native_listener(broker, config.native or DEFAULT_NATIVE, Admission.of(config))
             async with trio.open_nursery() as outer:
                 async with trio.open_nursery() as serving:
                     address = await serving.start(listener.run)
@@ -61,7 +62,7 @@ async def serve(
     LOGGER.info("stopped")
 
 
-async def _end_grace(listener: NativeListener, signals: AsyncIterator[int]) -> None:
+async def _end_grace(listener: Listener, signals: AsyncIterator[int]) -> None:
     name = signal.Signals(await anext(signals)).name
     LOGGER.info("open connections are closed now signal=%s connections=%d", name, listener.connections)
     listener.stop(0)

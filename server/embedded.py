@@ -28,7 +28,8 @@ from .broker import Broker, FetchPartition, PlainRecord, TopicDescription, open_
 from .broker_config import Address, BrokerConfig
 from .clock import NowMs, system_now_ms
 from .config import Durability, LogConfig
-from .listeners.sockets import NativeListener
+from .listeners.native import native_listener
+from .listeners.sockets import Admission
 from .storage.append import AppendResult
 from .storage.segment_view import TimestampAndOffset
 
@@ -149,7 +150,7 @@ async def _listening(core: Broker, address: Address | None) -> AsyncIterator[Add
         return
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        listener = NativeListener(core, address)
+        listener = native_listener(core, address, Admission.of(core.config))
         try:
             yield await nursery.start(listener.run)
         except trio.Cancelled:

@@ -14,14 +14,17 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import MIB
 from ...protocol.native import messages
-from ...protocol.native.connection import Request
-from ...protocol.native.state import State
+from ...protocol.native.connection import NativeConnection, Request
+from ...protocol.native.state import Role, State
 from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
+from ..broker_config import Address
 from . import file_calls, group_calls, stage_calls, topic_calls
 from .fetched import fetch_body
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
+from .sockets import Admission, Listener, Served
+from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -40,12 +43,29 @@ def server_version() -> str:
         return "unknown"
 
 
+def native_listener(broker: Broker, address: Address, admission: Admission) -> Listener:
+    """The native protocol on one address."""
+    config, version = broker.config, server_version()
+
+    def open_session(transport: Transport) -> Served:
+        connection = NativeConnection(
+            Role.SERVER,
+            max_frame_bytes=config.max_frame_bytes,
+            max_in_flight=config.max_in_flight,
+            max_in_flight_bytes=config.max_in_flight_bytes,
+        )
+        session = Session(transport, connection, admission.budget)
+        return Served(partial(serve_session, session, broker, version=version), session.stop_reading)
+
+    return Listener(address, admission, open_session)
+
+
 async def serve_session(session: Session, broker: Broker, *, version: str) -> None:
     """Serve one connection to its end. Cancelled: requests that are enqueued still happen, their answers are lost."""
     try:
-        async with session.stream:
+        async with session.transport.stream:
             async with trio.open_nursery() as writing:
-                writing.start_soon(session.write)
+                writing.start_soon(session.transport.write)
                 async with trio.open_nursery() as nursery:
                     calls = NativeCalls(session, broker, nursery, version)
                     with session.reading:
@@ -54,9 +74,9 @@ async def serve_session(session: Session, broker: Broker, *, version: str) -> No
                     calls.end_long_polls()
                     await session.all_answered()
                     nursery.cancel_scope.cancel()  # only a timer is left, or calls whose answers nobody gets
-                session.finish()
+                session.transport.finish()
             if session.lingers:
-                await session.linger()
+                await session.transport.linger()
     finally:
         session.forget_unanswered()
 

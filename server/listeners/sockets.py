@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 import attrs
 import trio
 
-from ...protocol.native.connection import NativeConnection
-from ...protocol.native.state import Role
-from ..broker import Broker
-from ..broker_config import Address
+from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
-from .native import serve_session, server_version
-from .session import Session
+from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -26,48 +23,58 @@ PORT_ATTEMPTS: Final = 10
 """At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 
 
-@attrs.define(eq=False)
-class NativeListener:
-    """The native protocol on one address. `run` is its task."""
+class Served(NamedTuple):
+    """A connection that is being served: how, and how to let it take no more requests."""
 
-    broker: Broker
+    serve: Callable[[], Awaitable[None]]
+    stop_reading: Callable[[], None]
+
+
+@attrs.frozen
+class Admission:
+    """What the connections of all listeners of a broker share."""
+
+    slots: trio.Semaphore
+    budget: InFlightBudget
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Admission:
+        return cls(trio.Semaphore(config.max_connections), InFlightBudget(config.max_broker_in_flight_bytes))
+
+
+@attrs.define(eq=False)
+class Listener:
+    """One protocol on one address: `open` makes a session of an accepted connection. `run` is its task."""
+
     address: Address
-    _sessions: set[Session] = attrs.field(factory=set)
+    admission: Admission
+    open: Callable[[Transport], Served]
+    _served: dict[Served, None] = attrs.field(factory=dict)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _connections: trio.Nursery | None = None
     _is_stopping: bool = False
 
     @property
     def connections(self) -> int:
-        return len(self._sessions)
+        return len(self._served)
 
     async def run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`; the status is the address that is really listened on. OSError when it is taken."""
-        config = self.broker.config
         try:
             listeners = await _listen(self.address)
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
-        budget = InFlightBudget(config.max_broker_in_flight_bytes)
-        version = server_version()
-        slots = trio.Semaphore(config.max_connections)
         async with trio.open_nursery() as nursery:
             self._connections = nursery
             with self._accepting:
                 async with trio.open_nursery() as accepting:
                     for listener in listeners:
-                        accepting.start_soon(self._accept, listener, nursery, budget, slots, version)
+                        accepting.start_soon(self._accept, listener, nursery)
                     task_status.started(Address(host=host, port=port))
 
-    async def _accept(
-        self,
-        listener: trio.SocketListener,
-        nursery: trio.Nursery,
-        budget: InFlightBudget,
-        slots: trio.Semaphore,
-        version: str,
-    ) -> None:
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        slots = self.admission.slots
         async with listener:
             while True:
                 await slots.acquire()
@@ -83,32 +90,25 @@ class NativeListener:
                     slots.release()
                     raise
                 else:
-                    nursery.start_soon(self._serve, stream, budget, slots, version)
+                    nursery.start_soon(self._serve, stream)
 
-    async def _serve(self, stream: trio.SocketStream, budget: InFlightBudget, slots: trio.Semaphore, version: str) -> None:
-        config = self.broker.config
-        connection = NativeConnection(
-            Role.SERVER,
-            max_frame_bytes=config.max_frame_bytes,
-            max_in_flight=config.max_in_flight,
-            max_in_flight_bytes=config.max_in_flight_bytes,
-        )
-        session = Session(stream, connection, budget, _peer_of(stream))
-        self._sessions.add(session)
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        served = self.open(Transport(stream, _peer_of(stream)))
+        self._served[served] = None
         if self._is_stopping:
-            session.stop_reading()
+            served.stop_reading()
         try:
-            await serve_session(session, self.broker, version=version)
+            await served.serve()
         finally:
-            self._sessions.discard(session)
-            slots.release()
+            del self._served[served]
+            self.admission.slots.release()
 
     def stop(self, grace_s: float) -> None:
         """Stop accepting and taking requests; sessions have `grace_s` to answer what they took."""
         self._is_stopping = True
         self._accepting.cancel()
-        for session in self._sessions:
-            session.stop_reading()
+        for served in list(self._served):
+            served.stop_reading()
         if self._connections is not None:
             deadline = trio.current_time() + grace_s
             self._connections.cancel_scope.deadline = min(self._connections.cancel_scope.deadline, deadline)

@@ -12,7 +12,8 @@ import attrs
 import pytest
 import trio
 from triolog.server.broker_config import Address
-from triolog.server.listeners.sockets import NativeListener
+from triolog.server.listeners.native import native_listener
+from triolog.server.listeners.sockets import Admission
 
 from tests.support.brokers import running_broker
 
@@ -37,7 +38,7 @@ async def test_a_host_with_two_addresses_is_listened_on_at_the_port_that_is_told
     hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
     trio.socket.set_custom_hostname_resolver(Resolver(hosts))
     async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
-        listener = NativeListener(broker, Address(host="many.test", port=0))
+        listener = native_listener(broker, Address(host="many.test", port=0), Admission.of(broker.config))
         address = await nursery.start(listener.run)
         assert address.host == hosts[0]
         for host in hosts:
@@ -54,5 +55,5 @@ async def test_an_address_that_is_taken_is_named_and_no_other_one_stays_open(tmp
         port = taken.getsockname()[1]
         async with running_broker(tmp_path) as broker:
             with pytest.raises(OSError, match=f"cannot listen on many.test:{port}") as refused:
-                await NativeListener(broker, Address(host="many.test", port=port)).run()
+                await native_listener(broker, Address(host="many.test", port=port), Admission.of(broker.config)).run()
         assert refused.value.errno == errno.EADDRINUSE
