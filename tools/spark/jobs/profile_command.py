@@ -28,7 +28,7 @@ def command(
         from .log_pieces import LogSource
         from .manifest import replace_file
         from .profile import profile
-        from .profile_report import render
+        from .profile_report import duration_text, render
 
         with watched("profiling") as progress:
             found = profile(spark, LogSource(directories=directories, topics=topics), manifest=manifest, progress=progress)
@@ -49,9 +49,11 @@ def command(
     if as_json:
         print_json(rows)
         return
+    if not found:
+        say("there are no records")
     for each, row in zip(found, rows, strict=True):
         keys = f"{count_text(each.distinct_keys, 'key')}, the most frequent has {row['top_key_share']:.1%}"
-        late = f"{count_text(each.late_records, 'record')} late, by up to {each.max_late_ms / 1000:,.3f} s"
+        late = f"{count_text(each.late_records, 'record')} late, by up to {duration_text(each.max_late_ms)}"
         say(f"{printable(each.topic)}: {count_text(each.records, 'record')}, {keys}, {late}")
     if html is not None:
         say(f"report in {html}")
