@@ -1,56 +1,34 @@
-"""Records waiting to be sent: batches per partition, what is due when, what is in flight, what is tried again.
+"""Records waiting to be sent: batches per partition, what is in flight, what is acknowledged, given up, or tried again.
 
 No sockets; the clock is the caller's, any monotonic one in seconds. Order is kept because a partition has at most
 one delivery in flight and a failed one stays at its head; nothing of that partition is sent before it is settled. An
-idempotent producer's batches are numbered when they are first sent (`partition_queue`), which needs a producer id:
-`wants_producer` says when the owner is to ask the server for one and hand it to `set_producer`.
+idempotent producer's batches are numbered when they are first sent, which needs a producer id: `wants_producer` says
+when the owner is to ask the server for one and hand it to `set_producer`.
 
     append -> open batch -> (full, lingered, flushed) sealed batches -> Delivery -> settled
                                                           ^                |
                                                           +-- retry -------+
+
+When a partition sends is in `send_schedule`, as which producer in `producer_standing`, what an error means in
+`delivery_verdict`, a partition's own batches and numbers in `partition_queue`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from ...protocol import limits
-from ...protocol.errors import (
-    ErrorCode,
-    LocalProtocolError,
-    OutOfOrderSequenceError,
-    RecordTooLargeError,
-    RequestError,
-    TriologError,
-)
+from ...protocol.errors import TriologError
 from ...protocol.native.messages import ProducePartitionResponse
 from ...protocol.records.builder import BatchBuilder, Headers
-from ...protocol.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Bytes
+from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes
 from .backoff import Backoff
 from .config import ProducerConfig
-from .errors import DeliveryTimedOutError
+from .delivery_verdict import Fate, judge, timed_out
 from .partition_queue import Batch, Delivery, PartitionQueue, ProducerIdentity
+from .producer_standing import ProducerStanding
 from .request_limits import RequestLimits
-
-RECORD_OVERHEAD_BYTES: Final = 32
-"""Counted per record beside key and value. Its other fields take at most 29 bytes in the batch, usually 8."""
-
-FENCED_CODES: Final = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-)
-"""Answers that end an idempotent producer: its epoch or its id is somebody else's now."""
-UNDECIDED_CODES: Final = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-"""Errors after which the records may have been written all the same."""
-LOST_SEQUENCE_CODES: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-"""Answers that say that server and client have counted differently."""
+from .send_schedule import SendSchedule
 
 
 class Accumulator:
@@ -59,17 +37,13 @@ class Accumulator:
     def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
         self._config = config
         self._clock = clock
-        self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
         self._limits = RequestLimits(max_request_bytes=config.max_request_bytes, max_frame_bytes=limits.MAX_FRAME_BYTES)
         self._batch_bytes = config.batch_bytes
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
-        self._ready: dict[PartitionQueue, None] = {}  # in the order in which they became so
-        self._lingering: dict[Batch, None] = {}  # the open ones, by creation
-        self._retrying: dict[PartitionQueue, None] = {}
-        """Queues that wait before they send again, in the order they began to."""
-        self._unfinished: dict[Batch, None] = {}  # by creation
-        self._identity: ProducerIdentity | None = None
+        self._schedule = SendSchedule(config.linger_ms / 1000)
+        self._standing = ProducerStanding(config)
+        self._unfinished: dict[Batch, PartitionQueue] = {}  # by creation
         self.buffered_bytes = 0
         self.failure: TriologError | None = None
         """The first error that a batch was given up for; a transaction's owner clears it when one begins."""
@@ -79,7 +53,8 @@ class Accumulator:
         """What ended the producer: nothing can be sent any more."""
 
     def __repr__(self) -> str:
-        return f"<Accumulator {len(self._unfinished)} batches, {self.buffered_bytes} bytes, {len(self._ready)} ready>"
+        ready = self._schedule.ready_count
+        return f"<Accumulator {len(self._unfinished)} batches, {self.buffered_bytes} bytes, {ready} ready>"
 
     @property
     def unfinished(self) -> list[Batch]:
@@ -89,21 +64,19 @@ class Accumulator:
     @property
     def wants_producer(self) -> bool:
         """Whether batches wait for a producer id."""
-        return self._config.is_idempotent and self._identity is None and bool(self._ready)
+        return self._standing.lacks_identity and self._schedule.ready_count > 0
 
     @property
     def identity(self) -> ProducerIdentity | None:
         """The producer that new sequences start under; None when there is none yet, or no longer."""
-        return self._identity
+        return self._standing.identity
 
     def set_producer(self, identity: ProducerIdentity) -> None:
-        """Number batches as this producer's. Partitions whose sequence is sound keep theirs, except in a transactional
-        producer, whose former epoch is fenced: it takes this between transactions, when nothing is in flight."""
-        self._identity = identity
+        """Number batches as this producer's. A transactional producer takes it between transactions, when nothing is in
+        flight."""
         if self._config.transactional_id is not None:
             assert not self._unfinished, f"another epoch although {len(self._unfinished)} batches are not settled"
-            for queue in self._queues.values():
-                queue.start_sequence(None)
+        self._standing.assume(identity, self._queues.values())
 
     def limit_frames(self, max_frame_bytes: int) -> None:
         """What the server takes as one frame; to be said before records come, and again when a connection says otherwise."""
@@ -144,7 +117,7 @@ class Accumulator:
         builder = None if batch is None else batch.builder
         if batch is None or builder is None or builder.estimated_size_bytes + size_bytes > self._batch_bytes:
             if batch is not None:
-                self._seal(queue, batch)
+                self._seal(queue)
             batch, builder = self._open(queue)
         try:
             index = builder.append(timestamp, key, value, headers)
@@ -158,36 +131,33 @@ class Accumulator:
 
     def flush(self) -> None:
         """Make everything that waits for company due now."""
-        while self._lingering:
-            self._seal_lingering(next(iter(self._lingering)))
+        for queue in self._schedule.lingering:
+            self._seal(queue)
 
     def drain(self) -> Iterator[list[Delivery]]:
         """What to send now, as the partitions of one request at a time. What is returned is in flight."""
         now = self._clock()
         self._expire(now)
-        for batch in self._lingered(now):
-            self._seal_lingering(batch)
-        deliveries = self._due_retries(now)
-        for queue in list(self._ready):
-            delivery = self._deliver(queue)
-            if delivery is not None:
-                del self._ready[queue]
-                deliveries.append(delivery)
+        for queue in self._schedule.lingered(now):
+            self._seal(queue)
+        deliveries = self._schedule.due_retries(now)
+        for queue in self._schedule.ready:
+            batches = self._standing.take(queue)
+            if batches is not None:
+                queue.delivery = Delivery(queue, batches)
+                self._schedule.update(queue)
+                deliveries.append(queue.delivery)
                 self.has_sent = True
         yield from self._limits.split(deliveries)
 
     def next_deadline(self) -> float | None:
         """When `drain` is worth calling again although nothing was appended or settled; None: never."""
-        deadlines = [queue.retry_at for queue in self._retrying if queue.retry_at is not None]
-        for batch in self._lingering:
-            if not self._has_delivery(batch):
-                deadlines.append(batch.created_at + self._linger_s)
-                break
-        for batch in self._unfinished:
-            if not self._is_in_flight(batch):
-                deadlines.append(batch.created_at + self._delivery_timeout_s)
-                break
-        return min(deadlines, default=None)
+        deadline = self._schedule.next_deadline()
+        for batch, queue in self._unfinished.items():
+            if not self._is_in_flight(queue, batch):
+                expires_at = batch.created_at + self._delivery_timeout_s
+                return expires_at if deadline is None else min(deadline, expires_at)
+        return deadline
 
     def settle(self, delivery: Delivery, response: ProducePartitionResponse) -> None:
         """The server has answered for this partition."""
@@ -213,40 +183,25 @@ class Accumulator:
             batch.succeed(NO_OFFSET, NO_TIMESTAMP)
 
     def fail(self, delivery: Delivery, error: TriologError) -> None:
-        """The delivery failed: it is tried again while the error allows it and its time is not up, else given up.
-
-        When several batches shared a request that was refused, they are tried again in smaller company: together they may
-        be too large for a segment, of a refused one the others are innocent, and after a crash the log may hold some of
-        them. A producer that was fenced gives up everything. Of a request that could not be sent, because a server with a
-        smaller frame took over, only what is too large by itself is given up.
-        """
+        """The delivery failed; what becomes of it is in `delivery_verdict`."""
         if self.fatal is not None:
             return
         now = self._clock()
-        is_unsent = isinstance(error, LocalProtocolError)
-        if is_unsent and not self._limits.is_sendable(delivery):
-            error = _too_large(delivery, error)
-        code = error.code if isinstance(error, RequestError) else None if is_unsent else ErrorCode.UNKNOWN_SERVER_ERROR
-        if self._config.is_idempotent and code in FENCED_CODES:
-            self.end(error)
-            return
-        if code in UNDECIDED_CODES:
+        queue, expires_at = delivery.queue, delivery.batches[0].created_at + self._delivery_timeout_s
+        verdict = judge(delivery, error, self._config, self._limits, is_late=now >= expires_at)
+        if verdict.is_undecided:
             for batch in delivery.batches:
                 batch.is_undecided = True
-        if code in LOST_SEQUENCE_CODES and len(delivery.batches) == 1:
-            error = _explained(delivery, error)
-        retriable = error.retriable if isinstance(error, RequestError) else is_unsent
-        expires_at = delivery.batches[0].created_at + self._delivery_timeout_s
-        queue = delivery.queue
-        if isinstance(error, RequestError) and not retriable and len(delivery.batches) > 1:
-            self._separate(delivery, error)
-        elif not retriable:
-            self._give_up(delivery, error)
-        elif now >= expires_at:
-            self._give_up(delivery, self._timed_out(delivery.batches, error))
-        else:
-            queue.retry_at = min(now + queue.backoff.pause_s(), expires_at)
-            self._retrying[queue] = None
+        match verdict.fate:
+            case Fate.RETRY:
+                self._schedule.retry(queue, min(now + queue.backoff.pause_s(), expires_at))
+            case Fate.IN_HALVES | Fate.ONE_BY_ONE:
+                queue.put_back(delivery, in_halves=verdict.fate is Fate.IN_HALVES)
+                self._release(delivery)
+            case Fate.GIVE_UP:
+                self._give_up(delivery, verdict.error)
+            case Fate.END_PRODUCER:
+                self.end(verdict.error)
 
     def end(self, error: TriologError) -> None:
         """Give up everything because of a fatal error; answers that still come are not looked at."""
@@ -255,8 +210,7 @@ class Accumulator:
 
     def drop_unsent(self, error: TriologError) -> None:
         """Give up what is not on its way; what is will be settled as ever."""
-        for batch in list(self._unfinished):
-            queue = self._queues[batch.topic, batch.partition]
+        for batch, queue in list(self._unfinished.items()):
             if not batch.is_done and (queue.delivery is None or batch not in queue.delivery.batches):
                 self._drop(queue, batch, error)
 
@@ -266,96 +220,50 @@ class Accumulator:
             self._finish(batch)
             batch.fail(error)
         self._queues.clear()
-        self._ready.clear()
-        self._retrying.clear()
-        self._lingering.clear()
+        self._schedule.clear()
 
     def _open(self, queue: PartitionQueue) -> tuple[Batch, BatchBuilder]:
         builder = BatchBuilder(compression_type=self._config.compression_type, compression_level=self._config.compression_level)
         batch = queue.open = Batch(queue.topic, queue.partition, builder, self._clock())
-        self._unfinished[batch] = None
-        self._lingering[batch] = None
+        self._unfinished[batch] = queue
+        self._schedule.start_linger(queue, batch)
         return batch, builder
 
-    def _seal(self, queue: PartitionQueue, batch: Batch) -> None:
-        assert batch.builder is not None, "sealed twice"
-        batch.batch_bytes = batch.builder.estimated_size_bytes
-        self._lingering.pop(batch)
-        queue.open = None
-        queue.sealed.append(batch)
-        if queue.delivery is None:
-            self._ready[queue] = None
+    def _seal(self, queue: PartitionQueue) -> None:
+        queue.seal()
+        self._schedule.stop_linger(queue)
+        self._schedule.update(queue)
 
-    def _seal_lingering(self, batch: Batch) -> None:
-        self._seal(self._queues[batch.topic, batch.partition], batch)
-
-    def _lingered(self, now: float) -> list[Batch]:
-        """Batches that have lingered. One whose partition waits for an answer could not be sent and goes on growing: the
-        slower the server, the larger its batches."""
-        lingered = []
-        for batch in self._lingering:
-            if batch.created_at + self._linger_s > now:
-                break
-            if not self._has_delivery(batch):
-                lingered.append(batch)
-        return lingered
-
-    def _has_delivery(self, batch: Batch) -> bool:
-        return self._queues[batch.topic, batch.partition].delivery is not None
-
-    def _is_in_flight(self, batch: Batch) -> bool:
-        queue = self._queues[batch.topic, batch.partition]
-        return queue.delivery is not None and queue not in self._retrying and batch in queue.delivery.batches
-
-    def _deliver(self, queue: PartitionQueue) -> Delivery | None:
-        """What the partition sends next, in flight from now on; None when it has to wait for a producer id."""
-        if not self._config.is_idempotent:
-            queue.delivery = Delivery(queue, queue.take())
-            return queue.delivery
-        if queue.identity is None:
-            if self._identity is None:
-                return None
-            queue.start_sequence(self._identity)
-        batches = queue.take()
-        queue.give_sequences(batches, is_transactional=self._config.transactional_id is not None)
-        queue.delivery = Delivery(queue, batches)
-        return queue.delivery
-
-    def _due_retries(self, now: float) -> list[Delivery]:
-        due = [queue for queue in self._retrying if queue.retry_at is not None and queue.retry_at <= now]
-        for queue in due:
-            queue.retry_at = None
-            self._retrying.pop(queue, None)
-        return [queue.delivery for queue in due if queue.delivery is not None]
+    def _is_in_flight(self, queue: PartitionQueue, batch: Batch) -> bool:
+        return queue.delivery is not None and not self._schedule.is_retrying(queue) and batch in queue.delivery.batches
 
     def _expire(self, now: float) -> None:
         """Give up batches whose time is over and that are not in flight; in flight, the answer decides."""
         if not self._unfinished or next(iter(self._unfinished)).created_at + self._delivery_timeout_s > now:
             return
-        for batch in list(self._unfinished):
+        timeout_ms = self._config.delivery_timeout_ms
+        for batch, queue in list(self._unfinished.items()):
             if batch.created_at + self._delivery_timeout_s > now:
                 return
-            queue = self._queues[batch.topic, batch.partition]
-            if self._is_in_flight(batch) or batch.is_done:
+            if self._is_in_flight(queue, batch) or batch.is_done:
                 continue
             if queue.delivery is not None and batch in queue.delivery.batches:
-                self._give_up(queue.delivery, self._timed_out(queue.delivery.batches, None))
+                self._give_up(queue.delivery, timed_out(queue.delivery.batches, timeout_ms, None))
             else:
-                self._drop(queue, batch, self._timed_out((batch,), None))
+                self._drop(queue, batch, timed_out((batch,), timeout_ms, None))
 
     def _drop(self, queue: PartitionQueue, batch: Batch, error: TriologError) -> None:
         if queue.open is batch:
             self._forget(queue, batch)
         else:
             queue.sealed.remove(batch)
-            if not queue.sealed:
-                self._ready.pop(queue, None)
+            self._schedule.update(queue)
             self._finish(batch)
         self._fail_batches(queue, (batch,), error)
 
     def _forget(self, queue: PartitionQueue, batch: Batch) -> None:
         queue.open = None
-        self._lingering.pop(batch)
+        self._schedule.stop_linger(queue)
         self._finish(batch)
 
     def _give_up(self, delivery: Delivery, error: TriologError) -> None:
@@ -370,95 +278,22 @@ class Accumulator:
         self.failure = self.failure or error
         for batch in batches:
             batch.fail(error)
-        self._mend_sequence(queue, batches, error)
+        for batch in self._standing.close_gap(queue, batches, error):
+            self._drop(queue, batch, error)
         if is_first and self._config.transactional_id is not None:
             self.drop_unsent(error)  # the transaction can only be aborted
-
-    def _mend_sequence(self, queue: PartitionQueue, batches: Sequence[Batch], error: TriologError) -> None:
-        numbered = [batch for batch in batches if batch.base_sequence != NO_SEQUENCE]
-        if not numbered:
-            return
-        code = error.code if isinstance(error, RequestError) else None
-        if code not in LOST_SEQUENCE_CODES and not any(batch.is_undecided for batch in numbered):
-            queue.rewind_sequence(numbered[0].base_sequence)
-            return
-        if self._identity == queue.identity:
-            self._identity = None
-        queue.start_sequence(None)
-        for batch in [batch for batch in queue.sealed if batch.is_undecided]:  # under another identity nobody knows them again
-            self._drop(queue, batch, error)
-
-    def _separate(self, delivery: Delivery, error: RequestError) -> None:
-        """Put the batches back at the head of their queue."""
-        queue = delivery.queue
-        queue.sealed.extendleft(reversed(delivery.batches))
-        if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
-            queue.max_request_bytes = sum(batch.batch_bytes for batch in delivery.batches) // 2
-        else:
-            queue.sent_alone = len(delivery.batches)
-        self._release(delivery)
 
     def _release(self, delivery: Delivery) -> None:
         """The partition may send again."""
         queue = delivery.queue
         assert queue.delivery is delivery, f"{queue.topic}-{queue.partition} has another delivery in flight"
         queue.delivery = None
-        queue.retry_at = None
         queue.backoff.reset()
-        self._retrying.pop(queue, None)
-        if queue.sealed:
-            self._ready[queue] = None
+        self._schedule.stop_retry(queue)
+        self._schedule.update(queue)
 
     def _finish(self, batch: Batch) -> None:
         del self._unfinished[batch]
         self.buffered_bytes -= batch.buffered_bytes
         batch.builder = None
         batch.encoded = b""  # its futures may be kept for long
-
-    def _timed_out(self, batches: Sequence[Batch], cause: TriologError | None) -> DeliveryTimedOutError:
-        """What batches are given up with that were sent together, because the oldest of them has waited too long."""
-        oldest = batches[0]
-        verb = "was" if len(batches) == 1 else "are given up: the oldest of them was"
-        error = DeliveryTimedOutError(
-            f"{_count(batches)} for {oldest.topic}-{oldest.partition} {verb} not acknowledged within "
-            f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
-            + (f"; the last attempt failed with {cause}" if cause is not None else "")
-        )
-        error.__cause__ = cause
-        return error
-
-
-def _too_large(delivery: Delivery, error: TriologError) -> RecordTooLargeError:
-    queue = delivery.queue
-    refusal = RecordTooLargeError(
-        f"{queue.topic}-{queue.partition}: {len(delivery.records)} bytes in {_count(delivery.batches)} were not sent: {error}"
-    )
-    refusal.__cause__ = error
-    return refusal
-
-
-def _count(batches: Sequence[Batch]) -> str:
-    return "a batch" if len(batches) == 1 else f"{len(batches)} batches"
-
-
-def _explained(delivery: Delivery, error: TriologError) -> OutOfOrderSequenceError:
-    queue = delivery.queue
-    explained = OutOfOrderSequenceError(
-        f"{queue.topic}-{queue.partition}: the log does not end with what it acknowledged to this producer, so acknowledged "
-        f"records are gone (a crash with another durability than fsync loses some); these records were not written. The "
-        f"server said: {error}"
-    )
-    explained.__cause__ = error
-    return explained
-
-
-def record_size(key: Bytes | None, value: Bytes | None, headers: Headers) -> int:
-    """What a record counts in its batch and in the buffer: an upper bound of its bytes in both."""
-    size = RECORD_OVERHEAD_BYTES
-    if value is not None:
-        size += len(value)
-    if key is not None:
-        size += len(key)
-    for name, header_value in headers:
-        size += len(name) * 4 + len(header_value or b"") + 10
-    return size

@@ -21,7 +21,7 @@ from ...protocol.native.messages import MetadataRequest, ProducePartitionRespons
 from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
 from . import group_procedures
-from .accumulator import Accumulator, record_size
+from .accumulator import Accumulator
 from .backoff import Backoff
 from .blocking_client import BlockingClient
 from .blocking_connection import BlockingConnection
@@ -31,6 +31,7 @@ from .errors import BufferFullError, ClosedError, ConnectionLostError
 from .exchange import expect, is_answered
 from .futures import RecordFuture, RecordMetadata
 from .partition_queue import Batch, Delivery
+from .request_limits import record_size
 from .topics import STALE_CODES, ProducedTopic, partition_count
 
 MIN_POLL_MS: Final = 1

@@ -87,7 +87,6 @@ class PartitionQueue:
         "next_sequence",
         "open",
         "partition",
-        "retry_at",
         "sealed",
         "sent_alone",
         "topic",
@@ -98,13 +97,21 @@ class PartitionQueue:
         self.partition = partition
         self.open: Batch | None = None
         self.sealed: deque[Batch] = deque()
-        self.delivery: Delivery | None = None  # in flight, or waiting for retry_at
-        self.retry_at: float | None = None
+        self.delivery: Delivery | None = None  # in flight, or waiting to be sent again
         self.backoff = backoff
         self.max_request_bytes = max_request_bytes  # what batches may share; less once the server found it too much
         self.sent_alone = 0  # batches at the head that share a request with none, because one of them is refused
         self.identity: ProducerIdentity | None = None  # whose sequence this is; None: it starts with the next batch
         self.next_sequence = 0
+
+    def seal(self) -> None:
+        """The open batch takes no more records: it stands behind the others."""
+        batch = self.open
+        assert batch is not None, f"{self.topic}-{self.partition} has no open batch"
+        assert batch.builder is not None, "sealed twice"
+        batch.batch_bytes = batch.builder.estimated_size_bytes
+        self.open = None
+        self.sealed.append(batch)
 
     def take(self) -> tuple[Batch, ...]:
         """Take what goes into the next request off the head."""
@@ -119,6 +126,15 @@ class PartitionQueue:
             size += self.sealed[0].batch_bytes
             taken.append(self.sealed.popleft())
         return tuple(taken)
+
+    def put_back(self, delivery: Delivery, *, in_halves: bool) -> None:
+        """Put the batches of a refused delivery back at the head: from now on requests have half its size, or these batches go
+        out one by one."""
+        self.sealed.extendleft(reversed(delivery.batches))
+        if in_halves:
+            self.max_request_bytes = sum(batch.batch_bytes for batch in delivery.batches) // 2
+        else:
+            self.sent_alone = len(delivery.batches)
 
     def give_sequences(self, batches: Iterable[Batch], *, is_transactional: bool) -> None:
         """Number the batches that have no number yet; they follow what was numbered before."""

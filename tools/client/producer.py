@@ -22,7 +22,7 @@ from ...protocol.native.messages import MetadataRequest, ProduceRequest
 from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
 from . import group_procedures
-from .accumulator import Accumulator, record_size
+from .accumulator import Accumulator
 from .background import open_background
 from .backoff import Backoff
 from .config import ProducerConfig
@@ -30,6 +30,7 @@ from .connection import Client
 from .errors import BufferFullError, ClosedError, ConnectionLostError
 from .futures import RecordFuture, RecordMetadata
 from .partition_queue import Delivery
+from .request_limits import record_size
 from .topics import STALE_CODES, ProducedTopic, partition_count
 from .transaction import Transaction, TransactionCalls
 

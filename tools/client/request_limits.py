@@ -13,13 +13,28 @@ import attrs
 
 from ...protocol.errors import RecordTooLargeError
 from ...protocol.records.batch import RECORD_BATCH_OVERHEAD
-from ...protocol.types import CompressionType
+from ...protocol.records.builder import Headers
+from ...protocol.types import Bytes, CompressionType
 from .partition_queue import Delivery, PartitionQueue
 
+RECORD_OVERHEAD_BYTES: Final = 32
+"""Counted per record beside key and value. Its other fields take at most 29 bytes in the batch, usually 8."""
 REQUEST_OVERHEAD_BYTES: Final = 2048
 """Of a frame without its partitions: a transactional id has at most 255 characters of four bytes, all else 100 bytes."""
 PARTITION_OVERHEAD_BYTES: Final = 512
 """Of a partition without its records: a topic's name has at most 249 bytes, all else 50."""
+
+
+def record_size(key: Bytes | None, value: Bytes | None, headers: Headers) -> int:
+    """What a record counts in its batch and in the buffer: an upper bound of its bytes in both."""
+    size = RECORD_OVERHEAD_BYTES
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    for name, header_value in headers:
+        size += len(name) * 4 + len(header_value or b"") + 10
+    return size
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,8 @@ from typing import Final
 
 from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.native.messages import TransactionProducer
-from .accumulator import FENCED_CODES, Accumulator
+from .accumulator import Accumulator
+from .delivery_verdict import FENCED_CODES
 from .partition_queue import ProducerIdentity
 
 ABORT_TIMEOUT_S: Final = 5.0

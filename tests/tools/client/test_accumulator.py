@@ -9,11 +9,12 @@ from triolog.protocol.errors import InvalidRecordError, RecordBatchTooLargeError
 from triolog.protocol.native.messages import ProducePartitionResponse
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.tools.client.accumulator import Accumulator, record_size
+from triolog.tools.client.accumulator import Accumulator
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ClosedError, ConnectionLostError, DeliveryTimedOutError
 from triolog.tools.client.futures import RecordFuture
 from triolog.tools.client.partition_queue import Delivery
+from triolog.tools.client.request_limits import record_size
 
 
 class Clock:

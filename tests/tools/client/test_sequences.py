@@ -17,11 +17,12 @@ from triolog.protocol.errors import (
 )
 from triolog.protocol.native.messages import ProducePartitionResponse
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
-from triolog.tools.client.accumulator import Accumulator, record_size
+from triolog.tools.client.accumulator import Accumulator
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ClosedError, ConnectionLostError, DeliveryTimedOutError
 from triolog.tools.client.futures import RecordFuture
 from triolog.tools.client.partition_queue import Delivery, ProducerIdentity
+from triolog.tools.client.request_limits import record_size
 
 from tests.support.native_server import FakeLog
 
