@@ -380,3 +380,26 @@ async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path:
                 await disk.drive(index.replace(index.empty_tail(), b""))
                 gate.release()
         assert index.buffer is None
+
+
+async def test_a_long_read_from_the_cache_lets_others_have_their_turn(tmp_path: Path) -> None:
+    async with open_disk(GateFileSystem()) as disk:
+        file = stored(tmp_path / "log")
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        def read_often() -> Generator[DiskOp, Any, int]:
+            for _ in range(6400):
+                yield Read(file, 0, 10)
+            return turns
+
+        await disk.read(reading(file))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            assert await disk.read(read_often()) >= 90
+            nursery.cancel_scope.cancel()
