@@ -67,23 +67,32 @@ class Coordinators:
         await self.stage_commits.finish_overdue()
 
     async def run(self) -> None:
-        """What is due from time to time, until `stop`."""
+        """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""
         try:
             with self._scope:
-                next_expiry = next_look = trio.current_time()
-                while True:
-                    await self.transactions.finish_overdue()
-                    await self.stage_commits.finish_overdue()
-                    await self.stage_commits.expire_stages()
-                    if trio.current_time() >= next_look:
-                        await self.hanging.abort_overdue()
-                        next_look = trio.current_time() + HANGING_CHECK_S
-                    if trio.current_time() >= next_expiry:
-                        await self._expire()
-                        next_expiry = trio.current_time() + EXPIRY_CHECK_S
-                    await trio.sleep(OVERDUE_CHECK_S)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._look_after_stages)
+                    await self._look_after_the_rest()
         finally:
             self._stopped.set()
+
+    async def _look_after_stages(self) -> None:
+        while True:
+            await self.stage_commits.finish_overdue()
+            await self.stage_commits.expire_stages()
+            await trio.sleep(OVERDUE_CHECK_S)
+
+    async def _look_after_the_rest(self) -> None:
+        next_expiry = next_look = trio.current_time()
+        while True:
+            await self.transactions.finish_overdue()
+            if trio.current_time() >= next_look:
+                await self.hanging.abort_overdue()
+                next_look = trio.current_time() + HANGING_CHECK_S
+            if trio.current_time() >= next_expiry:
+                await self._expire()
+                next_expiry = trio.current_time() + EXPIRY_CHECK_S
+            await trio.sleep(OVERDUE_CHECK_S)
 
     async def _expire(self) -> None:
         try:

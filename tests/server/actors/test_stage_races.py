@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 import trio
+import trio.testing
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
 from triolog.server.actors import segment_leases
@@ -22,6 +23,7 @@ from tests.server.actors.test_stage_commits import APPLICATION, OTHER, batch, co
 from tests.support.brokers import PARTITION, TOPIC, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import Clock
+from tests.support.transactions import TransactionalProducer
 
 FILE: Final = file_name("1", PARTITION)
 HOUR_MS: Final = 3_600_000
@@ -222,6 +224,24 @@ async def test_many_commits_at_a_time_share_what_is_kept_in_memory(tmp_path: Pat
                 await until(lambda: commits._appending.statistics().tasks_waiting == 1)
                 gate.release()
         assert (await values_from(broker), await values_from(broker, OTHER)) == ([b"a"], [b"b"])
+
+
+async def test_a_commit_that_takes_long_holds_up_no_transaction(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    fs = GateFileSystem()
+    async with running_broker(tmp_path, fs=fs) as broker:
+        await broker.create_topic(TOPIC, 2)
+        producer = await TransactionalProducer.start(broker, timeout_ms=5000)
+        await producer.produce(OTHER, "late")
+        await decide(broker, [await stage(broker, "1", "a")])
+        commits_of(broker).log.applications[APPLICATION].retry_at = 0.0
+        with fs.hold("write", f"{PARTITION}/00000000000000000000.log") as gate:
+            mock_clock.jump(2)
+            await gate.reached()
+            mock_clock.jump(5)
+            await until(lambda: broker._manager.topics.actor(OTHER).snapshot().last_stable_offset == 2)
+            gate.release()
+        await until(lambda: broker._manager.topics.actor(PARTITION).snapshot().high_watermark == 1)
+        assert await values_from(broker) == [b"a"]
 
 
 # ---- leases ----------------------------------------------------------------------------------------------------------------
