@@ -1,22 +1,14 @@
-"""One server, many requests at a time: a socket with one reading and one writing task, and the client that keeps it open.
-
-A call hands its frame to the writing task whole and waits for the answer with its correlation id. Cancelling a call while
-it waits leaves nothing half sent; its answer is dropped when it comes, and until then its place stays taken. A connection
-that broke fails every waiting call with ConnectionLostError; the next call makes a new connection.
-"""
+"""One server, and the client that keeps a connection to it open: the next call makes a new one when it was lost."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from ...protocol import limits
-from ...protocol.errors import RemoteProtocolError, RequestTimedOutError, TriologError
-from ...protocol.native.connection import Idle, LastError, NativeConnection, Response
 from ...protocol.native.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -38,196 +30,15 @@ from ...protocol.native.messages import (
     RequestMessage,
     ResponseMessage,
 )
-from ...protocol.types import Bytes
 from .background import open_background
 from .backoff import Backoff
-from .config import AddressSource, ClientConfig, address_text
+from .config import AddressSource, ClientConfig
 from .errors import ClosedError, ConnectionLostError
-from .exchange import (
-    FIRST_ID,
-    MAX_VECTOR,
-    MIN_RECEIVE_BYTES,
-    begin,
-    expect,
-    following,
-    greeting,
-    is_answered,
-    joined,
-    read_answer,
-    read_greeting,
-    receive_size,
-    remove_sent,
-)
+from .exchange import expect
+from .greeted_connection import Connection, OpenStream, TcpOpener, greet
 from .procedures import Procedure
 
 T = TypeVar("T")
-
-OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
-"""Opens a stream to where the server is now; raises OSError when there is none."""
-
-_BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
-
-
-class _Call:
-    """A request that waits. Changed by the reading task, by the writing task, or by whoever loses the connection."""
-
-    __slots__ = ("error", "event", "response")
-
-    def __init__(self) -> None:
-        self.event = trio.Event()
-        self.response: Response | None = None
-        self.error: TriologError | None = None
-
-    def fail(self, error: TriologError) -> None:
-        self.error = error
-        self.event.set()
-
-
-class Connection:
-    """A greeted connection. `run` is its two tasks; calls may come from any task until it is lost."""
-
-    def __init__(self, stream: trio.abc.Stream, protocol: NativeConnection, hello: HelloResponse) -> None:
-        self._stream = stream
-        self._protocol = protocol
-        self._hello = hello
-        self._next_id = FIRST_ID
-        self._calls: dict[int, _Call] = {}  # awaiting their answers
-        self._unsent: deque[tuple[list[Bytes], _Call | None]] = deque()  # with the call that waits for no more than this
-        self._wake_writer = trio.Event()
-        self._room = trio.lowlevel.ParkingLot()
-        self._scope = trio.CancelScope()
-        self._lost: ConnectionLostError | None = None
-
-    def __repr__(self) -> str:
-        return f"<Connection {self._protocol!r}{f', lost: {self._lost}' if self._lost else ''}>"
-
-    @property
-    def hello(self) -> HelloResponse:
-        """What the server said when it was greeted."""
-        return self._hello
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether no further call can succeed."""
-        return self._lost is not None
-
-    async def run(self) -> None:
-        """Read and write until the connection is lost or this is cancelled; then every waiting call has failed."""
-        try:
-            with self._scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._read)
-                    nursery.start_soon(self._write)
-        finally:
-            self.lose(ConnectionLostError("the client was closed"))
-            await trio.aclose_forcefully(self._stream)
-
-    def lose(self, error: ConnectionLostError) -> None:
-        """Fail every call that waits and end the tasks. Only the first reason counts."""
-        if self._lost is not None:
-            return
-        self._lost = error
-        self._scope.cancel()
-        for call in self._calls.values():
-            call.fail(error)
-        for _, unanswered in self._unsent:
-            if unanswered is not None:
-                unanswered.fail(error)
-        self._calls.clear()
-        self._unsent.clear()
-        self._room.unpark_all()
-
-    async def call(self, request: RequestMessage, timeout_s: float) -> ResponseMessage | None:
-        """Send a request and return its answer; None for a produce with acks 0, once it is handed to the kernel.
-
-        Raises what the server answered; ConnectionLostError; RequestTimedOutError after `timeout_s`, and then the connection
-        is lost too, because a server that does not answer is gone. Cancelled before it is sent, nothing has happened;
-        after, the outcome is unknown.
-        """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        with trio.move_on_after(timeout_s) as scope:
-            call = await self._start(request)
-            await call.event.wait()
-        if scope.cancelled_caught:
-            error = RequestTimedOutError(f"no answer to {request.api} within {timeout_s:g} s")
-            self.lose(ConnectionLostError(f"given up: {error.message}"))
-            raise error
-        if call.error is not None:
-            raise call.error.with_traceback(None)  # one error for all calls that waited
-        if call.response is None:
-            return None
-        try:
-            return read_answer(call.response)
-        except RemoteProtocolError as exc:
-            self.lose(ConnectionLostError(str(exc)))
-            raise
-
-    async def _start(self, request: RequestMessage) -> _Call:
-        while self._lost is None and not self._protocol.can_send_request:
-            await self._room.park()
-        if self._lost is not None:
-            raise self._lost.with_traceback(None)
-        pieces = begin(self._protocol, self._next_id, request)
-        call = _Call()
-        if is_answered(request):
-            self._calls[self._next_id] = call
-            self._unsent.append((pieces, None))
-        else:
-            self._unsent.append((pieces, call))
-        self._next_id = following(self._next_id)
-        self._wake_writer.set()
-        return call
-
-    async def _write(self) -> None:
-        while True:
-            await self._wake_writer.wait()
-            self._wake_writer = trio.Event()
-            while self._unsent:
-                pieces: list[Bytes] = []
-                unanswered: list[_Call] = []
-                while self._unsent and len(pieces) < MAX_VECTOR:
-                    frame, call = self._unsent.popleft()
-                    pieces += frame
-                    if call is not None:
-                        unanswered.append(call)
-                is_sent = False
-                try:
-                    await send_pieces(self._stream, pieces)
-                    is_sent = True
-                except _BROKEN as exc:
-                    self.lose(ConnectionLostError(f"sending failed: {exc!r}"))
-                finally:
-                    for call in unanswered:
-                        if is_sent:
-                            call.event.set()
-                        else:
-                            call.fail(self._lost or ConnectionLostError("the client was closed"))
-
-    async def _read(self) -> None:
-        while self._lost is None:
-            try:
-                data = await self._stream.receive_some(receive_size(self._protocol))
-                if self._lost is not None:  # meanwhile: nobody waits for these answers any more
-                    return
-                self._protocol.receive_data(data)
-                self._handle_events()
-            except _BROKEN as exc:
-                self.lose(ConnectionLostError(f"receiving failed: {exc!r}"))
-            except RemoteProtocolError as exc:
-                self.lose(ConnectionLostError(f"the server broke the protocol: {exc}"))
-
-    def _handle_events(self) -> None:
-        while not isinstance(event := self._protocol.next_event(), Idle):
-            if isinstance(event, LastError):
-                self.lose(ConnectionLostError(f"the server ended the connection: {event.error}"))
-                return
-            assert isinstance(event, Response), f"{event!r} at a client"
-            call = self._calls.pop(event.correlation_id)
-            call.response = event
-            call.event.set()
-            self._room.unpark()
-        if event is Idle.CONNECTION_CLOSED:
-            self.lose(ConnectionLostError("the server closed the connection"))
 
 
 class Client:
@@ -368,57 +179,3 @@ async def connect(
             yield client
         finally:
             client.close()
-
-
-class TcpOpener:
-    """Opens TCP connections to where `address` says at that moment. `where` is the last one, for messages."""
-
-    def __init__(self, address: AddressSource) -> None:
-        self._address = address
-        self.where = ""
-
-    async def __call__(self) -> trio.abc.Stream:
-        address = self._address() if callable(self._address) else self._address
-        self.where = address_text(address)
-        return await trio.open_tcp_stream(*address)
-
-
-async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
-    """Open a stream and say hello. Raises ConnectionLostError, or the server's refusal; closes the stream then."""
-    timeout_s = config.connect_timeout_ms / 1000
-    stream: trio.abc.Stream | None = None
-    connection: Connection | None = None
-    try:
-        with trio.fail_after(timeout_s):
-            stream = await open_stream()
-            protocol, pieces = greeting(config)
-            await send_pieces(stream, pieces)
-            while (event := protocol.next_event()) is Idle.NEED_DATA:
-                protocol.receive_data(await stream.receive_some(MIN_RECEIVE_BYTES))
-            connection = Connection(stream, protocol, read_greeting(event, protocol))
-            return connection
-    except trio.TooSlowError:
-        raise _not_connected(open_stream, f"no answer within {timeout_s:g} s") from None
-    except ConnectionLostError as exc:
-        raise _not_connected(open_stream, exc.message) from exc
-    except (*_BROKEN, RemoteProtocolError) as exc:
-        raise _not_connected(open_stream, str(exc)) from exc
-    finally:
-        if stream is not None and connection is None:
-            await trio.aclose_forcefully(stream)
-
-
-def _not_connected(open_stream: OpenStream, reason: str) -> ConnectionLostError:
-    to = f" to {open_stream.where}" if isinstance(open_stream, TcpOpener) and open_stream.where else ""
-    return ConnectionLostError(f"could not connect{to}: {reason}")
-
-
-async def send_pieces(stream: trio.abc.Stream, pieces: Sequence[Bytes]) -> None:
-    """Send the buffers in order; together, where the stream is a plain socket."""
-    buffers = joined(pieces)
-    if not isinstance(stream, trio.SocketStream):
-        for buffer in buffers:
-            await stream.send_all(buffer)
-        return
-    while buffers:
-        remove_sent(buffers, await stream.socket.sendmsg(buffers[:MAX_VECTOR]))

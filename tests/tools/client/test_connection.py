@@ -1,28 +1,19 @@
+"""The client that keeps a connection open; what one connection does by itself is in test_greeted_connection."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.protocol.errors import (
-    InvalidRequestError,
-    LocalProtocolError,
-    RequestError,
-    RequestTimedOutError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-)
+from triolog.protocol.errors import RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
-from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
-from triolog.tools.client.exchange import JOINED_BYTES
 
 from tests.support.native_server import NativeServer
 
@@ -61,136 +52,6 @@ async def test_error_of_a_partition_stands_in_its_entry(server: NativeServer, cl
         produced = await client.produce(produce_request("missing"))
         assert produced is not None
         assert isinstance(produced.partitions[0].error, UnknownTopicOrPartitionError)
-
-
-async def test_error_of_a_call_is_raised_and_the_connection_lives(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(lambda request: InvalidRequestError("no") if is_fetch(request) else None)
-    async with connect(open_stream=server.open_stream) as client:
-        with pytest.raises(InvalidRequestError, match="no"):
-            await client.fetch(m.FetchRequest(()))
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 1
-
-
-async def test_produce_without_acks_returns_without_an_answer(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream) as client:
-        assert await client.produce(produce_request(acks=0)) is None
-        await client.metadata(m.MetadataRequest())
-        assert server.logs["t"][0].values() == [b"value"]
-
-
-async def test_answers_overtake_each_other(server: NativeServer, clock: MockClock, nursery: trio.Nursery) -> None:
-    release = trio.Event()
-    server.faults.append(lambda request: release if is_fetch(request) else None)
-    order: list[str] = []
-    async with connect(open_stream=server.open_stream) as client:
-
-        async def fetch() -> None:
-            await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
-            order.append("fetch")
-
-        async with trio.open_nursery() as calls:
-            calls.start_soon(fetch)
-            await trio.testing.wait_all_tasks_blocked()
-            for _ in range(3):
-                await client.metadata(m.MetadataRequest())
-                order.append("metadata")
-            release.set()
-    assert order == ["metadata"] * 3 + ["fetch"]
-
-
-async def test_many_calls_keep_to_the_servers_limit(server: NativeServer, clock: MockClock) -> None:
-    server.max_in_flight = 3
-    done = 0
-    async with connect(open_stream=server.open_stream) as client:
-
-        async def call() -> None:
-            nonlocal done
-            await client.metadata(m.MetadataRequest())
-            done += 1
-
-        async with trio.open_nursery() as calls:
-            for _ in range(50):
-                calls.start_soon(call)
-    assert done == 50
-
-
-async def test_cancelled_call_gives_its_place_back_when_its_answer_comes(server: NativeServer, clock: MockClock) -> None:
-    server.max_in_flight = 1
-    release = trio.Event()
-    server.faults.append(lambda request: release if is_fetch(request) else None)
-    async with connect(open_stream=server.open_stream) as client:
-        with trio.move_on_after(1):
-            await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
-        with trio.move_on_after(1) as scope:
-            await client.metadata(m.MetadataRequest())
-        assert scope.cancelled_caught, "the place is taken until the answer comes"
-        release.set()
-        assert len((await client.metadata(m.MetadataRequest())).topics) == 1
-        assert server.connections == 1
-
-
-def throttled(stream: Any, byte_sent: Any) -> Any:
-    """A stream whose send side hands over one byte at a time and tells how many."""
-    send_all = stream.send_all
-
-    async def slow(data: Any) -> None:
-        for position in range(len(data)):
-            await trio.lowlevel.checkpoint()
-            await send_all(bytes(data[position : position + 1]))
-            byte_sent()
-
-    stream.send_all = slow
-    return stream
-
-
-@pytest.mark.parametrize("cancel_at", [0, 1, 5, 40, 200])
-async def test_call_cancelled_half_sent_leaves_the_connection_whole(
-    server: NativeServer, clock: MockClock, cancel_at: int
-) -> None:
-    scope = trio.CancelScope()
-    sent = 0
-
-    def byte_sent() -> None:
-        nonlocal sent
-        sent += 1
-        if sent == hello_bytes + cancel_at:
-            scope.cancel()
-
-    hello_bytes = 10**9
-
-    async def open_stream() -> Any:
-        return throttled(await server.open_stream(), byte_sent)
-
-    async with connect(open_stream=open_stream) as client:
-        hello_bytes = sent
-        with scope:
-            if cancel_at == 0:
-                scope.cancel()
-            await client.produce(produce_request())
-        assert len((await client.metadata(m.MetadataRequest())).topics) == 1
-        assert server.connections == 1
-        assert server.logs["t"][0].high_watermark == (0 if cancel_at == 0 else 1)
-
-
-@pytest.mark.parametrize("phase", ["opening", "greeting"])
-async def test_cancelled_connect_leaves_nothing_open(server: NativeServer, clock: MockClock, phase: str) -> None:
-    streams: list[Any] = []
-
-    async def open_stream() -> Any:
-        if phase == "opening":
-            await trio.sleep_forever()
-        stream, peer = trio.testing.memory_stream_pair()  # nobody answers
-        streams.append(peer)
-        return stream
-
-    with trio.move_on_after(1) as scope:
-        async with connect(open_stream=open_stream):
-            raise AssertionError("connected to nobody")
-    assert scope.cancelled_caught
-    for peer in streams:
-        await peer.receive_some()  # hello
-        assert await peer.receive_some() == b"", "the client's end is closed"
 
 
 async def test_cancelled_reconnect_is_made_by_the_next_call(server: NativeServer, clock: MockClock) -> None:
@@ -241,39 +102,6 @@ async def test_server_that_is_down_is_said_at_once_and_found_when_it_is_back(ser
         await client.metadata(m.MetadataRequest())
 
 
-async def test_server_that_does_not_answer_is_given_up(server: NativeServer, clock: MockClock) -> None:
-    never = trio.Event()
-    server.faults.append(lambda request: never if server.connections == 1 and not is_hello(request) else None)
-    async with connect(open_stream=server.open_stream, config=ClientConfig(request_timeout_ms=5000)) as client:
-        started = trio.current_time()
-        with pytest.raises(RequestTimedOutError, match="no answer to metadata within 5 s"):
-            await client.metadata(m.MetadataRequest())
-        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
-        await client.metadata(m.MetadataRequest())
-        assert server.connections == 2
-
-
-def is_hello(request: m.RequestMessage) -> bool:
-    return isinstance(request, m.HelloRequest)
-
-
-async def test_refused_hello_is_the_servers_error(server: NativeServer, clock: MockClock) -> None:
-    server.faults.append(lambda request: UnsupportedVersionError("too new") if is_hello(request) else None)
-    with pytest.raises(UnsupportedVersionError, match="too new"):
-        async with connect(open_stream=server.open_stream):
-            raise AssertionError("greeted")
-
-
-async def test_request_too_large_is_refused_here_and_changes_nothing(server: NativeServer, clock: MockClock) -> None:
-    async with connect(open_stream=server.open_stream, config=ClientConfig(max_frame_bytes=1000)) as client:
-        connection = await client.connected()
-        connection._protocol.adopt_limits(max_frame_bytes=1000, max_in_flight=64)
-        large = m.ProduceRequest((m.ProducePartition("t", 0, bytes(2000)),))
-        with pytest.raises(LocalProtocolError, match="expected at most 1000"):
-            await client.produce(large)
-        await client.metadata(m.MetadataRequest(("t",)))
-
-
 async def test_leaving_the_block_fails_calls_of_other_tasks(
     server: NativeServer, clock: MockClock, nursery: trio.Nursery
 ) -> None:
@@ -295,77 +123,10 @@ async def test_leaving_the_block_fails_calls_of_other_tasks(
         await client.metadata(m.MetadataRequest())
 
 
-class _InterruptedStream(trio.abc.Stream):
-    """Does something between the arrival of data and its return, as a task that runs in the same tick may."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self.on_data: Callable[[], None] | None = None
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        data = await self._stream.receive_some(max_bytes)
-        if self.on_data is not None:
-            self.on_data()
-        return bytes(data)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: NativeServer, clock: MockClock) -> None:
-    stream = _InterruptedStream(await server.open_stream())
-
-    async def open_stream() -> trio.abc.Stream:
-        return stream
-
-    async with connect(open_stream=open_stream) as client:
-        stream.on_data = client.close
-        with pytest.raises(ConnectionLostError, match="closed"):
-            await client.metadata(m.MetadataRequest())
-
-
 async def test_exception_of_the_block_leaves_as_it_was_raised(server: NativeServer, clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with connect(open_stream=server.open_stream):
             raise KeyError("mine")
-
-
-async def test_server_that_talks_nonsense_is_lost(nursery: trio.Nursery, clock: MockClock) -> None:
-    async def open_stream() -> Any:
-        mine, theirs = trio.testing.memory_stream_pair()
-        await theirs.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        return mine
-
-    with pytest.raises(ConnectionLostError, match=r"could not connect: a frame claims 1213486160 bytes"):
-        async with connect(open_stream=open_stream):
-            raise AssertionError("greeted")
-
-
-async def test_who_did_not_greet_is_named() -> None:
-    with trio.socket.socket() as listener:
-        await listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        address = listener.getsockname()
-        with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: no answer within 0.02 s"):
-            async with connect(*address, config=ClientConfig(connect_timeout_ms=20)):
-                raise AssertionError("greeted")
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: all attempts"):
-        async with connect(address=lambda: address):
-            raise AssertionError("greeted")
-
-
-async def test_who_breaks_off_before_the_greeting_is_named(nursery: trio.Nursery) -> None:
-    listeners = await nursery.start(partial(trio.serve_tcp, trio.SocketStream.aclose, 0, host="127.0.0.1"))
-    address = listeners[0].socket.getsockname()
-    with pytest.raises(ConnectionLostError, match=f"could not connect to 127.0.0.1:{address[1]}: "):
-        async with connect(*address):
-            raise AssertionError("greeted")
 
 
 async def test_address_is_asked_for_each_connection(nursery: trio.Nursery) -> None:
@@ -386,28 +147,6 @@ async def test_address_is_asked_for_each_connection(nursery: trio.Nursery) -> No
         assert server.connections == 2
         assert next(asked, None) is None
     nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(is_blocking: bool) -> None:
-    def produce(address: tuple[str, int]) -> m.ProduceResponse | None:
-        with BlockingClient(address) as client:
-            return client.produce(request)
-
-    records = bytes(JOINED_BYTES // 2 + 1)  # two neighbours are too much to be joined
-    request = m.ProduceRequest(tuple(m.ProducePartition("missing", number, records) for number in range(1100)))
-    async with trio.open_nursery() as nursery:
-        server = NativeServer(nursery, t=1)
-        (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
-        address = ("127.0.0.1", listener.socket.getsockname()[1])
-        if is_blocking:
-            answer = await trio.to_thread.run_sync(produce, address)
-        else:
-            async with connect(*address) as client:
-                answer = await client.produce(request)
-        nursery.cancel_scope.cancel()
-    assert answer is not None
-    assert len(answer.partitions) == 1100
 
 
 async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_it(server: NativeServer, clock: MockClock) -> None:
