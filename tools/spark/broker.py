@@ -44,7 +44,8 @@ from .options import Assigned, Matching, ReadOptions, Selection
 from .worker import PerProcess
 
 LONG_POLL_MS: Final = 500
-"""How long a fetch waits for offsets that were promised and are not there yet."""
+"""How long a fetch waits for offsets that were promised and are not there yet; half of the options' patience where that is
+less."""
 MAX_CONNECTIONS: Final = 8
 """Servers that one process keeps a connection to."""
 
@@ -93,6 +94,7 @@ class Broker:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         request_timeout_ms = min(options.request_timeout_ms, options.poll_timeout_ms)
+        self._long_poll_ms = min(LONG_POLL_MS, options.poll_timeout_ms // 2)
         self._config = ClientConfig(
             client_id=options.client_id,
             connect_timeout_ms=min(10_000, options.poll_timeout_ms),
@@ -136,9 +138,12 @@ class Broker:
         return found
 
     def split_points(self, cuts: Sequence[Cut]) -> list[tuple[SplitPoint, ...]] | None:
-        """Where each range can be cut; None when the server cannot tell, being older than the call or not knowing a range."""
-        if not cuts or len(cuts) > MAX_PARTITIONS_PER_REQUEST:
-            return [] if not cuts else None
+        """Where each range can be cut; None when the server cannot tell: it is older than the call, does not know a range, or
+        there are more ranges than a request has."""
+        if not cuts:
+            return []
+        if len(cuts) > MAX_PARTITIONS_PER_REQUEST:
+            return None
         request = SplitPointsRequest(
             tuple(SplitPointsPartition(*cut.partition, cut.start, cut.end, cut.target_bytes) for cut in cuts)
         )
@@ -184,7 +189,7 @@ class Broker:
             nonlocal ahead
             if ahead is not None:
                 sent, ahead = ahead, None
-                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s(LONG_POLL_MS))
+                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s(self._long_poll_ms))
                 return _checked(expect(FetchResponse, answer).partitions[0])
             return _checked(client.fetch(request).partitions[0])
 
@@ -249,7 +254,7 @@ class Broker:
         max_bytes = self._options.fetch_max_bytes
         return FetchRequest(
             (FetchPartition(*partition, offset, max_bytes),),
-            LONG_POLL_MS,
+            self._long_poll_ms,
             1,
             max_bytes,
             self._options.isolation,
@@ -260,19 +265,26 @@ class Broker:
         give_up_at = time.monotonic() + self._options.poll_timeout_ms / 1000
         backoff = Backoff(50, 1000)
         while True:
+            client = self._client()
             try:
-                return ask(self._client())
+                with client.within(give_up_at):
+                    return ask(client)
             except RequestError as exc:
                 passes = exc.retriable and exc.code not in _STAYING
                 if not passes:
                     raise
                 pause_s = backoff.pause_s()
                 if time.monotonic() + pause_s >= give_up_at:
-                    raise BrokerUnavailableError(
-                        f"{self._options.server} did not answer within {self._options.poll_timeout_ms} ms "
-                        f"(kafkaConsumer.pollTimeoutMs): {exc}; is the server running and is this its address?"
-                    ) from exc
+                    raise self._unavailable(exc) from exc
                 time.sleep(pause_s)
+
+    def _unavailable(self, error: RequestError) -> BrokerUnavailableError:
+        within = f"within {self._options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
+        if error.code in _UNANSWERED:
+            return BrokerUnavailableError(
+                f"{self._options.server} did not answer {within}: {error}; is the server running and is this its address?"
+            )
+        return BrokerUnavailableError(f"{self._options.server} had no other answer {within} than {error}")
 
     def _client(self) -> BlockingClient:
         return _CLIENTS.get(self._key(), lambda: BlockingClient(self._options.address, self._config))
@@ -283,6 +295,7 @@ class Broker:
 
 _STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors that Kafka's clients would retry and that have a meaning here: damage is there the next time, too."""
+_UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _CLIENTS: Final = PerProcess[tuple[object, ...], BlockingClient](MAX_CONNECTIONS)
 
 E = TypeVar("E")

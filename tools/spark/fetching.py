@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...protocol.errors import ErrorCode, RecordTooLargeError, RequestError
+from ...protocol.errors import CorruptRecordError, ErrorCode, RecordTooLargeError, RequestError
 from ...protocol.native.messages import FetchPartitionResponse
 from ...protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from ...protocol.records.committed import CommittedFilter
@@ -100,6 +100,11 @@ class _Position:
     def _lose(self, error: RequestError) -> None:
         name, wanted = self._range.name, self.offset
         if error.code is ErrorCode.CORRUPT_MESSAGE:
+            if self._skip_gaps:  # nobody knows which offset comes behind it
+                raise CorruptRecordError(
+                    f"{name}: offset {wanted} is damaged and was not taken out of the log, so failOnDataLoss cannot pass over it: "
+                    f"{error.message}; stop the server and run `triolog repair`, or read up to there and begin behind it"
+                ) from error
             data_loss.report(self._fails, f"{name}: offset {wanted} cannot be read: {error.message}")
             self._skip_gaps = True
             return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
@@ -94,6 +95,23 @@ def test_a_server_that_does_not_answer_is_named_with_the_timeout(server: ServerT
         _reader(server, kafkaConsumer__pollTimeoutMs=150).partitions()
 
 
+def test_a_server_that_stops_answering_costs_the_time_of_the_options_and_no_more(server: ServerThread) -> None:
+    server.run(
+        lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
+    )
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailableError, match="did not answer within 1000 ms"):
+        _reader(server, kafkaConsumer__pollTimeoutMs=1000, kafka__request__timeout__ms=900).partitions()
+    assert time.monotonic() - began < 1.6  # two requests of 900 ms are more
+
+
+def test_an_error_that_does_not_pass_in_time_is_not_called_a_server_that_is_gone(server: ServerThread) -> None:
+    offline = RequestError("the log directory has failed", ErrorCode.KAFKA_STORAGE_ERROR)
+    _fails(server, m.FetchRequest, lambda: offline, times=1000)
+    with pytest.raises(BrokerUnavailableError, match="no other answer within 150 ms .* the log directory has failed$"):
+        _offsets(_reader(server, kafkaConsumer__pollTimeoutMs=150))
+
+
 def test_both_bounds_of_all_partitions_are_asked_for_in_one_request(server: ServerThread) -> None:
     assert _offsets(_reader(server, startingTimestamp=5, endingTimestamp=6)) == [(0, 10), (0, 11), (1, 10), (1, 11)]
     asked = server.run(
@@ -126,6 +144,16 @@ def test_damaged_records_are_an_error_or_reported_and_passed_over(
         _offsets(_reader(server))
     assert _offsets(_reader(server, failOnDataLoss="false")) == ALL
     assert "offsets 10 to 12 are damaged" in caplog.text
+
+
+def test_damage_that_the_server_cannot_pass_over_ends_the_read_whatever_failondataloss_says(server: ServerThread) -> None:
+    def damage(request: m.RequestMessage) -> Any:
+        is_there = isinstance(request, m.FetchRequest) and request.partitions[0].offset >= 10
+        return RequestError("the batch at position 812 has another CRC", ErrorCode.CORRUPT_MESSAGE) if is_there else None
+
+    server.run(lambda found: found.faults.append(damage))
+    with pytest.raises(CorruptRecordError, match=r"events-0: offset 1\d is damaged .* position 812 .* `triolog repair`"):
+        _offsets(_reader(server, failOnDataLoss="false"))
 
 
 def test_a_log_that_has_shrunk_since_it_was_planned_is_data_loss(server: ServerThread) -> None:
