@@ -124,7 +124,7 @@ APIS: Final[dict[int, Api]] = {
         # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
         _api(ApiKey.PRODUCE, "produce", 0, 13, 9, lowest_read=3),
         _api(ApiKey.FETCH, "fetch", 4, 18, 12),
-        _api(ApiKey.LIST_OFFSETS, "list_offsets", 1, 10, 6),
+        _api(ApiKey.LIST_OFFSETS, "list_offsets", 0, 10, 6),
         _api(ApiKey.METADATA, "metadata", 0, 13, 9),
         _api(ApiKey.API_VERSIONS, "api_versions", 0, 4, 3),
         _api(ApiKey.FIND_COORDINATOR, "find_coordinator", 0, 6, 3),

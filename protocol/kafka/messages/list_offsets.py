@@ -54,26 +54,26 @@ class ListOffsetsResponse:
 
 
 @struct
-class OffsetForLeaderEpochOffsetForLeaderPartition:
+class OffsetForLeaderPartition:
     partition: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, "2+", default=-1)
     leader_epoch: int = wire(INT32)
 
 
 @struct
-class OffsetForLeaderEpochOffsetForLeaderTopic:
+class OffsetForLeaderTopic:
     topic: str = wire(STRING)
-    partitions: list[OffsetForLeaderEpochOffsetForLeaderPartition] = wire([OffsetForLeaderEpochOffsetForLeaderPartition])
+    partitions: list[OffsetForLeaderPartition] = wire([OffsetForLeaderPartition])
 
 
 @struct
 class OffsetForLeaderEpochRequest:
     replica_id: int = wire(INT32, "3+", default=-2)
-    topics: list[OffsetForLeaderEpochOffsetForLeaderTopic] = wire([OffsetForLeaderEpochOffsetForLeaderTopic])
+    topics: list[OffsetForLeaderTopic] = wire([OffsetForLeaderTopic])
 
 
 @struct
-class OffsetForLeaderEpochEpochEndOffset:
+class EpochEndOffset:
     error_code: int = wire(INT16, default=0)
     partition: int = wire(INT32)
     leader_epoch: int = wire(INT32, "1+", default=-1)
@@ -81,12 +81,12 @@ class OffsetForLeaderEpochEpochEndOffset:
 
 
 @struct
-class OffsetForLeaderEpochOffsetForLeaderTopicResult:
+class OffsetForLeaderTopicResult:
     topic: str = wire(STRING)
-    partitions: list[OffsetForLeaderEpochEpochEndOffset] = wire([OffsetForLeaderEpochEpochEndOffset])
+    partitions: list[EpochEndOffset] = wire([EpochEndOffset])
 
 
 @struct
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: int = wire(INT32, "2+", default=0)
-    topics: list[OffsetForLeaderEpochOffsetForLeaderTopicResult] = wire([OffsetForLeaderEpochOffsetForLeaderTopicResult])
+    topics: list[OffsetForLeaderTopicResult] = wire([OffsetForLeaderTopicResult])

@@ -11,16 +11,16 @@ from ...types import Bytes
 
 
 @struct
-class ProducePartitionProduceData:
+class ProducePartition:
     index: int = wire(INT32)
     records: Bytes | None = wire(RECORDS, nullable="0+")
 
 
 @struct
-class ProduceTopicProduceData:
+class ProduceTopic:
     name: str = wire(STRING, "0-12")
     topic_id: bytes = wire(UUID, "13+")
-    partition_data: list[ProducePartitionProduceData] = wire([ProducePartitionProduceData])
+    partition_data: list[ProducePartition] = wire([ProducePartition])
 
 
 @struct
@@ -28,7 +28,7 @@ class ProduceRequest:
     transactional_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
     acks: int = wire(INT16)
     timeout_ms: int = wire(INT32)
-    topic_data: list[ProduceTopicProduceData] = wire([ProduceTopicProduceData])
+    topic_data: list[ProduceTopic] = wire([ProduceTopic])
 
 
 @struct
@@ -44,7 +44,7 @@ class ProduceLeaderIdAndEpoch:
 
 
 @struct
-class ProducePartitionProduceResponse:
+class ProducePartitionResponse:
     index: int = wire(INT32)
     error_code: int = wire(INT16, default=0)
     base_offset: int = wire(INT64)
@@ -56,10 +56,10 @@ class ProducePartitionProduceResponse:
 
 
 @struct
-class ProduceTopicProduceResponse:
+class ProduceTopicResponse:
     name: str = wire(STRING, "0-12")
     topic_id: bytes = wire(UUID, "13+")
-    partition_responses: list[ProducePartitionProduceResponse] = wire([ProducePartitionProduceResponse])
+    partition_responses: list[ProducePartitionResponse] = wire([ProducePartitionResponse])
 
 
 @struct
@@ -72,6 +72,6 @@ class ProduceNodeEndpoint:
 
 @struct
 class ProduceResponse:
-    responses: list[ProduceTopicProduceResponse] = wire([ProduceTopicProduceResponse])
+    responses: list[ProduceTopicResponse] = wire([ProduceTopicResponse])
     throttle_time_ms: int = wire(INT32, "1+", default=0)
     node_endpoints: list[ProduceNodeEndpoint] = wire([ProduceNodeEndpoint], "10+", tag=0)

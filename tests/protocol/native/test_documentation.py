@@ -10,7 +10,8 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Request, Response
 from triolog.protocol.native.state import Role
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "native-protocol.md").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "native-protocol.md").read_text()
 
 
 def hex_examples() -> list[bytes]:
@@ -58,10 +59,18 @@ def test_every_request_key_is_named_in_its_section() -> None:
         assert not missing, api
 
 
-def test_error_table_is_the_error_codes() -> None:
+def test_error_table_says_what_the_codes_are() -> None:
     rows = re.findall(r"^\| (-?\d+) \| `(\w+)` \| (yes|no) \|$", TEXT, re.MULTILINE)
+    codes = sorted(errors.ErrorCode[name] for _, name, _ in rows)
     assert [(int(code), name, retriable == "yes") for code, name, retriable in rows] == [
-        (code.value, code.name, code in errors.RETRIABLE_CODES)
-        for code in sorted(errors.ErrorCode)
-        if code is not errors.ErrorCode.NONE
+        (code.value, code.name, code in errors.RETRIABLE_CODES) for code in codes
     ]
+
+
+def test_error_table_has_every_code_that_is_answered_outside_of_kafkas_protocol() -> None:
+    sources = [path for folder in ("protocol", "server") for path in (ROOT / folder).rglob("*.py")]
+    elsewhere = [path for path in sources if not {"kafka", "groups"} & set(path.parts) and path.name != "errors.py"]
+    texts = [path.read_text(encoding="utf-8") for path in elsewhere]
+    defaults = re.findall(r"default_code = ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))
+    answered = {name for text in texts for name in re.findall(r"\bErrorCode\.([A-Z_]+)", text)} | set(defaults)
+    assert answered - set(re.findall(r"^\| -?\d+ \| `(\w+)` \|", TEXT, re.MULTILINE)) <= {"NONE"}
