@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 MAX_DECODED_BYTES: Final = INT32_MAX
 """Of all columns: Arrow's offsets into a column have 32 bits, and compressed batches may become many times their size."""
 
-__all__ = ["MAX_DECODED_BYTES", "Wanted", "complete_bytes", "decode_batches", "next_offset"]
+__all__ = ["MAX_DECODED_BYTES", "Wanted", "decode_batches", "next_offset"]
 
 
 def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | None = None) -> pa.RecordBatch:
     """The wanted records of consecutive batches, in their order. The result does not keep `data`.
 
-    The first batch may begin below `low`; an incomplete last one is left out, `complete_bytes` says where it begins.
+    The first batch may begin below `low`; an incomplete last one is left out.
     Control batches give no rows; `committed`, which is asked for every batch, leaves out those of aborted transactions.
     Batches that hold nothing between `low` and `high` are not looked into, and keys, values and headers only when one of
     them is wanted. Under LogAppendTime every record has its batch's max_timestamp.
@@ -60,13 +60,8 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns))
 
 
-def complete_bytes(data: Bytes) -> int:
-    """Length of the whole batches at the start of `data`. CorruptRecordError where no batch starts where one should."""
-    return sum(header.size_bytes for header, _ in iter_batches(data))
-
-
 def next_offset(data: Bytes) -> int | None:
-    """The offset behind the last whole batch; None when there is none. CorruptRecordError as for `complete_bytes`."""
+    """The offset behind the last whole batch; None when there is none. CorruptRecordError where none starts where one should."""
     offset = None
     for header, _ in iter_batches(data):
         offset = header.next_offset

@@ -45,7 +45,8 @@ def record_starts(group: BatchGroup) -> tuple[Int64s, Int64s]:
     for number in np.flatnonzero(~is_passed).tolist():
         first, size, row = int(firsts[number]), int(counts[number]), int(rows[number])
         data = bytes(memoryview(group.buffer)[first : int(stops[number])])
-        starts[row - size : row] = np.fromiter(_pass_one_by_one(data, size), np.int64, size)
+        # Without a count, which would leave what is checked behind the last record out.
+        starts[row - size : row] = np.fromiter(_pass_one_by_one(data, size), np.int64)
         starts[row - size : row] += first
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]

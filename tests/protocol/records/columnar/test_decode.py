@@ -16,7 +16,7 @@ from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import check_batch, empty_batch_header, end_txn_marker, iter_batches
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.columnar import batch_groups, decode, group_columns, record_starts
-from triolog.protocol.records.columnar.decode import Wanted, complete_bytes, decode_batches, next_offset
+from triolog.protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from triolog.protocol.records.columnar.row_columns import MAX_TIMESTAMP_MS, unrepresentable
 from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.records.committed import CommittedFilter
@@ -139,7 +139,6 @@ def test_any_columns_of_any_range_of_many_batches_are_those_of_the_scalar_codec(
     low = data.draw(st.integers(first, offset))
     asked = wanted(columns, low=low, high=data.draw(st.integers(low, offset + 1)), check_crcs=True)
     assert columnar_rows(stored, asked) == scalar_rows(stored, asked)
-    assert complete_bytes(stored) == len(stored)
     assert next_offset(stored) == (offset if drawn else None)
 
 
@@ -277,9 +276,7 @@ def test_a_cut_short_batch_at_the_end_is_left_out() -> None:
     data = batch + build_batch(MIXED, base_offset=4)
     for stop in (len(batch), len(batch) + 11, len(batch) + 70, len(data) - 1):
         assert columnar_rows(data[:stop], wanted(("offset",))) == [(0,), (1,), (2,), (3,)]
-        assert complete_bytes(data[:stop]) == len(batch)
         assert next_offset(data[:stop]) == 4
-    assert complete_bytes(batch[:60]) == 0
     assert next_offset(batch[:60]) is None
     assert decode_batches(b"", wanted()).num_rows == 0
 
@@ -354,6 +351,15 @@ def test_a_count_above_the_records_is_not_met_by_records_without_bytes() -> None
     batches[-1] = patched(batches[-1], records_count=4)
     assert_equal_or_both_refused(b"".join(batches), wanted())
     assert_equal_or_both_refused(b"".join(batches), wanted(METADATA))
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, METADATA], ids=["all", "metadata"])
+@pytest.mark.parametrize("batches", [1, 20])
+def test_a_count_below_the_records_is_refused_whatever_columns_are_wanted(columns: tuple[str, ...], batches: int) -> None:
+    data = [build_batch(MIXED, base_offset=number * 4) for number in range(batches)]
+    data[-1] = patched(data[-1], records_count=3)
+    with pytest.raises(InvalidRecordError, match=f"offset {batches * 4 - 4}: its 3 records take 9112 of 9127 bytes"):
+        decode_batches(b"".join(data), wanted(columns))
 
 
 def test_the_largest_deltas_need_no_help_of_the_scalar_codec() -> None:
