@@ -22,7 +22,7 @@ from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
 from ..storage.append import AppendResult, PreparedAppend, prepare_append
 from ..storage.fetch import read
-from ..storage.producer_state import AppendOrigin
+from ..storage.producer_cursor import AppendOrigin
 from .log_manager import LogManager
 from .partition import ACKS_ALL, PartitionActor
 

@@ -36,7 +36,8 @@ from ...protocol.types import NO_TIMESTAMP, Bytes, TimestampType, TopicPartition
 from ..config import LogConfig, RecordValidation
 from .diskops import DiskOp, FileHandle, Sync, SyncDirectory, Truncate
 from .log import Log
-from .producer_state import AppendOrigin, EndTxnMarker, ProducerCursor, parse_end_txn_marker
+from .producer_cursor import AppendOrigin, ProducerCursor
+from .producer_entry import EndTxnMarker, parse_end_txn_marker
 from .segment import LogSegment, SegmentCursor
 
 STAMPED_BYTES = 16

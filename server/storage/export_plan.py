@@ -30,8 +30,8 @@ from .filesystem import FileSystem, read_file
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import decode_leader_epochs
 from .paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, base_offset_of, segment_file
+from .producer_entry import ProducerEntry
 from .producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot
-from .producer_state import ProducerEntry
 from .stored_topics import StoredTopics
 from .topics_file import TOPICS_FILE
 

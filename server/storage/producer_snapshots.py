@@ -34,7 +34,8 @@ from ...protocol.records.crc32c import crc32c
 from .diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFile
 from .errors import CorruptSnapshotError
 from .paths import SNAPSHOT_SUFFIX, base_offset_of, segment_file
-from .producer_state import BatchMetadata, ProducerEntry, ProducerState
+from .producer_entry import BatchMetadata, ProducerEntry
+from .producer_state import ProducerState
 from .segment_view import SegmentView
 
 LOGGER: Final = logging.getLogger(__name__)

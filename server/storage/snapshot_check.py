@@ -14,8 +14,9 @@ from typing import Final
 from .errors import CorruptSnapshotError
 from .filesystem import FileSystem, read_file
 from .findings import Places, Reporter
+from .producer_entry import ProducerEntry
 from .producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
-from .producer_state import ProducerEntry, ProducerState
+from .producer_state import ProducerState
 
 CHECK: Final = "snapshot"
 _NONE_DUE: Final = 2**63

@@ -28,7 +28,7 @@ from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.append import AppendResult, PreparedAppend, plan_append, prepare_append
 from triolog.server.storage.diskops import Sync, SyncDirectory, Write
 from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.producer_state import AppendOrigin
+from triolog.server.storage.producer_cursor import AppendOrigin
 
 from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven
 from tests.support.record_batches import patched

@@ -11,6 +11,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.errors import CorruptSnapshotError
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
 from triolog.server.storage.producer_snapshots import (
     MAX_SNAPSHOT_BYTES,
     decode_snapshot,
@@ -21,7 +22,7 @@ from triolog.server.storage.producer_snapshots import (
     stray_snapshots,
     take_snapshot,
 )
-from triolog.server.storage.producer_state import BatchMetadata, ProducerEntry, ProducerState
+from triolog.server.storage.producer_state import ProducerState
 from triolog.server.storage.transaction_index import AbortedTxn, decode_entries
 
 from tests.support.logs import TOPIC_PARTITION

@@ -16,8 +16,8 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
 from triolog.server.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from triolog.server.storage.producer_state import BatchMetadata, ProducerEntry
 from triolog.server.storage.transaction_index import AbortedTxn
 
 from tests.support.logs import DrivenLog, open_driven
