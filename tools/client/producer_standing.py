@@ -1,9 +1,9 @@
 """As which producer new sequences start, and what a batch that is given up does to the count (KIP-98, KIP-360).
 
-The server counts the batches of a producer id and epoch in each partition. As long as client and server agree on the count a
-partition goes on with it. Where nobody knows what the server has counted the partition starts at 0 as another producer, and so
-does, as its turn comes, every partition that loses its count; the others keep theirs. What that does to a partition's numbers
-is in `partition_queue`.
+In each partition the server counts the records of a producer id and epoch. While client and server agree on the count the
+partition goes on with it, under the producer it began with. Where nobody knows what the server has counted, that partition
+alone starts again at 0, as another producer: the identity is dropped here, and the owner has to ask for the next one. How a
+partition numbers its batches is in `partition_queue`.
 """
 
 from __future__ import annotations
