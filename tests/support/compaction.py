@@ -58,6 +58,11 @@ def clean(driven: DrivenLog, checkpoint: int | None = None, *, map_bytes: int = 
     if driven.log.active.size:
         driven.roll()
     driven.flush()
+    return clean_synced(driven, checkpoint, map_bytes=map_bytes)
+
+
+def clean_synced(driven: DrivenLog, checkpoint: int | None = None, *, map_bytes: int = MAP_BYTES) -> Compacted:
+    """Clean once what is on the device."""
     try:
         done = compact(driven.fs, driven.log, checkpoint, map_bytes=map_bytes)
     finally:

@@ -8,11 +8,14 @@ change and order is kept, so a batch keeps its base offset, last offset, produce
 | loses nothing | copied byte for byte |
 | loses some records | put together again from the bytes of those that stay; compressed again if it was |
 | shows a tombstone that stays, or a marker whose transaction is gone, for the first time | given a delete horizon |
-| loses all records, and is the last batch of an active producer or of the range | left as an empty header of 61 bytes |
+| loses all records, and is the last batch of an active producer, or of the range | left as an empty header of 61 bytes |
 | loses all records otherwise | gone |
 
 The delete horizon is now + delete.retention.ms. It takes the place of the base timestamp, and the timestamp deltas of the
 records become relative to it. The empty header keeps a producer's sequence, or the last offset.
+
+A producer's last batch may lie above the recovery point, where a power cut takes it: then the last one below stays too, because
+it is what is known of the producer afterwards. Where the log does not remember which one that is, those that may be it stay.
 
 Where Kafka makes the first remaining record's timestamp the base timestamp, the old base timestamp stays: every record has the
 timestamp that it had, and its bytes too.
@@ -36,7 +39,7 @@ from ....protocol.records.batch import (
 from ....protocol.records.compression import compress
 from ....protocol.records.payload import records_data
 from ....protocol.records.varint import encode_varint, encode_varlong
-from ....protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from .offset_map import OffsetMap
 from .record_spans import RecordSpan, record_spans
 from .transactions import CleanedTransactions
@@ -46,10 +49,15 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 
 
 class LastRecord(NamedTuple):
-    """What the log knows of an active producer: its epoch, and the last offset of its last batch (None: it has no data)."""
+    """What the log knows of an active producer: its epoch, and the last offset of its last batch (None: it has no data).
+
+    `synced_offset`: the same of its last batch below the recovery point, where that is another one; -1: there is none to be
+    kept, None: the log does not remember it.
+    """
 
     producer_epoch: int
     last_data_offset: int | None
+    synced_offset: int | None = NO_OFFSET
 
 
 class FilteredBatch(NamedTuple):
@@ -68,6 +76,8 @@ class RetentionRules:
     delete_retention_ms: int
     end_offset: int
     last_records: Mapping[int, LastRecord] = attrs.field(factory=dict)
+    newest_dirty: Mapping[int, int] = attrs.field(factory=dict)
+    """Last offset of the newest batch in the dirty part, by producer, of those whose `synced_offset` is not remembered."""
     compression_levels: Mapping[CompressionType, int] = attrs.field(factory=dict)
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 
@@ -146,9 +156,16 @@ class BatchFilter:
         last = self.rules.last_records.get(header.producer_id) if header.has_producer_id else None
         if last is None:
             return False
+        if not header.is_control and self._is_last_on_device(header, last):
+            return True
         if last.last_data_offset is None:
             return header.is_control and header.producer_epoch == last.producer_epoch
         return header.last_offset == last.last_data_offset
+
+    def _is_last_on_device(self, header: BatchHeader, last: LastRecord) -> bool:
+        if last.synced_offset is None:
+            return header.last_offset >= self.rules.newest_dirty.get(header.producer_id, NO_OFFSET)
+        return header.last_offset == last.synced_offset
 
     def _with_delete_horizon(self, header: BatchHeader, data: bytes, kept: list[RecordSpan]) -> FilteredBatch:
         horizon = self.rules.now_ms + self.rules.delete_retention_ms

@@ -67,12 +67,14 @@ class _Round:
 
     def run(self) -> Round:
         job = self.job
-        self.offsets = build_offset_map(self.fs, job, self._read)
+        newest_dirty: dict[int, int] = {}
+        self.offsets = build_offset_map(self.fs, job, self._read, newest_dirty)
         rules = RetentionRules(
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
             end_offset=job.end_offset,
             last_records=dict(job.last_records),
+            newest_dirty=newest_dirty,
             compression_levels=dict(job.compression_levels),
             max_decompressed_bytes=job.max_decompressed_bytes,
         )
@@ -138,10 +140,11 @@ class _Round:
         self.throttle.spend(size, lambda: keep_on(0))
 
 
-def build_offset_map(fs: FileSystem, job: CleaningJob, spend: Spend) -> OffsetMap:
+def build_offset_map(fs: FileSystem, job: CleaningJob, spend: Spend, newest: dict[int, int] | None = None) -> OffsetMap:
     """The last offset of every key in the dirty part, or in as much of it as the map holds.
 
     `latest_offset` of the map says how far it goes: to the last batch that went in whole, or to the end of the last segment.
+    `newest` gets the last offset of the newest batch there of each of the job's `producers_to_find`.
     """
     # No part of a log has more keys than offsets: a short dirty part gets a small map.
     enough = int((job.end_offset - job.first_dirty_offset) / job.map_load_factor + 8) * ENTRY_BYTES
@@ -153,7 +156,7 @@ def build_offset_map(fs: FileSystem, job: CleaningJob, spend: Spend) -> OffsetMa
         if segment.base_offset >= job.end_offset or end_offset <= job.first_dirty_offset:
             continue
         transactions.add_aborted(read_aborted(fs, job, segment.base_offset, end_offset))
-        if not _map_segment(fs, job, segment, offsets, transactions, spend):
+        if not _map_segment(fs, job, segment, offsets, transactions, {} if newest is None else newest, spend):
             break
         offsets.latest_offset = end_offset - 1
     return offsets
@@ -165,12 +168,15 @@ def _map_segment(
     segment: SourceSegment,
     offsets: OffsetMap,
     transactions: CleanedTransactions,
+    newest: dict[int, int],
     spend: Spend,
 ) -> bool:
     """Put the segment's keys into the map; False when it is full. Batches below the dirty part only move transactions on."""
     start = job.first_dirty_offset
     for header, batch in read_batches(fs, job, segment, spend):
         check_batch(batch, header)
+        if header.producer_id in job.producers_to_find and not header.is_control:
+            newest[header.producer_id] = header.last_offset
         if header.is_control:
             transactions.on_control_batch(header, batch)
         elif not transactions.on_data_batch(header) and header.last_offset >= start:

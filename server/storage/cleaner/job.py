@@ -65,6 +65,11 @@ class CleaningJob:
         return tuple(segment for segment in self.segments if segment.aborted_transactions)
 
     @cached_property
+    def producers_to_find(self) -> frozenset[int]:
+        """Those whose last batch on the device the log does not remember."""
+        return frozenset(producer_id for producer_id, last in self.last_records if last.synced_offset is None)
+
+    @cached_property
     def ends(self) -> dict[int, int]:
         """By base offset of each segment where its offsets end, exclusive: at the next one, or with the round."""
         bases = [segment.base_offset for segment in self.segments]

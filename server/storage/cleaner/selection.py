@@ -12,12 +12,13 @@ take back. Whole segments are cleaned, so the end is rounded down to a segment's
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import attrs
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.types import CompressionType
+from ....protocol.types import NO_OFFSET, CompressionType
 from ..diskops import Procedure
 from ..log import Log
 from ..segment import LogSegment
@@ -126,10 +127,7 @@ def plan_round(log: Log, chosen: LogToClean, now_ms: int, *, map_bytes: int, max
         segments=tuple(source_segment(segment) for segment in log.segments),
         first_dirty_offset=chosen.first_dirty_offset,
         end_offset=chosen.end_offset,
-        last_records=tuple(
-            (producer_id, LastRecord(entry.epoch, entry.last_data_offset if entry.batches else None))
-            for producer_id, entry in log.producers.entries.items()
-        ),
+        last_records=tuple(last_records(log)),
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
@@ -141,6 +139,20 @@ def plan_round(log: Log, chosen: LogToClean, now_ms: int, *, map_bytes: int, max
         max_bytes_per_second=max_bytes_per_second,
         durable=log.sync_metadata,
     )
+
+
+def last_records(log: Log) -> Iterator[tuple[int, LastRecord]]:
+    """What is known of each producer's last batch, and of its last one below the recovery point."""
+    recovery_point = log.recovery_point if log.sync_metadata else INT64_MAX
+    unsynced = log.producers.unsynced_producers
+    for producer_id, entry in log.producers.entries.items():
+        if not entry.batches:
+            yield producer_id, LastRecord(entry.epoch, None, None if producer_id in unsynced else NO_OFFSET)
+        elif entry.last_data_offset < recovery_point:
+            yield producer_id, LastRecord(entry.epoch, entry.last_data_offset)
+        else:
+            synced = [batch.last_offset for batch in entry.batches if batch.last_offset < recovery_point]
+            yield producer_id, LastRecord(entry.epoch, entry.last_data_offset, synced[-1] if synced else None)
 
 
 def source_segment(segment: LogSegment) -> SourceSegment:

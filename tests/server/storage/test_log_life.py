@@ -178,8 +178,6 @@ class Life:
         mine = [one for one in self.stored if one.producer_id == pid and one.kind in ("data", "empty")]
         if not mine or mine[-1].kind == "empty" or mine[-1].offset < self.log.log_start_offset:
             return
-        if self.compacted and self.next_sequence(pid) > mine[-1].sequence + 1:
-            return  # its newest batch was dropped for one that a power cut took; a snapshot knows it still
         before = self.log.log_end_offset
         (answer,) = self.inline.append([self.prepared(mine[-1])])
         assert isinstance(answer, AppendResult), answer

@@ -227,6 +227,75 @@ def test_an_aborted_producer_keeps_its_last_sequence_until_it_writes_again(tmp_p
     assert last_offsets(driven) == [3, 5, 6]
 
 
+def put_unsynced(driven: DrivenLog, count: int, sequence: int) -> None:
+    """All so far is on the device; then so many batches of producer 1 that a power cut takes."""
+    driven.roll()
+    driven.flush()
+    for number in range(count):
+        put(driven, f"unsynced {number}", "value", **idempotent(1, sequence + number))
+
+
+def known_after_power_cut(driven: DrivenLog) -> dict[int, int]:
+    """Last sequences of the producers whose batches lie below the recovery point, as a replay finds them."""
+    replayed = ProducerState()
+    for header, batch in compaction.raw_batches(driven):
+        if header.next_offset <= driven.log.recovery_point:
+            replayed.replay(header, batch)
+    return {producer_id: entry.last_sequence for producer_id, entry in replayed.entries.items()}
+
+
+@pytest.mark.parametrize("unsynced", [1, 4, 5, 9])
+def test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too(tmp_path: Path, unsynced: int) -> None:
+    driven = log_of(tmp_path)
+    put(driven, "a", "old", **idempotent(1, 0))
+    put(driven, "b", "old", **idempotent(1, 1))
+    put_all(driven, [("a", "new"), ("b", "new")])
+    put_unsynced(driven, unsynced, 2)
+    compaction.clean_synced(driven)
+    assert last_offsets(driven)[:2] == [1, 3]
+    assert known_after_power_cut(driven) == {1: 1}
+
+
+@pytest.mark.parametrize("unsynced", [1, 9])
+def test_it_stays_in_the_part_that_was_clean_before(tmp_path: Path, unsynced: int) -> None:
+    driven = log_of(tmp_path)
+    put(driven, "a", "old", **idempotent(1, 0))
+    put(driven, "b", "old", **idempotent(1, 1))
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    put_all(driven, [("a", "new"), ("b", "new")])
+    put_unsynced(driven, unsynced, 2)
+    checkpoint = compaction.clean_synced(driven, checkpoint).result.next_dirty_offset
+    assert known_after_power_cut(driven) == {1: 1}
+    put(driven, "c", "c")
+    compaction.clean(driven, checkpoint)
+    assert [offset for offset in last_offsets(driven) if offset < 3] == [], "the later ones are on the device now"
+
+
+def test_an_older_batch_goes_when_a_newer_one_of_its_producer_is_in_the_dirty_part(tmp_path: Path) -> None:
+    driven = log_of(tmp_path)
+    put(driven, "a", "old", **idempotent(1, 0))
+    checkpoint = compaction.clean(driven).result.next_dirty_offset
+    put(driven, "b", "old", **idempotent(1, 1))
+    put_all(driven, [("a", "new"), ("b", "new")])
+    put_unsynced(driven, 9, 2)
+    compaction.clean_synced(driven, checkpoint)
+    assert last_offsets(driven)[:2] == [1, 3]
+
+
+def test_batches_of_an_older_epoch_outlive_a_marker_that_a_power_cut_takes(tmp_path: Path) -> None:
+    """A marker of a new epoch lets the log forget the batches of the old one, while it is not on the device itself."""
+    driven = log_of(tmp_path)
+    put(driven, "a", "old", **transactional(1, 0))
+    end_transaction(driven, 1, commit=True)
+    put(driven, "a", "new")
+    put_unsynced(driven, 0, 0)
+    put(driven, "c", "open", **transactional(1, 1))
+    end_transaction(driven, 1, commit=False, epoch=1)
+    assert driven.log.producers.entries[1].batches == ()
+    compaction.clean_synced(driven)
+    assert known_after_power_cut(driven) == {1: 0}
+
+
 # ---- transactions ----------------------------------------------------------------------------------------------------------
 
 
