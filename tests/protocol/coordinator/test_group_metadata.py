@@ -1,0 +1,159 @@
+"""The record of a classic group: bytes that Apache Kafka 4.1.0's generated classes wrote, round trips, damage."""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.coordinator.group_metadata import (
+    NO_TIMEOUT,
+    NO_TIMESTAMP,
+    GroupMetadataValue,
+    MemberMetadata,
+    decode_group_metadata_value,
+)
+from triolog.protocol.errors import InvalidRecordError
+
+FIRST = MemberMetadata(
+    member_id="client-1",
+    group_instance_id="instance",
+    client_id="client",
+    client_host="/127.0.0.1",
+    rebalance_timeout=300_000,
+    session_timeout=45_000,
+    subscription=b"\1\2\3",
+    assignment=b"\4\5",
+)
+SECOND = MemberMetadata(
+    member_id="client-2",
+    client_id="",
+    client_host="/::1",
+    rebalance_timeout=60_000,
+    session_timeout=6_000,
+    subscription=b"",
+    assignment=b"",
+)
+GROUP = GroupMetadataValue(
+    protocol_type="consumer",
+    generation=7,
+    protocol="range",
+    leader="client-1",
+    current_state_timestamp=1700000000000,
+    members=[FIRST, SECOND],
+)
+EMPTY = GroupMetadataValue(protocol_type="", generation=0, current_state_timestamp=1700000000000, members=[])
+
+WRITTEN = {
+    0: "00000008636f6e73756d657200000007000572616e67650008636c69656e742d31000000020008636c69656e742d310006636c69656e74000a2f31"
+    "32372e302e302e310000afc8000000030102030000000204050008636c69656e742d32000000042f3a3a31000017700000000000000000",
+    1: "00010008636f6e73756d657200000007000572616e67650008636c69656e742d31000000020008636c69656e742d310006636c69656e74000a2f31"
+    "32372e302e302e31000493e00000afc8000000030102030000000204050008636c69656e742d32000000042f3a3a310000ea60000017700000000000"
+    "000000",
+    2: "00020008636f6e73756d657200000007000572616e67650008636c69656e742d310000018bcfe56800000000020008636c69656e742d310006636c"
+    "69656e74000a2f3132372e302e302e31000493e00000afc8000000030102030000000204050008636c69656e742d32000000042f3a3a310000ea6000"
+    "0017700000000000000000",
+    3: "00030008636f6e73756d657200000007000572616e67650008636c69656e742d310000018bcfe56800000000020008636c69656e742d310008696e"
+    "7374616e63650006636c69656e74000a2f3132372e302e302e31000493e00000afc8000000030102030000000204050008636c69656e742d32ffff00"
+    "0000042f3a3a310000ea60000017700000000000000000",
+    4: "000409636f6e73756d6572000000070672616e676509636c69656e742d310000018bcfe568000309636c69656e742d3109696e7374616e63650763"
+    "6c69656e740b2f3132372e302e302e31000493e00000afc8040102030304050009636c69656e742d320001052f3a3a310000ea600000177001010000",
+}
+WRITTEN_EMPTY = {
+    0: "0000000000000000ffffffff00000000",
+    1: "0001000000000000ffffffff00000000",
+    2: "0002000000000000ffffffff0000018bcfe5680000000000",
+    3: "0003000000000000ffffffff0000018bcfe5680000000000",
+    4: "0004010000000000000000018bcfe568000100",
+}
+
+
+def as_version(value: GroupMetadataValue, version: int) -> GroupMetadataValue:
+    """What is left of it in a version."""
+    timestamp = value.current_state_timestamp if version >= 2 else NO_TIMESTAMP
+    members = [
+        attrs.evolve(
+            each,
+            group_instance_id=each.group_instance_id if version >= 3 else None,
+            rebalance_timeout=each.rebalance_timeout if version >= 1 else NO_TIMEOUT,
+        )
+        for each in value.members
+    ]
+    return attrs.evolve(value, current_state_timestamp=timestamp, members=members)
+
+
+def test_the_value_has_the_bytes_that_kafka_writes() -> None:
+    assert GROUP.encode().hex() == WRITTEN[3]
+    assert EMPTY.encode().hex() == WRITTEN_EMPTY[3]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_the_value_is_read(version: int) -> None:
+    assert decode_group_metadata_value(bytes.fromhex(WRITTEN[version])) == as_version(GROUP, version)
+    assert decode_group_metadata_value(memoryview(bytes.fromhex(WRITTEN_EMPTY[version]))) == as_version(EMPTY, version)
+
+
+def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+    data = bytes.fromhex(WRITTEN_EMPTY[4])[:-1] + b"\x01\x09\x02ab"
+    assert decode_group_metadata_value(data) == EMPTY
+
+
+texts, int32s = st.text(max_size=20), st.integers(-(2**31), 2**31 - 1)
+members = st.builds(
+    MemberMetadata,
+    member_id=texts,
+    group_instance_id=st.none() | texts,
+    client_id=texts,
+    client_host=texts,
+    rebalance_timeout=int32s,
+    session_timeout=int32s,
+    subscription=st.binary(max_size=20),
+    assignment=st.binary(max_size=20),
+)
+
+
+@given(
+    st.builds(
+        GroupMetadataValue,
+        protocol_type=texts,
+        generation=int32s,
+        protocol=st.none() | texts,
+        leader=st.none() | texts,
+        current_state_timestamp=st.integers(-(2**63), 2**63 - 1),
+        members=st.lists(members, max_size=4),
+    )
+)
+def test_values_come_back(value: GroupMetadataValue) -> None:
+    assert decode_group_metadata_value(value.encode()) == value
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_value_cut_anywhere_is_refused(version: int) -> None:
+    whole = bytes.fromhex(WRITTEN[version])
+    for size in range(len(whole)):
+        with pytest.raises(InvalidRecordError):
+            decode_group_metadata_value(whole[:size])
+    with pytest.raises(InvalidRecordError, match="ends at position"):
+        decode_group_metadata_value(whole + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("0005", "version 5, 0 to 4 are known"),
+        ("ffff", "version -1"),
+        ("0003ffff00000000ffffffff0000018bcfe5680000000000", "protocol_type has a length of -1"),
+        ("0003000000000000ffffffff0000018bcfe568007fffffff", "claims 2147483647 elements"),
+        ("00030002c32800000000ffffffff0000018bcfe5680000000000", "not UTF-8"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:
+    with pytest.raises(InvalidRecordError, match=why):
+        decode_group_metadata_value(bytes.fromhex(data))
+
+
+def test_a_text_that_is_too_long_is_not_written() -> None:
+    with pytest.raises(struct.error):
+        attrs.evolve(GROUP, leader="a" * 32768).encode()
