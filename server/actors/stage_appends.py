@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import attrs
 import trio
 
-from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition
-from ...protocol.errors import RequestError
+from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition, StageCommitValue
+from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET
 from ..storage.append import AppendResult, PreparedAppend
@@ -20,6 +22,9 @@ from ..storage.producer_batches import ProducerRecords, find_producer_records
 from ..storage.stage_files import StagedChunk, read_stamped
 from .log_manager import LogManager
 from .partition import ACKS_ALL, PartitionActor
+from .stages import Stages
+
+LOGGER: Final = logging.getLogger(__name__)
 
 APPEND_BYTES: Final = MIB
 """Of one append: small enough for a segment of any sensible size, large enough to forget the hop."""
@@ -53,8 +58,12 @@ def flush(log: Log) -> Procedure[int]:
     return log.log_end_offset
 
 
-def flush_for_producer(log: Log, producer: StageProducer) -> Procedure[int]:
-    """The same for a producer that is going to append. Raises RequestError when the log cannot remember one more."""
+def flush_for_producer(log: Log, producer: StageProducer) -> Procedure[int | None]:
+    """The same for a producer that is going to append; None when the log knows its epoch, or a later one, so that what it
+    appends would be taken for something older. Raises RequestError when the log cannot remember one more."""
+    entry = log.producers.entries.get(producer.producer_id)
+    if entry is not None and entry.epoch >= producer.producer_epoch:
+        return None
     log.producers.cursor().check_room(log.topic_partition, producer.producer_id, log.max_producers)
     return (yield from flush(log))
 
@@ -64,6 +73,42 @@ def _flush_and_ask(log: Log, producer: StageProducer) -> Procedure[tuple[int, in
     end_offset = yield from flush(log)
     entry = log.producers.entries.get(producer.producer_id)
     return end_offset, -1 if entry is None or entry.epoch != producer.producer_epoch else entry.last_sequence
+
+
+async def append_partition(
+    manager: LogManager,
+    stages: Stages,
+    value: StageCommitValue,
+    partition: StageCommitPartition,
+    *,
+    name: str,
+    is_new: bool,
+) -> StageCommitPartition:
+    """Append what one partition of a decided commit lacks of its records; answers where they are. Raises RequestError.
+
+    `name` is that of the commit's stage. `is_new`: nothing of it can be in a partition yet.
+    """
+    topic_partition, topics = partition.topic_partition, manager.topics
+    gone = attrs.evolve(partition, files=(), base_offset=NO_OFFSET, end_offset=NO_OFFSET)
+    if topic_partition.topic not in topics or topics.get(topic_partition.topic).topic.topic_id != partition.topic_id:
+        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
+        return gone
+    files = []
+    for file in partition.files:
+        staged = stages.find(name, file.task, topic_partition)
+        if staged is None:
+            raise LogOfflineError(
+                f"{topic_partition}: what task {file.task!r} has staged for a commit that is decided is not in any log "
+                f"directory in service ({name}); bring the directory back and restart the server"
+            )
+        files.append((staged.path, file))
+    producer = StageProducer(value.producer_id, value.producer_epoch)
+    try:
+        found = await append_staged_files(manager, partition, files, producer=producer, is_new=is_new)
+    except UnknownTopicOrPartitionError:
+        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
+        return gone
+    return attrs.evolve(partition, files=(), base_offset=found.base_offset, end_offset=found.end_offset)
 
 
 async def append_staged_files(

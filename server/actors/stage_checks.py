@@ -30,6 +30,9 @@ class StagedShare(NamedTuple):
     staged: StagedBytes
 
 
+Files = dict[TopicPartition, tuple[CommittedFile, ...]]
+
+
 @attrs.frozen
 class StageChecks:
     """The checks of one commit. `name` is its stage's."""
@@ -38,11 +41,11 @@ class StageChecks:
     _stages: Stages
     _name: str
 
-    async def check(self, shares: Sequence[StagedShare], producer: StageProducer) -> tuple[StageCommitPartition, ...]:
-        """What the commit comes to, by partition. Raises RequestError."""
+    async def check(self, shares: Sequence[StagedShare]) -> Files:
+        """What is to be appended, by partition. Raises RequestError."""
         by_partition = self._by_partition(shares)
         paths: dict[str, list[str]] = {}
-        files: dict[TopicPartition, tuple[CommittedFile, ...]] = {}
+        files: Files = {}
         for topic_partition in sorted(by_partition):
             checked = [await self._check_file(share) for share in by_partition[topic_partition]]
             for path, _ in checked:
@@ -53,7 +56,24 @@ class StageChecks:
                 raise InvalidRequestError(f"{topic_partition}: {count} records are staged, a commit has at most {INT32_MAX}")
         if self._manager.config.durable:
             await self._sync(paths)
-        return tuple([await self._to_append(*of_partition, producer) for of_partition in files.items()])
+        return files
+
+    async def note_ends(self, files: Files, producer: StageProducer) -> tuple[StageCommitPartition, ...] | None:
+        """The commit under this producer, with the ends of the partitions; None when one of them has its epoch already: the log
+        of commits has lost records, or comes from an older backup. Raises RequestError."""
+        topics = self._manager.topics
+        partitions = []
+        for topic_partition, of_partition in files.items():
+            topic_id, actor = topics.get(topic_partition.topic).topic.topic_id, topics.actor(topic_partition)
+            end_offset = await actor.perform(partial(flush_for_producer, producer=producer))
+            if end_offset is None:
+                return None
+            partitions.append(
+                StageCommitPartition(
+                    topic_partition=topic_partition, topic_id=topic_id, start_offset=end_offset, files=of_partition
+                )
+            )
+        return tuple(partitions)
 
     def _by_partition(self, shares: Sequence[StagedShare]) -> dict[TopicPartition, list[StagedShare]]:
         by_partition: dict[TopicPartition, list[StagedShare]] = {}
@@ -94,11 +114,3 @@ class StageChecks:
             raise LogOfflineError(
                 f"what is staged in {self._name} cannot be forced to the device: {exc}; stage it again"
             ) from exc
-
-    async def _to_append(
-        self, topic_partition: TopicPartition, files: tuple[CommittedFile, ...], producer: StageProducer
-    ) -> StageCommitPartition:
-        topics = self._manager.topics
-        topic_id, actor = topics.get(topic_partition.topic).topic.topic_id, topics.actor(topic_partition)
-        end_offset = await actor.perform(partial(flush_for_producer, producer=producer))
-        return StageCommitPartition(topic_partition=topic_partition, topic_id=topic_id, start_offset=end_offset, files=files)

@@ -23,16 +23,15 @@ import attrs
 import trio
 
 from ...protocol.coordinator.stage_commits import StageCommitPartition, StageCommitState, StageCommitValue
-from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX
-from ...protocol.types import NO_OFFSET
 from ..clock import NowMs
 from ..storage.errors import AppendFailedError, LogOfflineError
 from ..storage.stage_files import stage_name, version_of
 from .log_manager import LogManager
 from .producer_ids import ProducerIds
-from .stage_appends import StageProducer, append_staged_files
-from .stage_checks import StageChecks, StagedShare
+from .stage_appends import StageProducer, append_partition
+from .stage_checks import Files, StageChecks, StagedShare
 from .stage_commit_log import Application, StageCommitLog
 from .stages import Stages
 
@@ -126,8 +125,8 @@ class StageCommits:
     async def finish_overdue(self) -> None:
         """Carry out what is decided and was cut off. What fails is logged and tried again later."""
         for name in list(self.log.decided):
-            owner = self.log.applications[name]
-            if owner.users or owner.retry_at > trio.current_time():
+            owner = self.log.applications.get(name)
+            if owner is None or owner.users or owner.retry_at > trio.current_time():
                 continue
             async with self.log.turn(name):
                 try:
@@ -162,19 +161,12 @@ class StageCommits:
         When the log of commits fails while it takes the record, a restart may find it there: what it names is kept until then.
         A second record for the version would take its place.
         """
-        producer, name = await self._next_producer(owner.value), stage_name(owner.name, version)
+        name = stage_name(owner.name, version)
         may_be_decided = name in self.stages.held
         self.stages.held.add(name)
         try:
-            partitions = await StageChecks(self._manager, self.stages, name).check(shares, producer)
-            value = StageCommitValue(
-                version=version,
-                state=StageCommitState.DECIDED if partitions else StageCommitState.DONE,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                update_ms=self._now_ms(),
-                partitions=partitions,
-            )
+            checks = StageChecks(self._manager, self.stages, name)
+            value = await self._planned(owner, version, checks, await checks.check(shares))
             owner.finished.clear()
             try:
                 await self.log.store(owner, value)
@@ -185,6 +177,22 @@ class StageCommits:
             if not may_be_decided:
                 self.stages.held.discard(name)
             raise
+
+    async def _planned(self, owner: Application, version: int, checks: StageChecks, files: Files) -> StageCommitValue:
+        producer = await self._next_producer(owner.value)
+        partitions = await checks.note_ends(files, producer)
+        if partitions is None:
+            producer = StageProducer(await self._producer_ids.next(), 0)
+            partitions = await checks.note_ends(files, producer)
+            assert partitions is not None, f"{producer} is new"
+        return StageCommitValue(
+            version=version,
+            state=StageCommitState.DECIDED if partitions else StageCommitState.DONE,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            update_ms=self._now_ms(),
+            partitions=partitions,
+        )
 
     async def _next_producer(self, last: StageCommitValue | None) -> StageProducer:
         if last is None or last.producer_epoch == INT16_MAX:
@@ -224,7 +232,9 @@ class StageCommits:
             for each in remaining:
                 try:
                     async with self._appending:
-                        owner.finished[each.topic_partition] = await self._append(name, value, each, is_new=is_new)
+                        owner.finished[each.topic_partition] = await append_partition(
+                            self._manager, self.stages, value, each, name=name, is_new=is_new
+                        )
                 except RequestError as exc:
                     failures.append(exc.as_answer())
 
@@ -232,32 +242,6 @@ class StageCommits:
             for _ in range(min(APPENDERS, len(value.partitions))):
                 workers.start_soon(work)
         return failures
-
-    async def _append(
-        self, name: str, value: StageCommitValue, partition: StageCommitPartition, *, is_new: bool
-    ) -> StageCommitPartition:
-        """Append what a partition lacks of its records; answers where they are. Raises RequestError."""
-        topic_partition = partition.topic_partition
-        topics = self._manager.topics
-        if topic_partition.topic not in topics or topics.get(topic_partition.topic).topic.topic_id != partition.topic_id:
-            LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
-            return attrs.evolve(partition, files=())
-        paths = []
-        for file in partition.files:
-            staged = self.stages.find(name, file.task, topic_partition)
-            if staged is None:
-                raise LogOfflineError(
-                    f"{topic_partition}: what task {file.task!r} has staged for a commit that is decided is not in any log "
-                    f"directory in service ({name}); bring the directory back and restart the server"
-                )
-            paths.append((staged.path, file))
-        try:
-            producer = StageProducer(value.producer_id, value.producer_epoch)
-            found = await append_staged_files(self._manager, partition, paths, producer=producer, is_new=is_new)
-        except UnknownTopicOrPartitionError:
-            LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
-            return attrs.evolve(partition, files=(), base_offset=NO_OFFSET, end_offset=NO_OFFSET)
-        return attrs.evolve(partition, files=(), base_offset=found.base_offset, end_offset=found.end_offset)
 
 
 def _leaves_doubt(error: RequestError) -> bool:

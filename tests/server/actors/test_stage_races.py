@@ -20,7 +20,7 @@ from triolog.server.storage.paths import LEASE_DIRECTORY
 from triolog.server.storage.stage_files import file_name, find_staged, stage_name
 
 from tests.server.actors.test_stage_commits import APPLICATION, OTHER, batch, commits_of, decide, stage, stages_of
-from tests.support.brokers import PARTITION, TOPIC, one_partition, running_broker, until, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import Clock
 from tests.support.transactions import TransactionalProducer
@@ -180,6 +180,23 @@ async def test_what_was_certainly_not_decided_can_be_thrown_away(tmp_path: Path)
         await broker.abort_stage(APPLICATION, 1)
         assert stages_of(broker).staged_bytes == 0
         assert (await broker.commit_stage(APPLICATION, 1, [])).by_this_call
+
+
+@pytest.mark.parametrize("durability", ["os", "fsync"])
+async def test_a_commit_whose_epoch_a_partition_has_already_is_not_taken_for_an_earlier_one(
+    tmp_path: Path, durability: str
+) -> None:
+    """Damage can take records out of the log of commits, and a backup may hold an older one than of the partitions."""
+    async with one_partition(tmp_path, durability=durability) as broker:
+        await broker.commit_stage(APPLICATION, 0, [await stage(broker, "1", "a")])
+        owner = commits_of(broker).log.applications[APPLICATION]
+        older = owner.value
+        await broker.commit_stage(APPLICATION, 1, [await stage(broker, "1", "b", version=1)])
+        owner.value = older
+        assert (await broker.commit_stage(APPLICATION, 2, [await stage(broker, "1", "c", version=2)])).by_this_call
+        assert (await broker.commit_stage(APPLICATION, 3, [await stage(broker, "1", "d", version=3)])).by_this_call
+        assert await values_from(broker) == [b"a", b"b", b"c", b"d"]
+        assert len(actor_of(broker).log.producers.entries) == 2
 
 
 async def test_nothing_is_forgotten_while_the_log_of_commits_cannot_be_read(tmp_path: Path) -> None:
