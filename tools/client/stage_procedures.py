@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...protocol.errors import RequestError
 from ...protocol.native.messages import (
     NO_VERSION,
     AbortStageRequest,
@@ -68,7 +69,13 @@ def split_points(
 def lease_segments(
     partitions: Iterable[TopicPartition], lease_ms: int, lease_id: str | None
 ) -> Procedure[LeaseSegmentsResponse]:
-    """Keep segment files for some time, or those of a lease for longer; 0 ms end it. Raises the first error of a partition."""
+    """Keep segment files for some time, or those of a lease for longer; 0 ms end it. Raises the first error of a partition:
+    then a new lease is ended at once, because nobody learns its name."""
     response = yield LeaseSegmentsRequest(tuple(LeasePartition(*partition) for partition in partitions), lease_ms, lease_id)
-    checked(response.partitions)
+    try:
+        checked(response.partitions)
+    except RequestError:
+        if lease_id is None:
+            yield LeaseSegmentsRequest((), 0, response.lease_id)
+        raise
     return response  # type: ignore[no-any-return]

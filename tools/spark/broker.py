@@ -20,8 +20,6 @@ from ...protocol.native.messages import (
     FetchRequest,
     FetchResponse,
     Gaps,
-    LeasePartition,
-    LeaseSegmentsRequest,
     LeaseSegmentsResponse,
     MetadataRequest,
     OffsetsForTimesPartition,
@@ -33,6 +31,7 @@ from ...protocol.native.messages import (
     TopicMetadata,
 )
 from ...protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
+from ..client import stage_procedures
 from ..client.backoff import Backoff
 from ..client.blocking_client import BlockingClient
 from ..client.blocking_connection import BlockingConnection
@@ -165,16 +164,7 @@ class Broker:
 
         A request of at most 10,000 partitions. RequestError, also that of a partition that cannot be leased.
         """
-        entries = tuple(LeasePartition(*partition) for partition in partitions)
-        request = LeaseSegmentsRequest(entries, lease_ms, lease_id)
-
-        def ask(client: BlockingClient) -> LeaseSegmentsResponse:
-            response = expect(LeaseSegmentsResponse, client.call(request))
-            for entry in response.partitions:
-                _checked(entry)
-            return response
-
-        return self._retried(ask)
+        return self._retried(lambda client: client.run(stage_procedures.lease_segments(partitions, lease_ms, lease_id)))
 
     def fetch(
         self, partition: TopicPartition, offset: int, ahead: Ahead | None = None, *, skip_gaps: bool = False

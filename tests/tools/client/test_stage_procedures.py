@@ -59,7 +59,8 @@ def test_the_blocking_client_cuts_ranges_and_leases_files(broker: BlockingBroker
         admin.lease_segments([], 0, lease.lease_id)
         assert not Path(segment.path).exists()
         with pytest.raises(UnknownTopicOrPartitionError):
-            admin.lease_segments([GONE], 60_000)
+            admin.lease_segments([T0, GONE], 60_000)
+        assert list(Path(segment.path).parents[2].rglob("*.log")) == [], "nobody could end this lease"
 
 
 async def test_the_client_for_trio_has_the_same_calls(broker: BlockingBroker) -> None:
