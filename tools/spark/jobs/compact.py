@@ -1,7 +1,8 @@
 """Compact: the newest record of each key of stopped logs, offsets kept, a task for each partition.
 
 How a partition is compacted is `server.storage.compact_directory`. A task works with checkpoint files of its own, and the
-driver puts what they say into those of the directory: tasks never write the same file. While the job runs the directory has no
+driver puts what they say into those of the directory: tasks never write the same file. A partition that a server has written to
+since an earlier run compacted it is compacted again. While the job runs the directory has no
 clean marker; after a crash a server that starts completes what was being swapped and looks at its logs.
 """
 
@@ -29,7 +30,7 @@ from ....server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_clea
 from ....server.storage.compact_directory import Compaction, compact_partition
 from ....server.storage.filesystem import FileSystem, OsFileSystem, read_file, replace_file
 from ....server.storage.findings import Quiet, Reporter
-from ....server.storage.inventory import PartitionFiles, StoppedDirectory
+from ....server.storage.inventory import PartitionFiles, StoppedDirectory, read_partition
 from ....server.storage.partition_check import Known
 from ....server.storage.repair_directory import topic_config
 from ....server.storage.verify import read_directory_files
@@ -80,7 +81,12 @@ def compact(
     says = read_directory_files(fs, directory, Reporter(Quiet()))
     names = sorted(str(files.topic_partition) for files in directory.partitions)
     settings = {"directory": directory.path, "partitions": names, "include_active": include_active}
-    kept = Manifest.open(manifest, "compact", settings)
+    kept = Manifest.open(manifest, "compact", settings, is_repeatable=True)
+    kept.forget(
+        name
+        for name, sizes in {str(files.topic_partition): _sizes(files) for files in directory.partitions}.items()
+        if name in kept.done and kept.done[name]["segments"] != sizes
+    )
     pieces = [
         Piece(
             str(files.topic_partition),
@@ -136,8 +142,14 @@ def compact_piece(what: PartitionToCompact) -> Result:
         "bytes_before": done.bytes_before,
         "bytes_after": done.bytes_after,
         "keyless_records": done.keyless_records,
+        "segments": _sizes(read_partition(fs, what.files.path)),
         "offsets": {name: offset for name, offset in offsets.items() if offset is not None},
     }
+
+
+def _sizes(files: PartitionFiles) -> list[list[int]]:
+    """By which a later run sees whether a server has written since."""
+    return [[segment.base_offset, segment.log_bytes] for segment in files.segments]
 
 
 def _nobody_watches(size_bytes: int) -> None:

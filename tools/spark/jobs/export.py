@@ -1,13 +1,15 @@
 """Export: records of segment files as Parquet, `topic=<topic>/day=<UTC day of the record>/part-<partition>-<offset>.parquet`.
 
-Each piece writes its own files under temporary names and renames them when all are whole; the names follow from the piece, so
-one that is run again replaces its files. `_SUCCESS` appears when everything is there, and `_triolog_export.json` is the
+Each piece writes its own files under temporary names and renames them when all are whole and on the device; the names follow
+from the piece, so one that is run again replaces its files. A target that holds something and is no export is refused: files of
+another one among its own would double rows. `_SUCCESS` appears when everything is there, and `_triolog_export.json` is the
 manifest, with the files, counts and offsets of every piece. Records without a timestamp are in
 `day=__HIVE_DEFAULT_PARTITION__`, Hive's null.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shutil
 import uuid
@@ -17,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
 from ....protocol.records.columnar.schema import COLUMNS, arrow_schema, check_columns
-from ..segment_damage import ReadMode
+from ....server.storage.filesystem import OsFileSystem, sync_file
+from ..segment_damage import DamagedSegmentError, ReadMode
 from ..segment_reader import SegmentRead, read_split
 from .log_pieces import LogSource, Splits, plan_pieces
-from .manifest import Manifest, replace_file
-from .runner import Progress, Result, no_progress, run_pieces
+from .manifest import Manifest, absolute, replace_file
+from .runner import JobError, Progress, Result, no_progress, run_pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +41,13 @@ ROW_GROUP_BYTES: Final = 32 * MIB
 MAX_OPEN_DAYS: Final = 32
 """Days that a piece writes at the same time; with more the fullest file is closed, and its day gets another one."""
 READ_RECORDS: Final = 200_000
+REPAIR: Final = "`triolog verify` shows all damage of a stopped directory, `triolog repair` takes it out of the log"
 _DAY_US: Final = 86_400_000_000
 _DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "topic")
+
+
+class DamagedLogError(TriologError):
+    """A part of a segment that cannot be read, and what to do about it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +55,7 @@ class Export:
     """What is exported, and how. `columns` without the topic, which is in the path."""
 
     source: LogSource
-    target: str
+    target: str = attrs.field(converter=absolute)
     columns: tuple[str, ...] = attrs.field(default=_DEFAULT_COLUMNS)
     compression: str = "zstd"
 
@@ -67,6 +76,7 @@ def export(spark: SparkSession, job: Export, progress: Progress = no_progress) -
     """Run the export, or what an earlier run has left of it. JobError, ManifestError, StorageError, OSError."""
     target = Path(job.target)
     settings = attrs.asdict(job, filter=lambda field, _: field.name != "target")
+    _check_target(target)
     manifest = Manifest.open(target / MANIFEST, "export", settings)
     pieces = plan_pieces(job.source, manifest)
     shutil.rmtree(target / TEMPORARY, ignore_errors=True)
@@ -81,8 +91,18 @@ def export(spark: SparkSession, job: Export, progress: Progress = no_progress) -
     )
 
 
+def _check_target(target: Path) -> None:
+    if target.exists() and not (target / MANIFEST).exists():
+        found = sorted(path.name for path in target.iterdir() if path.name != f"{MANIFEST}.tmp")
+        if found:
+            raise JobError(
+                f"{target} holds {found[0]} and no {MANIFEST}, so it is no export that could be gone on with; "
+                "name a new or an empty folder"
+            )
+
+
 def export_piece(job: Export, splits: Splits) -> Result:
-    """In a task: write the files of one piece. DamagedSegmentError, SegmentGoneError, OSError."""
+    """In a task: write the files of one piece. DamagedLogError, SegmentGoneError, OSError."""
     first = splits[0]
     name = f"part-{first.partition:05}-{max(first.low, first.first_offset):020}"
     files = _DayFiles(job, Path(job.target), first.topic, name)
@@ -93,6 +113,8 @@ def export_piece(job: Export, splits: Splits) -> Result:
             for batch in read_split(split, read):
                 files.take(batch)
         return files.commit()
+    except DamagedSegmentError as exc:
+        raise DamagedLogError(f"{exc.path}: position {exc.position}: {exc.reason}; {REPAIR}") from exc
     finally:
         files.discard()
 
@@ -144,10 +166,11 @@ class _DayFiles:
             self._take_day(_day_text(day), chosen)
 
     def commit(self) -> Result:
-        """Close all files and give them their names."""
+        """Close all files, force them to the device and give them their names."""
         for day in list(self._open):
             self._close(day)
-        files = []
+        fs = OsFileSystem()
+        files: list[str] = []
         size = 0
         for day, paths in self._written.items():
             for number, path in enumerate(paths):
@@ -155,8 +178,11 @@ class _DayFiles:
                 final = self._target / relative
                 final.parent.mkdir(parents=True, exist_ok=True)
                 size += path.stat().st_size
+                sync_file(fs, str(path))
                 path.rename(final)
                 files.append(relative)
+        for folder in {parent for name in files for parent in Path(name).parents}:
+            fs.sync_directory(str(self._target / folder))
         return {
             "records": self._records,
             "first_offset": self._first_offset,
@@ -168,7 +194,8 @@ class _DayFiles:
     def discard(self) -> None:
         """Whatever has no name yet goes."""
         for file in self._open.values():
-            file.writer.close()
+            with contextlib.suppress(OSError):  # what went wrong before, a full disk, is what people have to be told
+                file.writer.close()
         self._open.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,30 +31,26 @@ manifest_option = click.option(
 
 
 @contextmanager
-def job_session(name: str, master: str) -> Iterator[SparkSession]:
-    """A session for the time of the block. FailedError for what goes wrong in it."""
+def job_session(name: str, master: str, failure: type[click.ClickException] = FailedError) -> Iterator[SparkSession]:
+    """A session for the time of the block. `failure` for what goes wrong in it, and with Spark itself."""
+    spark: SparkSession | None = None
+    is_mine = _is_without_session()
     try:
         from ..session import session
 
-        is_mine = _is_without_session()
         spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
-    except TriologError as exc:
-        raise FailedError(printable(str(exc))) from exc
-    try:
         yield spark
     except TriologError as exc:
-        raise FailedError(printable(str(exc))) from exc
+        raise failure(printable(str(exc))) from exc
     except OSError as exc:
-        raise FailedError(printable(f"{exc.filename or name}: {exc.strerror or exc}")) from exc
+        raise failure(printable(f"{exc.filename or name}: {exc.strerror or exc}")) from exc
     except Exception as exc:
-        from pyspark.errors import PySparkException
-
-        if not isinstance(exc, PySparkException):
+        if not _is_sparks(exc):
             raise
-        raise FailedError(printable(_cause(str(exc)))) from exc
+        raise failure(printable(cause(str(exc)))) from exc
     finally:
-        if is_mine:
-            spark.stop()
+        if spark is not None and is_mine:
+            _stop(spark)
 
 
 @contextmanager
@@ -87,7 +84,27 @@ def _is_without_session() -> bool:
     return SparkSession.getActiveSession() is None
 
 
-def _cause(text: str) -> str:
-    """Of an error of Spark, which carries the stacks of two languages: what Python said last, else how it begins."""
-    said = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE)
-    return said[-1] if said else text.strip().partition("\n")[0]
+def _is_sparks(exc: Exception) -> bool:
+    """An error of PySpark, or one of its JVM that PySpark has no class for: a lost worker, a file that cannot be read."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return isinstance(exc, PySparkException | Py4JError)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Also one whose JVM is gone: that is not the error to report."""
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
+
+
+def cause(text: str) -> str:
+    """Of an error of Spark, which carries the stacks of two languages: what Python said last; else what Java said first, and
+    what it names as the last cause."""
+    if said := re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE):
+        return str(said[-1])
+    if thrown := re.findall(r"^(?:: |Caused by: )(?:[\w$]+\.)+[\w$]+: (.+)$", text, re.MULTILINE):
+        return ": ".join(dict.fromkeys((thrown[0].strip(), thrown[-1].strip())))
+    return text.strip().partition("\n")[0]

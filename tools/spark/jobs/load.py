@@ -1,12 +1,15 @@
 """Load: rows of Parquet, CSV or JSON lines files as records of a topic, each once.
 
 Files are written in groups, in the order of their names, each group as one version of one application: a group whose commit the
-driver did not live to note is not written again. The application's name is in the manifest; without one a second run loads
-everything again. Files that `export` wrote come back with key, value, headers and time.
+driver did not live to note is not written again. The application's name, the groups and the columns that all files together
+have are in the manifest, so files that were loaded may go; without a manifest a second run loads everything again. Files that
+`export` wrote come back with key, value, headers and time. CSV is that of RFC 4180: a quoted field may hold line ends, and
+quotes as two of them.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +19,7 @@ import attrs
 
 from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
-from .manifest import Manifest
+from .manifest import Manifest, absolute
 from .runner import JobProgress, Progress, no_progress
 
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ FORMATS: Final = {"parquet": ".parquet", "csv": ".csv", "json": ".json"}
 """Format -> how the names of its files end; JSON lines are `json` to Spark, `.jsonl` is taken too."""
 GROUP_BYTES: Final = 256 * MIB
 HEADERS: Final = "array<struct<key:string,value:binary>>"
+READ_OPTIONS: Final = {
+    "parquet": {"mergeSchema": "true"},
+    "csv": {"header": "true", "multiLine": "true", "escape": '"', "enforceSchema": "false"},
+    "json": {},
+}
+"""What Spark would else do: take the columns of one Parquet file for those of all, and those of a CSV file by their places."""
+TIMES: Final = frozenset({"timestamp", "bigint", "int", "string"})
+_GLOB: Final = re.compile(r"([\[\]{}*?\\])")
 
 
 class LoadError(TriologError):
@@ -38,11 +49,11 @@ class Load:
     """What is loaded, and how a row becomes a record.
 
     `value` names a column; None: the column `value`, or when there is none the whole row as JSON. `key` and `timestamp` name
-    columns; None: the columns of these names where the column `value` is used, else nothing. A timestamp is a timestamp, or
-    milliseconds. `keeps_partitions`: the column `partition` says where a record goes.
+    columns; None: the columns of these names where the column `value` is used, else nothing. A timestamp is a timestamp, its
+    text, or milliseconds. `keeps_partitions`: the column `partition` says where a record goes.
     """
 
-    source: str
+    source: str = attrs.field(converter=absolute)
     format: str
     topic: str
     servers: str
@@ -57,27 +68,36 @@ class Load:
 def load(spark: SparkSession, job: Load, *, manifest: Path | None = None, progress: Progress = no_progress) -> int:
     """Load all files and answer how many records that made. LoadError, ManifestError, OSError, Spark's errors."""
     kept = Manifest.open(manifest, "load", attrs.asdict(job, filter=lambda field, _: field.name != "servers"))
-    application, groups = kept.planned(lambda: [f"load-{uuid.uuid4()}", list(_groups(find_files(job), job.group_bytes))])
-    sizes = {name: Path(name).stat().st_size for group in groups for name in group}
-    schema = _read(spark, job, [name for group in groups for name in group]).schema
+    application, schema, groups = kept.planned(lambda: plan_load(spark, job))
     before = len(kept.done)
+    _report(groups, kept, before, progress)
     for version, group in enumerate(groups):
         if str(version) not in kept.done:
-            records = _write(spark, job, group, schema, application, version)
+            records = _write(spark, job, group["files"], schema, application, version)
             kept.add({str(version): {"records": records}})
-        done = [name for number, names in enumerate(groups) if str(number) in kept.done for name in names]
-        progress(
-            JobProgress(
-                pieces=len(groups),
-                done=len(kept.done),
-                done_before=before,
-                total_bytes=sum(sizes.values()),
-                done_bytes=sum(sizes[name] for name in done),
-                records=sum(result["records"] for result in kept.done.values()),
-            )
-        )
+            _report(groups, kept, before, progress)
     kept.complete()
     return sum(result["records"] for result in kept.done.values())
+
+
+def plan_load(spark: SparkSession, job: Load) -> list[Any]:
+    """The application's name, the columns of all files, and the groups."""
+    files = find_files(job)
+    schema = read_files(spark, job, [str(path) for path in files]).schema
+    return [f"load-{uuid.uuid4()}", schema.jsonValue(), list(_groups(files, job.group_bytes))]
+
+
+def _report(groups: Sequence[dict[str, Any]], kept: Manifest, before: int, progress: Progress) -> None:
+    progress(
+        JobProgress(
+            pieces=len(groups),
+            done=len(kept.done),
+            done_before=before,
+            total_bytes=sum(group["bytes"] for group in groups),
+            done_bytes=sum(group["bytes"] for version, group in enumerate(groups) if str(version) in kept.done),
+            records=sum(result["records"] for result in kept.done.values()),
+        )
+    )
 
 
 def find_files(job: Load) -> list[Path]:
@@ -91,7 +111,7 @@ def find_files(job: Load) -> list[Path]:
     found = [
         path
         for path in sorted(root.rglob("*"))
-        if path.name.endswith(endings) and not any(part[0] in "._" for part in path.relative_to(root).parts)
+        if path.name.endswith(endings) and path.is_file() and not any(part[0] in "._" for part in path.relative_to(root).parts)
     ]
     if not found:
         raise LoadError(f"{root} holds no file that ends in {' or '.join(endings)}")
@@ -109,8 +129,8 @@ def record_columns(frame: DataFrame, job: Load) -> DataFrame:
     is_records = job.value is None and types.get("value") in ("binary", "string")
     value = job.value or ("value" if is_records else None)
     key = job.key or ("key" if is_records and "key" in types else None)
-    timestamp = job.timestamp or ("timestamp" if is_records and types.get("timestamp") == "timestamp" else None)
-    everything = functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in types)))
+    timestamp = job.timestamp or ("timestamp" if is_records and types.get("timestamp") in TIMES else None)
+    everything = functions.to_json(functions.struct(*(_column(name) for name in types)))
     columns: list[Column] = [(_bytes(value, types) if value else everything).alias("value")]
     if key is not None:
         columns.append(_bytes(key, types).alias("key"))
@@ -125,10 +145,16 @@ def record_columns(frame: DataFrame, job: Load) -> DataFrame:
     return frame.select(*columns)
 
 
+def _column(name: str) -> Column:
+    from pyspark.sql import functions
+
+    return functions.col("`{}`".format(name.replace("`", "``")))
+
+
 def _bytes(name: str, types: dict[str, str]) -> Column:
     from pyspark.sql import functions
 
-    column = functions.col(f"`{name}`")
+    column = _column(name)
     if types[name] in ("binary", "string"):
         return column
     is_nested = types[name].startswith(("struct", "array", "map"))
@@ -138,39 +164,39 @@ def _bytes(name: str, types: dict[str, str]) -> Column:
 def _time(name: str, types: dict[str, str]) -> Column:
     from pyspark.sql import functions
 
-    column = functions.col(f"`{name}`")
+    column = _column(name)
     if types[name] in ("bigint", "int"):
         return functions.timestamp_millis(column)
     return column if types[name] == "timestamp" else column.cast("timestamp")
 
 
-def _groups(files: Sequence[Path], group_bytes: int) -> Iterator[list[str]]:
+def _groups(files: Sequence[Path], group_bytes: int) -> Iterator[dict[str, Any]]:
     group: list[str] = []
     size = 0
     for path in files:
-        group.append(str(path.absolute()))
+        group.append(str(path))
         size += path.stat().st_size
         if size >= group_bytes:
-            yield group
+            yield {"files": group, "bytes": size}
             group, size = [], 0
     if group:
-        yield group
+        yield {"files": group, "bytes": size}
 
 
-def _read(spark: SparkSession, job: Load, files: Sequence[str], schema: StructType | None = None) -> DataFrame:
-    reader: Any = spark.read.format(job.format).option("mode", "FAILFAST")
-    if job.format == "csv":
-        reader = reader.option("header", "true")
+def read_files(spark: SparkSession, job: Load, files: Sequence[str], schema: StructType | None = None) -> DataFrame:
+    """The rows of these files, whose names are no patterns. Spark's errors for what is no file of that format."""
+    reader: Any = spark.read.format(job.format).options(mode="FAILFAST", **READ_OPTIONS[job.format])
     if schema is not None:
         reader = reader.schema(schema)
-    return reader.load(list(files))  # type: ignore[no-any-return]
+    return reader.load([_GLOB.sub(r"\\\1", name) for name in files])  # type: ignore[no-any-return]
 
 
-def _write(spark: SparkSession, job: Load, files: Sequence[str], schema: StructType, application: str, version: int) -> int:
+def _write(spark: SparkSession, job: Load, files: Sequence[str], schema: Any, application: str, version: int) -> int:
     from pyspark.sql import Observation, functions
+    from pyspark.sql.types import StructType
 
     counted = Observation()
-    rows = record_columns(_read(spark, job, files, schema), job).observe(
+    rows = record_columns(read_files(spark, job, files, StructType.fromJson(schema)), job).observe(
         counted, functions.count(functions.lit(1)).alias("rows")
     )
     options = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -11,17 +11,21 @@ from ....server.storage.paths import is_internal
 from ..segment_log import read_logs
 from ..segment_transactions import committed_range
 from ..splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
-from .manifest import Manifest
+from .manifest import Manifest, absolute
 from .runner import JobError, Piece
 
 Splits = tuple[SegmentSplit, ...]
+
+
+def _absolute(directories: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(absolute, directories))
 
 
 @attrs.frozen(kw_only=True)
 class LogSource:
     """Which records a job reads. Without `topics` all but the server's own; committed ones unless `committed` is off."""
 
-    directories: tuple[str, ...]
+    directories: tuple[str, ...] = attrs.field(converter=_absolute)
     topics: tuple[str, ...] = ()
     split_bytes: int = SplitLimits().split_bytes
     committed: bool = True

@@ -1,27 +1,30 @@
 """What a job has planned and done, in a file that a second run goes on from.
 
-JSON: `job`, `settings`, `plan` (the pieces, as the job describes them), `done` (the result of every piece by its name),
-`is_complete`. The file is replaced as a whole after each group of pieces. A run with other settings is refused; the plan is
-the first run's, whatever has been appended since, so that both runs together do the same as one.
+JSON: `job`, `settings`, `files` (what the job works on, as far as that must not have changed), `plan` (the pieces, as the job
+describes them), `done` (the result of every piece by its name), `is_complete`. The file is replaced as a whole after each group
+of pieces. A run with other settings is refused; the plan is the first run's, whatever has been appended since, so that both
+runs together do the same as one. What a finished manifest is to the next run, the job decides.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from ....protocol.errors import TriologError
+from ....server.storage import filesystem
 
-VERSION: Final = 1
+VERSION: Final = 2
+MAX_SHOWN: Final = 60
+"""Characters of a setting in an error."""
 
 
 class ManifestError(TriologError):
-    """A manifest that cannot be gone on from: of another job, with other settings, or unreadable."""
+    """A manifest that cannot be gone on from: of another job, other settings or files that have changed, or unreadable."""
 
 
 @attrs.define(eq=False)
@@ -31,31 +34,36 @@ class Manifest:
     path: Path | None
     job: str
     settings: Mapping[str, Any]
+    files: Mapping[str, Any] = attrs.field(factory=dict)
     plan: list[Any] | None = None
     done: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     is_complete: bool = False
 
     @classmethod
-    def open(cls, path: Path | None, job: str, settings: Mapping[str, Any]) -> Manifest:
-        """A new manifest, or the one that an earlier run has left. ManifestError, OSError."""
-        made = cls(path, job, json.loads(json.dumps(settings)))
+    def open(
+        cls,
+        path: Path | None,
+        job: str,
+        settings: Mapping[str, Any],
+        *,
+        files: Mapping[str, Any] | None = None,
+        is_repeatable: bool = False,
+    ) -> Manifest:
+        """A new manifest, or the one that an earlier run has left. ManifestError, OSError.
+
+        `is_repeatable`: a run that was finished says nothing of the next one, which begins anew.
+        """
+        made = cls(path, job, json.loads(json.dumps(settings)), json.loads(json.dumps(files or {})))
         if path is None or not path.exists():
             return made
-        try:
-            found = json.loads(path.read_text())
-            version, found_job, found_settings, done = (found[key] for key in ("version", "job", "settings", "done"))
-            made.plan, made.is_complete = found["plan"], bool(found["is_complete"])
-        except (ValueError, KeyError, TypeError) as exc:
-            raise ManifestError(f"{path} is no manifest of a job ({exc!r}); delete it to begin anew") from exc
-        if (version, found_job) != (VERSION, job):
-            raise ManifestError(f"{path} is of the job {found_job} (version {version}), this is {job} (version {VERSION})")
-        if changed := [key for key in made.settings if made.settings[key] != found_settings.get(key)]:
-            key = changed[0]
+        found = _read(path)
+        if (found["version"], found["job"]) != (VERSION, job):
             raise ManifestError(
-                f"{path} was begun with {key}={found_settings.get(key)!r}, this run has {made.settings[key]!r}; "
-                "use the same settings to go on, or delete the manifest to begin anew"
+                f"{path} is of the job {found['job']} (version {found['version']}), this is {job} (version {VERSION}); "
+                "name another manifest, or delete this one to begin anew"
             )
-        made.done = dict(done)
+        if not (is_repeatable and found["is_complete"]):
+            made._go_on_from(path, found)
         return made
 
     def planned(self, plan: Callable[[], list[Any]]) -> list[Any]:
@@ -70,10 +78,28 @@ class Manifest:
         self.done.update(results)
         self._write()
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Do these pieces again."""
+        for name in names:
+            del self.done[name]
+
     def complete(self) -> None:
         """All of it is done. OSError."""
         self.is_complete = True
         self._write()
+
+    def _go_on_from(self, path: Path, found: Mapping[str, Any]) -> None:
+        if changed := [key for key in self.settings if self.settings[key] != found["settings"].get(key)]:
+            key = changed[0]
+            raise ManifestError(
+                f"{path} was begun with {key}={_shown(found['settings'].get(key))}, this run has {_shown(self.settings[key])}; "
+                "use the same settings to go on, or delete the manifest to begin anew"
+            )
+        if self.files != found["files"]:
+            names = sorted(self.files.keys() | found["files"].keys())
+            name = next(name for name in names if self.files.get(name) != found["files"].get(name))
+            raise ManifestError(f"{name} has changed since {path} was begun; delete the manifest to begin anew")
+        self.plan, self.done, self.is_complete = found["plan"], found["done"], found["is_complete"]
 
     def _write(self) -> None:
         if self.path is None:
@@ -82,6 +108,7 @@ class Manifest:
             "version": VERSION,
             "job": self.job,
             "settings": dict(self.settings),
+            "files": dict(self.files),
             "plan": self.plan,
             "done": self.done,
             "is_complete": self.is_complete,
@@ -90,11 +117,41 @@ class Manifest:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The content under that name, all of it or what was there before. OSError."""
+    """The content under that name, all of it or what was there before, also after a power cut. OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    filesystem.replace_file(filesystem.OsFileSystem(), str(path.absolute()), content)
+
+
+def absolute(path: str) -> str:
+    """How a path stands in settings: executors, and the next run, may have another working directory."""
+    return str(Path(path).absolute())
+
+
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "version": int,
+    "job": str,
+    "settings": dict,
+    "files": dict,
+    "plan": (list, type(None)),
+    "done": dict,
+    "is_complete": bool,
+}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is in a manifest, each part of its type; of other versions only the first two parts are looked for."""
+    try:
+        found = json.loads(path.read_text())
+        names = _TYPES if found["version"] == VERSION else ("version", "job")
+        wrong = [name for name in names if not isinstance(found[name], _TYPES[name])]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise ManifestError(f"{path} is no manifest of a job ({exc!r}); delete it to begin anew") from exc
+    if wrong or not all(isinstance(result, dict) for result in found.get("done", {}).values()):
+        what = wrong[0] if wrong else "done"
+        raise ManifestError(f"{path} is no manifest of a job ({what} is of another type); delete it to begin anew")
+    return found  # type: ignore[no-any-return]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -65,7 +65,7 @@ def profile(
     spark: SparkSession, source: LogSource, *, manifest: Path | None = None, progress: Progress = no_progress
 ) -> list[TopicProfile]:
     """Profile every topic of the source. JobError, ManifestError, StorageError, OSError."""
-    kept = Manifest.open(manifest, "profile", attrs.asdict(source))
+    kept = Manifest.open(manifest, "profile", attrs.asdict(source), is_repeatable=True)
     pieces = plan_pieces(source, kept)
     results = run_pieces(spark, pieces, profile_piece, kept, progress)
     kept.complete()

@@ -59,7 +59,7 @@ def reindex(
     """Make all indexes anew in a directory whose lock the caller holds. JobError, ManifestError, OSError."""
     says = read_directory_files(OsFileSystem(), directory, Reporter(Quiet()))
     sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
-    kept = Manifest.open(manifest, "reindex", {"directory": directory.path, "segments": sizes})
+    kept = Manifest.open(manifest, "reindex", {"directory": directory.path}, files=sizes, is_repeatable=True)
     pieces = [
         Piece(stretch.files.segments[0].path(LOG_SUFFIX), stretch.files.log_bytes, stretch)
         for files in directory.partitions

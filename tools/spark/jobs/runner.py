@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import attrs
 
 from ....protocol.errors import TriologError
+from ...cli.output import count_text
 from ..worker import settle
 from .manifest import Manifest
 
@@ -74,19 +75,25 @@ def run_pieces(
     context = spark.sparkContext
     size = max(1, context.defaultParallelism) * PIECES_PER_CORE
     _report(pieces, manifest, before, progress)
-    for start in range(0, len(todo), size):
-        group = todo[start : start + size]
-        context.setJobDescription(f"{manifest.job}: pieces {before + start + 1} to {before + start + len(group)}")
-        answers = context.parallelize(group, len(group)).mapPartitions(partial(_work, work)).collect()
-        manifest.add({name: result for name, result, failure in answers if failure is None})
-        _report(pieces, manifest, before, progress)
-        if failed := [(name, failure) for name, _, failure in answers if failure is not None]:
-            name, failure = failed[0]
-            others = f" ({len(failed) - 1} other pieces failed too)" if len(failed) > 1 else ""
-            kept = f"; what is done is in {manifest.path}, the same command goes on from there" if manifest.path else ""
-            raise JobError(f"{manifest.job} of {name} failed: {failure}{others}{kept}")
-    context.setJobDescription(None)  # type: ignore[arg-type]
+    try:
+        for start in range(0, len(todo), size):
+            group = todo[start : start + size]
+            context.setJobDescription(f"{manifest.job}: pieces {before + start + 1} to {before + start + len(group)}")
+            answers = context.parallelize(group, len(group)).mapPartitions(partial(_work, work)).collect()
+            manifest.add({name: result for name, result, failure in answers if failure is None})
+            _report(pieces, manifest, before, progress)
+            _check([(name, failure) for name, _, failure in answers if failure is not None], manifest)
+    finally:
+        context.setJobDescription(None)  # type: ignore[arg-type]
     return [manifest.done[piece.name] for piece in pieces]
+
+
+def _check(failed: Sequence[tuple[str, str]], manifest: Manifest) -> None:
+    if failed:
+        name, failure = failed[0]
+        others = f" ({count_text(len(failed) - 1, 'other piece')} failed too)" if len(failed) > 1 else ""
+        kept = f"; what is done is in {manifest.path}, the same command goes on from there" if manifest.path else ""
+        raise JobError(f"{manifest.job} of {name} failed: {failure}{others}{kept}")
 
 
 def _work(work: Callable[[T], Result], pieces: Iterable[Piece[T]]) -> list[tuple[str, Result, str | None]]:

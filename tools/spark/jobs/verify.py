@@ -2,11 +2,12 @@
 
 What is checked of a segment is what `triolog verify` checks (`server.storage.segment_check`). Producers are known where a
 segment begins with a snapshot, as a rolled one does; without it neither snapshots nor the transaction index are compared with
-the log. Gaps between segments, names, checkpoints and the files of the directory are looked at by the driver.
+the log. Gaps between segments, names, checkpoints, topic ids and the files of the directory are looked at by the driver.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import attrs
 from ....server.storage.filesystem import OsFileSystem
 from ....server.storage.findings import Finding, Quiet, Reporter, Severity
 from ....server.storage.inventory import PartitionFiles, StoppedDirectory
-from ....server.storage.partition_check import Known, check_names, check_offsets, is_swapping, report_gaps
+from ....server.storage.partition_check import Known, check_names, check_offsets, check_partition, is_swapping, report_gaps
 from ....server.storage.paths import LOG_SUFFIX
 from ....server.storage.segment_check import Gap, LogState, SegmentCheck
 from ....server.storage.small_files_check import check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
@@ -41,6 +42,8 @@ class SegmentToVerify:
     was_closed: bool
     is_compacted: bool
     walk: bool
+    lost_end_offset: int
+    """Behind what is documented as lost at the end of the log, whose offsets count as given out; 0: nothing is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,21 +83,23 @@ def verify(
     progress: Progress = no_progress,
 ) -> Verified:
     """Check a directory that nobody changes meanwhile: callers hold its lock. JobError, ManifestError, OSError."""
-    fs, observer = OsFileSystem(), Collected()
-    reporter = Reporter(observer)
-    says = read_directory_files(fs, directory, reporter)
+    observer = Collected()
+    says = read_directory_files(OsFileSystem(), directory, Reporter(observer))
     sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
-    kept = Manifest.open(manifest, "verify", {"directory": directory.path, "walk": walk, "segments": sizes})
+    settings = {"directory": directory.path, "walk": walk}
+    kept = Manifest.open(manifest, "verify", settings, files=sizes, is_repeatable=True)
     pieces = [piece for files in directory.partitions for piece in _pieces(files, says.of(files.topic_partition), walk=walk)]
     results = dict(
         zip([piece.name for piece in pieces], run_pieces(spark, pieces, verify_segment, kept, progress), strict=True)
     )
     kept.complete()
+    topic_ids: dict[str, uuid.UUID] = {}
     for files in directory.partitions:
+        topic = files.topic_partition.topic
         of_segments = [results[segment.path(LOG_SUFFIX)] for segment in files.segments]
-        for result in of_segments:
-            observer.findings += (_finding(entry) for entry in result["findings"])
-        _check_whole(files, says.of(files.topic_partition), of_segments, reporter)
+        topic_id = _check_partition(files, says.of(files.topic_partition, topic_ids.get(topic)), of_segments, observer)
+        if topic_id is not None:
+            topic_ids.setdefault(topic, topic_id)
     return Verified(
         findings=tuple(observer.findings),
         partitions=len(directory.partitions),
@@ -123,9 +128,13 @@ def verify_segment(what: SegmentToVerify) -> Result:
         is_compacted=what.is_compacted,
     )
     SegmentCheck(fs, segment, state, end_offset=end, was_closed=what.was_closed).run(Reporter(observer))
-    snapshots.compare(state.next_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
+    state_end = state.next_offset
+    if what.lost_end_offset > state_end:
+        state.has_all_producers, state_end = False, what.lost_end_offset
+    last_offset = max(state_end, state.log_start_offset) if end is None else max(state_end, end - 1)
+    snapshots.compare(last_offset, state.producers, is_complete=state.has_all_producers and not state.is_compacted)
     if end is None:
-        snapshots.finish(max(state.next_offset, state.log_start_offset))
+        snapshots.finish(last_offset)
     return {
         "batches": state.batches,
         "records": state.records,
@@ -138,8 +147,10 @@ def verify_segment(what: SegmentToVerify) -> Result:
 
 def _pieces(files: PartitionFiles, known: Known, *, walk: bool) -> Iterator[Piece[SegmentToVerify]]:
     bases = [segment.base_offset for segment in files.segments]
-    for segment, end in zip(files.segments, [*bases[1:], None], strict=False):
-        snapshots = tuple(each for each in files.snapshots if segment.base_offset <= each and (end is None or each < end))
+    documented = check_gaps(OsFileSystem(), files, Reporter(Quiet()))
+    begins = [-1, *bases[1:]]  # the first one looks at what lies below the log, too
+    for segment, begin, end in zip(files.segments, begins, [*bases[1:], None], strict=False):
+        snapshots = tuple(each for each in files.snapshots if begin <= each and (end is None or each < end))
         what = SegmentToVerify(
             files=attrs.evolve(files, segments=(segment,), snapshots=snapshots, orphans=(), set_aside=(), foreign=()),
             end_offset=end,
@@ -147,17 +158,26 @@ def _pieces(files: PartitionFiles, known: Known, *, walk: bool) -> Iterator[Piec
             was_closed=known.was_clean or end is not None,
             is_compacted=known.is_compacted or is_swapping(files),
             walk=walk,
+            lost_end_offset=documented[-1].end_offset if documented and end is None else 0,
         )
         yield Piece(segment.path(LOG_SUFFIX), segment.log_bytes, what)
 
 
-def _check_whole(files: PartitionFiles, known: Known, results: Sequence[Result], reporter: Reporter) -> None:
-    """What no segment alone shows."""
+def _check_partition(files: PartitionFiles, known: Known, results: Sequence[Result], observer: Collected) -> uuid.UUID | None:
+    """What the segments show, and what none of them alone does; the topic's id."""
+    if not files.segments:
+        return check_partition(OsFileSystem(), files, known, observer).topic_id
+    for result in results:
+        observer.findings += (_finding(entry) for entry in result["findings"])
+    return _check_whole(files, known, results, Reporter(observer))
+
+
+def _check_whole(files: PartitionFiles, known: Known, results: Sequence[Result], reporter: Reporter) -> uuid.UUID | None:
     fs = OsFileSystem()
     check_names(files, reporter)
     documented = check_gaps(fs, files, reporter)
     epochs = check_leader_epochs(fs, files, reporter)
-    next_offset = files.segments[0].base_offset if files.segments else known.log_start_offset or 0
+    next_offset = files.segments[0].base_offset
     start_offset = max(next_offset, known.log_start_offset or 0)
     gaps: list[Gap] = []
     for segment, result in zip(files.segments, results, strict=True):
@@ -173,7 +193,7 @@ def _check_whole(files: PartitionFiles, known: Known, results: Sequence[Result],
         report_gaps(gaps, documented, reporter)
     check_epoch_ends(files, epochs, end_offset, reporter)
     check_offsets(files, known, end_offset, reporter)
-    check_topic_id(fs, files, known.topic_id, reporter)
+    return check_topic_id(fs, files, known.topic_id, reporter)
 
 
 def _finding(entry: dict[str, Any]) -> Finding:

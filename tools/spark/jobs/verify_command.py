@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ...cli.failures import EXIT_FAILED
+from ...cli.failures import EXIT_FAILED, UnreadableError
 from ...cli.findings import finding_row, finding_text, say_styled
 from ...cli.output import count_text, flush, json_line, json_option, say, size_text, write
 from ...cli.stopped import directory_argument, stopped, topics_option
@@ -24,9 +24,10 @@ def command(directory: str, topics: tuple[str, ...], walk: bool, master: str, ma
     """Check every segment of the log directory DIR in parallel: CRCs, records, index entries.
 
     As `triolog verify`, but that producers are compared only where a segment begins with a snapshot. The server must be
-    stopped; nothing is changed. Exit code 0: no damage; 1: damage; 2: wrong command line; 3: DIR cannot be read or is in use.
+    stopped; nothing is changed. Exit code 0: no damage; 1: damage; 2: wrong command line; 3: DIR cannot be read or is
+    in use, or the job failed.
     """
-    with stopped(directory, topics, writes=False) as (_, found), job_session("verify", master) as spark:
+    with stopped(directory, topics, writes=False) as (_, found), job_session("verify", master, UnreadableError) as spark:
         from .verify import verify
 
         with watched("verifying") as progress:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from pyarrow.parquet import ParquetWriter
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.spark.jobs.export import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, Export, export_piece
+from triolog.tools.spark.jobs.export import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
 from triolog.tools.spark.jobs.log_pieces import LogSource, plan_pieces
 from triolog.tools.spark.jobs.manifest import Manifest
 from triolog.tools.spark.jobs.runner import JobError
@@ -73,6 +76,52 @@ def test_segment_that_was_deleted_meanwhile_is_named(tmp_path: Path) -> None:
     log.unlink()
     with pytest.raises(SegmentGoneError, match=str(log)):
         export_piece(Export(source=source, target=str(tmp_path / "out")), piece.what)
+
+
+def test_files_and_their_names_are_on_the_device_before_a_piece_counts_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut could leave a manifest and `_SUCCESS` beside Parquet files without content."""
+    synced = set()
+    sync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.add(os.fstat(fd).st_ino)
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fdatasync", fsync)
+    result, target = exported(tmp_path, [(DAY_MS, None, b"a", ()), (2 * DAY_MS, None, b"b", ())])
+    assert isinstance(result["files"], list)
+    for name in result["files"]:
+        for path in (target / name, *(target / parent for parent in Path(name).parents)):
+            assert path.stat().st_ino in synced, path
+
+
+def test_damage_is_what_is_reported_though_closing_what_was_begun_fails_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And there is no advice to read on with a mode that the job has not."""
+    data = written(tmp_path, [(DAY_MS, None, b"a", ())])
+    with BlockingBroker(data, durability="os", config={"retention.ms": "-1"}) as broker:
+        broker.append("t", [(2 * DAY_MS, None, b"second", ())])
+    source = LogSource(directories=(str(data),), topics=("t",))
+    [piece] = plan_pieces(source, Manifest.open(None, "export", {}))
+    log = Path(piece.what[0].path)
+    log.write_bytes(log.read_bytes()[:-3] + b"???")
+
+    really = ParquetWriter.close
+    failures = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def close(self: ParquetWriter) -> None:
+        if failures:
+            raise failures.pop()
+        really(self)
+
+    monkeypatch.setattr(ParquetWriter, "close", close)
+    with pytest.raises(DamagedLogError, match=f"^{log}: position .*`triolog repair` takes it out of the log$"):
+        export_piece(Export(source=source, target=str(tmp_path / "out")), piece.what)
+    assert failures == list((tmp_path / "out" / TEMPORARY).iterdir()) == []
 
 
 def test_topic_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.failures import FailedError
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
+from triolog.tools.spark.jobs.job_session import job_session
 
 from tests.support.server_process import ServerFolder
 
@@ -65,6 +69,30 @@ def test_error_of_a_job_is_one_line(data: Path, tmp_path: Path) -> None:
     output = call("export", str(data), "--target", str(tmp_path / "out"), "--topic", "absent", exit_code=1)
     assert output == f"Error: {data}: there is no partition of topic absent\n"
     assert "--columns" in call("export", str(data), "--target", str(tmp_path / "out"), "--columns", "size", exit_code=2)
+
+
+def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
+    """PySpark has no class for it."""
+
+    def die(number: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    with pytest.raises(FailedError) as caught, job_session("test", "local") as session:
+        session.sparkContext.parallelize([1], 1).map(die).collect()
+    assert "Job aborted due to stage failure" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_verify_that_could_not_look_does_not_end_like_one_that_found_damage(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("mine")
+    assert "is no manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
+
+
+def test_profile_of_nothing_says_so(tmp_path: Path) -> None:
+    with BlockingBroker(tmp_path / "data", durability="os") as broker:
+        broker.create_topic("t")
+    assert call("profile", str(tmp_path / "data")) == "there are no records\n"
 
 
 def test_load_writes_rows_to_a_topic(spark: SparkSession, tmp_path: Path) -> None:

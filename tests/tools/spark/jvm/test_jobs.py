@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import pyarrow.dataset as ds
 import pytest
+from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.server.storage import verify as storage_verify
+from triolog.server.storage.checkpoints import encode_partition_metadata
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.inventory import StoppedDirectory, read_directory
+from triolog.server.storage.producer_snapshots import encode_snapshot
 from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import MANIFEST, Export, export
 from triolog.tools.spark.jobs.log_pieces import LogSource
 from triolog.tools.spark.jobs.manifest import ManifestError
 from triolog.tools.spark.jobs.reindex import reindex
 from triolog.tools.spark.jobs.runner import JobError, JobProgress
-from triolog.tools.spark.jobs.verify import verify
+from triolog.tools.spark.jobs.verify import Collected, verify
+
+from tests.support.stopped_logs import TOPIC, write_stopped_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +100,9 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
     job = Export(source=LogSource(directories=(stopped.path,), topics=("t",), split_bytes=30_000), target=str(target))
     log = damage(stopped, ".log")
     sound = bytearray(log.read_bytes())
-    with pytest.raises(JobError, match=r"export of t-0-\d+ failed: DamagedSegmentError: .*the same command goes on"):
+    with pytest.raises(
+        JobError, match=r"export of t-0-\d+ failed: DamagedLogError: .*`triolog repair` .*the same command goes on"
+    ):
         export(spark, job)
     assert not (target / "_SUCCESS").exists()
     done_before = set(json.loads((target / MANIFEST).read_text())["done"])
@@ -104,6 +115,31 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
     assert len(exported(target)) == 2 * RECORDS
     with pytest.raises(ManifestError, match="was begun with compression='zstd', this run has 'none'"):
         export(spark, Export(source=job.source, target=job.target, compression="none"))
+
+
+def test_export_into_a_folder_that_holds_something_else_is_refused(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
+) -> None:
+    """Files of an export whose manifest was deleted would stand beside those of another plan, and rows be there twice."""
+    target = tmp_path / "out"
+    job = Export(source=LogSource(directories=(stopped.path,), split_bytes=30_000), target=str(target))
+    export(spark, job)
+    before = sorted(path for path in target.rglob("*"))
+    (target / MANIFEST).unlink()
+    with pytest.raises(JobError, match=r"out holds _SUCCESS and no _triolog_export\.json"):
+        export(spark, attrs.evolve(job, source=LogSource(directories=(stopped.path,), split_bytes=70_000)))
+    assert sorted(path for path in target.rglob("*")) == [path for path in before if path.name != MANIFEST]
+
+
+def test_paths_are_those_of_where_the_job_was_called(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors have a working directory of their own, and the same command may be given from another one."""
+    monkeypatch.chdir(tmp_path)
+    job = Export(source=LogSource(directories=("data",)), target="out")
+    monkeypatch.chdir("/")
+    assert export(spark, job).records == 2 * RECORDS + 1
+    assert len(exported(tmp_path / "out")) == 2 * RECORDS + 1
 
 
 def test_verify_finds_nothing_in_a_sound_directory(spark: SparkSession, stopped: StoppedDirectory) -> None:
@@ -133,9 +169,42 @@ def test_verify_finds_a_missing_segment(spark: SparkSession, stopped: StoppedDir
 def test_verify_goes_on_from_its_manifest(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     manifest = tmp_path / "verify.json"
     first = verify(spark, stopped, manifest=manifest)
+    kept = json.loads(manifest.read_text())
+    kept["done"].popitem()
+    manifest.write_text(json.dumps(kept | {"is_complete": False}))
     seen: list[JobProgress] = []
     assert verify(spark, stopped, manifest=manifest, progress=seen.append) == first
-    assert seen[0].done_before == seen[0].pieces
+    assert seen[0].done_before == seen[0].pieces - 1
+
+
+def test_verify_that_was_finished_looks_at_everything_again(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "verify.json"
+    assert verify(spark, stopped, manifest=manifest).damages == 0
+    damage(stopped, ".log")
+    assert verify(spark, stopped, manifest=manifest).damages == 1
+
+
+def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where no segment alone shows it: topic ids that differ, a lost end, snapshots where no batch is."""
+    logs = write_stopped_logs(tmp_path / "data", partitions=3)
+    (logs.path / "topics.json").unlink()
+    other = logs.partition(1) / "partition.metadata"
+    other.write_bytes(encode_partition_metadata(uuid.UUID(int=77)))
+    last = max(logs.partition(0).glob("*.log"))
+    end = max(record.offset for record in logs.records[TopicPartition(TOPIC, 0)]) + 100
+    last.with_name(f"{end:020}.snapshot").write_bytes(encode_snapshot([]))
+    (logs.partition(0) / "quarantine-checkpoint").write_bytes(encode_gaps([OffsetGap(end - 90, end, NO_FILE)]))
+    for segment in sorted(logs.partition(2).glob("*.log"))[:2]:
+        for path in segment.parent.glob(f"{segment.stem}.*"):
+            path.unlink()
+    (logs.partition(2) / f"{1:020}.snapshot").write_bytes(b"no snapshot")
+    seen = Collected()
+    found = directory(logs.path)
+    storage_verify.verify(OsFileSystem(), found, seen)
+    assert {finding.check for finding in seen.findings} >= {"topic id", "quarantine", "snapshot"}
+    assert set(verify(spark, found).findings) == set(seen.findings)
 
 
 def test_reindex_makes_the_indexes_that_the_server_made(spark: SparkSession, stopped: StoppedDirectory) -> None:
@@ -173,3 +242,30 @@ def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkS
             assert kept == [(number, b"k%d" % (number % 7)) for number in range(RECORDS - 7, RECORDS)]
         assert [record.value for record in broker.fetch("u")] == [b"other"]
         broker.append("t", [(None, b"k0", b"new", ())])
+
+
+def test_compact_does_a_partition_again_that_a_server_has_written_to_meanwhile(
+    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
+) -> None:
+    """Of a run that was cut off: what it noted of the partition, its high watermark among that, is not true any more."""
+    manifest = tmp_path / "compact.json"
+    compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest)
+    kept = json.loads(manifest.read_text())
+    del kept["done"]["t-1"]
+    manifest.write_text(json.dumps(kept | {"is_complete": False}))
+    with BlockingBroker(stopped.path, durability="os", config={"retention.ms": "-1"}) as broker:
+        broker.append("t", [(None, b"k1", b"newest", ())], partition=0)
+    seen: list[JobProgress] = []
+    compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest, progress=seen.append)
+    assert (seen[0].done_before, seen[-1].done) == (0, 2)
+    assert verify(spark, directory(Path(stopped.path))).damages == 0
+    with BlockingBroker(stopped.path, durability="os") as broker:
+        [newest] = [record for record in broker.fetch("t", partition=0) if record.key == b"k1"]
+        assert (newest.offset, newest.value) == (RECORDS, b"newest")
+
+
+def test_compact_that_was_finished_is_done_again(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
+    manifest = tmp_path / "compact.json"
+    first = compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest)
+    again = compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest)
+    assert again.bytes_before == first.bytes_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 from triolog.protocol.records.columnar.schema import arrow_type
 from triolog.protocol.types import Record
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
-from triolog.tools.spark.jobs.load import Load, LoadError, find_files, load
+from triolog.tools.spark.jobs.job_session import cause
+from triolog.tools.spark.jobs.load import Load, LoadError, find_files, load, plan_load, read_files, record_columns
+from triolog.tools.spark.jobs.runner import JobProgress
 
 from tests.support.server_process import Address, ServerFolder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +92,87 @@ def test_load_that_is_run_again_goes_on_where_it_was_and_repeats_nothing(
     kept = json.loads(manifest.read_text())
     del kept["done"]["1"]
     (tmp_path / "2.jsonl").rename(files / "2.jsonl")
-    kept["plan"][1].append([str(files / "2.jsonl")])
-    manifest.write_text(json.dumps(kept))
+    kept["plan"][2].append({"files": [str(files / "2.jsonl")], "bytes": 1})
+    manifest.write_text(json.dumps(kept | {"is_complete": False}))
+    (files / "0.jsonl").unlink()
     load(spark, what, manifest=manifest)
     found = [json.loads(record.value or b"")["number"] for record in records(server[1], "json")]
     assert found == [0, 1, 1, 2, 2, 2]
+
+
+def rows_of(spark: SparkSession, source: Path, kind: str) -> list[dict[str, object]]:
+    """What a load would write, as JSON; each file read with the columns of all, as a group is."""
+    what = Load(source=str(source), format=kind, topic="t", servers="localhost:1")
+    _, schema, groups = plan_load(spark, what)
+    found = [row for group in groups for row in record_columns(_read_group(spark, what, group, schema), what).collect()]
+    return [json.loads(row.value) for row in found]
+
+
+def _read_group(spark: SparkSession, what: Load, group: dict[str, list[str]], schema: object) -> DataFrame:
+    return read_files(spark, what, group["files"], StructType.fromJson(schema))  # type: ignore[arg-type]
+
+
+def test_folder_of_files_that_is_named_like_one_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "rows.parquet"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [1]}), folder / "part-0.parquet")
+    assert rows_of(spark, tmp_path, "parquet") == [{"a": 1}]
+
+
+def test_columns_that_only_some_parquet_files_have_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [2], "b": ["x"]}), tmp_path / "2.parquet")
+    assert sorted(rows_of(spark, tmp_path, "parquet"), key=len) == [{"a": 1}, {"a": 2, "b": "x"}]
+
+
+def test_names_with_signs_of_patterns_are_names(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a1.json", "a[1].json", "b*.json", "b{x,y}?.json", "c\\d e,f.json"]
+    for name in names:
+        (tmp_path / name).write_text(json.dumps({"name": name}) + "\n")
+    assert sorted(str(row["name"]) for row in rows_of(spark, tmp_path, "json")) == names
+
+
+def test_csv_fields_may_hold_quotes_backslashes_and_line_ends(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"id": "1", "a`b.c": 'say "hi", ok'}, {"id": "2", "a`b.c": "back\\slash\\"}, {"id": "3", "a`b.c": "two\nlines"}]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["id", "a`b.c"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert rows_of(spark, tmp_path, "csv") == rows
+
+
+def test_csv_file_with_its_columns_in_another_order_is_an_error(
+    spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
+) -> None:
+    """And not a row with the values of one column under the name of the other."""
+    (tmp_path / "1.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "2.csv").write_text("y,x\n3,4\n")
+    with pytest.raises(Exception, match="CSV header does not conform to the schema") as caught:
+        rows_of(spark, tmp_path, "csv")
+    assert cause(str(caught.value)).startswith("[FAILED_READ_FILE")
+    assert "2.csv" in cause(str(caught.value))
+    assert "CSV header does not conform" in cause(str(caught.value))
+
+
+@pytest.mark.parametrize("timestamp", ['"2024-01-01T00:00:00Z"', "1704067200000"])
+def test_time_beside_a_value_is_the_records_whatever_its_type(spark: SparkSession, tmp_path: Path, timestamp: str) -> None:
+    (tmp_path / "a.json").write_text(f'{{"value": "v", "timestamp": {timestamp}}}\n')
+    what = Load(source=str(tmp_path), format="json", topic="t", servers="localhost:1")
+    rows = record_columns(read_files(spark, what, [str(tmp_path / "a.json")]), what)
+    assert [row.at for row in rows.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000]
+
+
+def test_files_that_were_loaded_may_go(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("n\n1\n2\n")
+    what = job(server, tmp_path / "in", "csv")
+    before = len(records(server[1], "csv"))
+    assert load(spark, what, manifest=tmp_path / "manifest.json") == 2
+    (tmp_path / "in" / "a.csv").unlink()
+    seen: list[JobProgress] = []
+    assert load(spark, what, manifest=tmp_path / "manifest.json", progress=seen.append) == 2
+    assert [(each.pieces, each.done, each.done_before, each.records) for each in seen] == [(1, 1, 1, 2)]
+    assert len(records(server[1], "csv")) == before + 2
 
 
 @pytest.mark.parametrize(
