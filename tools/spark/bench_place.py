@@ -17,7 +17,8 @@ from ..bench.scale import Scale
 from ..bench.server import Server, serving
 from ..client.blocking import BlockingAdmin, BlockingClient
 from .bench_cpu import cpu_used_s
-from .delivery import ProduceOutbox, ServerLink
+from .delivery import ProduceOutbox
+from .server_link import ServerLink
 from .session import session
 
 if TYPE_CHECKING:

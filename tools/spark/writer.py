@@ -27,7 +27,9 @@ from ...protocol.native.messages import (
     StagedTask,
 )
 from ...protocol.records.columnar.encode import Encoding, encode_batches
-from .delivery import DeliveryError, Outbox, ProduceOutbox, ServerLink, StageOutbox
+from .delivery import Outbox, ProduceOutbox
+from .server_link import DeliveryError, GivenUpError, ServerLink
+from .staging import StageOutbox
 from .write_options import WriteOptions
 from .write_rows import Routing
 
@@ -39,6 +41,10 @@ LOGGER: Final = logging.getLogger(__name__)
 BUFFER_BYTES: Final = 16 * MIB
 """Rows of a task that are collected before they are encoded: Spark hands over 10,000 rows at a time, which spread over many
 partitions would become small record batches."""
+IN_DOUBT: Final = (
+    "it may be committed all the same: a stream finds out when it is started on its checkpoint, a batch write when it is run "
+    "again with the txnAppId and txnVersion that it had, and without those it writes its rows again"
+)
 ABORT_TIMEOUT_MS: Final = 5_000
 """An abort only tidies up, and the server does so by itself in time."""
 
@@ -90,13 +96,16 @@ def produce(batches: Iterable[pa.RecordBatch], options: WriteOptions, task: Writ
 
 
 def commit(options: WriteOptions, application: str, version: int, staged: Sequence[Staged]) -> bool:
-    """Make what these tasks have staged visible; False when the version was committed before. DeliveryError: the outcome is
-    unknown, and asking again is right."""
+    """Make what these tasks have staged visible; False when the version was committed before. DeliveryError; where it says
+    that the outcome is in doubt, asking again is right."""
     tasks = tuple(StagedTask(entry.task, entry.partitions) for entry in staged if entry.partitions)
     topics = sorted({partition.topic for task in tasks for partition in task.partitions})
     what = f"committing version {version} of {application}" + (f" to topic {', '.join(topics)}" if topics else "")
     with _link(options) as link:
-        response = link.call(CommitStageResponse, CommitStageRequest(application, version, tasks), what)
+        try:
+            response = link.call(CommitStageResponse, CommitStageRequest(application, version, tasks), what)
+        except GivenUpError as exc:
+            raise DeliveryError(f"{exc}; {IN_DOUBT}") from exc
     if not response.committed:
         LOGGER.info("version %d of %s was committed before; nothing was written again", version, application)
         if tasks:

@@ -108,7 +108,7 @@ def test_a_server_that_stops_answering_costs_the_time_of_the_options_and_no_more
 def test_an_error_that_does_not_pass_in_time_is_not_called_a_server_that_is_gone(server: ServerThread) -> None:
     offline = RequestError("the log directory has failed", ErrorCode.KAFKA_STORAGE_ERROR)
     _fails(server, m.FetchRequest, lambda: offline, times=1000)
-    with pytest.raises(BrokerUnavailableError, match="no other answer within 150 ms .* the log directory has failed$"):
+    with pytest.raises(BrokerUnavailableError, match=r"no other answer within 150 ms .* the log directory has failed$"):
         _offsets(_reader(server, kafkaConsumer__pollTimeoutMs=150))
 
 

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark import writer
-from triolog.tools.spark.delivery import DeliveryError
+from triolog.tools.spark.server_link import DeliveryError
 from triolog.tools.spark.sink import BatchWriter, StreamWriter, Written, batch_writer, stream_writer
 from triolog.tools.spark.write_options import OptionError, WriteOptions
 from triolog.tools.spark.write_rows import RowError

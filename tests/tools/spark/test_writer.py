@@ -14,8 +14,8 @@ from triolog.protocol.types import Record
 from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.partitioner import partition_for_key
-from triolog.tools.spark import delivery, writer
-from triolog.tools.spark.delivery import DeliveryError
+from triolog.tools.spark import delivery, server_link, writer
+from triolog.tools.spark.server_link import DeliveryError
 from triolog.tools.spark.write_options import WriteOptions
 from triolog.tools.spark.write_rows import RowError
 from triolog.tools.spark.writer import Staged, WriteTask
@@ -313,6 +313,14 @@ def test_abort_of_a_server_that_is_gone_only_says_so(
     assert "the server removes what was staged" in caplog.text
 
 
+def test_a_commit_that_was_not_answered_says_that_it_may_have_happened(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    given = options(broker, topic="u", kafka_delivery_timeout_ms="50")
+    broker.stop()
+    with pytest.raises(DeliveryError, match=r"committing version 0 of app to topic u failed for 50 ms .* may be committed all"):
+        writer.commit(given, "app", 0, [part])
+
+
 def test_two_applications_with_the_same_version_do_not_meet(broker: BlockingBroker) -> None:
     for application in ("one", "two"):
         part = writer.stage([rows([application.encode()])], options(broker, topic="u"), task(application=application))
@@ -376,7 +384,7 @@ def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_l
     broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
-    monkeypatch.setattr(delivery, "_RETRY_MS", (1, 5))
+    monkeypatch.setattr(server_link, "_RETRY_MS", (1, 5))
     monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
     sent = [b"%05d" % number + bytes(50) for number in range(1000)]
     keys = [b"%d" % (number % 17) for number in range(1000)]
