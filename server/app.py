@@ -21,23 +21,12 @@ import trio
 
 from .broker import Broker, StartProgress, open_broker_core
 from .broker_config import Address, BrokerConfig
-from .listeners.native import native_listener
-from .listeners.sockets import Admission, Listener
+from .listeners.opening import Addresses, Listeners
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MB: Final = 1_000_000
 DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
-
-
-@attrs.frozen
-class Addresses:
-    """Where a running server listens."""
-
-    native: Address
-
-    def as_json(self) -> str:
-        return json.dumps({"native": str(self.native)})
 
 
 async def serve(
@@ -48,24 +37,25 @@ async def serve(
     begin = time.perf_counter()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with open_broker_core(config, report=report or StartLines()) as broker:
-            listener = native_listener(broker, config.native or DEFAULT_NATIVE, Admission.of(config))
+            listeners = Listeners(broker)
+            wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
             async with trio.open_nursery() as outer:
                 async with trio.open_nursery() as serving:
-                    address = await serving.start(listener.run)
-                    _log_start(broker, address, time.perf_counter() - begin)
-                    started(Addresses(address))
+                    addresses = await listeners.start(serving, wanted, advertised=config.kafka_advertised)
+                    _log_start(broker, addresses, time.perf_counter() - begin)
+                    started(addresses)
                     name = signal.Signals(await anext(signals)).name
-                    LOGGER.info("stopping signal=%s connections=%d", name, listener.connections)
-                    listener.stop(config.stop_grace_ms / 1000)
-                    outer.start_soon(_end_grace, listener, signals)
+                    LOGGER.info("stopping signal=%s connections=%d", name, listeners.connections)
+                    listeners.stop(config.stop_grace_ms / 1000)
+                    outer.start_soon(_end_grace, listeners, signals)
                 outer.cancel_scope.cancel()
     LOGGER.info("stopped")
 
 
-async def _end_grace(listener: Listener, signals: AsyncIterator[int]) -> None:
+async def _end_grace(listeners: Listeners, signals: AsyncIterator[int]) -> None:
     name = signal.Signals(await anext(signals)).name
-    LOGGER.info("open connections are closed now signal=%s connections=%d", name, listener.connections)
-    listener.stop(0)
+    LOGGER.info("open connections are closed now signal=%s connections=%d", name, listeners.connections)
+    listeners.stop(0)
 
 
 LINE_S: Final = 5.0
@@ -96,10 +86,10 @@ class StartLines:
         )
 
 
-def _log_start(broker: Broker, address: Address, seconds: float) -> None:
+def _log_start(broker: Broker, addresses: Addresses, seconds: float) -> None:
     LOGGER.info(
-        "serving native=%s data_dirs=%s topics=%d node_id=%d started_ms=%d",
-        address,
+        "serving %s data_dirs=%s topics=%d node_id=%d started_ms=%d",
+        addresses,
         ",".join(broker.config.data_dirs),
         sum(1 for _ in broker.topics()),
         broker.node_id,

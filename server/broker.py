@@ -24,7 +24,8 @@ from .actors.coordinators import Coordinators, open_coordinators
 from .actors.descriptions import DirectoryDescription as DirectoryDescription
 from .actors.descriptions import PartitionDescription as PartitionDescription
 from .actors.descriptions import TopicDescription as TopicDescription
-from .actors.descriptions import describe_config, describe_directories, describe_topic
+from .actors.descriptions import TopicMetadata as TopicMetadata
+from .actors.descriptions import describe_config, describe_directories, describe_topic, topic_metadata
 from .actors.disk import Disk, DiskStatistics
 from .actors.groups import check_group
 from .actors.log_manager import LogManager, open_log_manager
@@ -169,6 +170,14 @@ class Broker(Reader):
     def topics(self) -> Iterator[str]:
         """Names of all topics, in order."""
         return (hosted.topic.name for hosted in self._manager.topics)
+
+    def topic_named(self, topic_id: bytes) -> str:
+        """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
+        return self._manager.topics.name_of(topic_id)
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        """Id and leader epochs of a topic. Raises RequestError."""
+        return topic_metadata(self._manager.topics.get(name))
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Identity, overridden configuration, and offsets and sizes of the partitions. Raises RequestError."""

@@ -38,6 +38,8 @@ class BrokerConfig:
 
     data_dirs: tuple[str, ...]
     native: Address | None = None
+    kafka: Address | None = None
+    kafka_advertised: Address | None = None
     node_id: int | None = None
     cluster_id: str | None = None
     topic_defaults: LogConfig = attrs.field(factory=LogConfig)

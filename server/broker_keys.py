@@ -85,6 +85,20 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             doc="Where the native protocol listens; port 0 lets the system choose.",
         ),
         BrokerKey(
+            name="kafka",
+            type="address",
+            read=lambda value: Address.parse(_text(value)),
+            default="-",
+            doc="Where Kafka's protocol listens; port 0 lets the system choose. Without it nothing does.",
+        ),
+        BrokerKey(
+            name="kafka_advertised",
+            type="address",
+            read=lambda value: Address.parse(_text(value)),
+            default="-",
+            doc="Where Kafka clients are sent; by default to the address that they connected to.",
+        ),
+        BrokerKey(
             name="durability",
             type="string",
             read=lambda value: Durability.parse(_text(value)),

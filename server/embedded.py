@@ -28,8 +28,7 @@ from .broker import Broker, FetchPartition, PlainRecord, TopicDescription, open_
 from .broker_config import Address, BrokerConfig
 from .clock import NowMs, system_now_ms
 from .config import Durability, LogConfig
-from .listeners.native import native_listener
-from .listeners.sockets import Admission
+from .listeners.opening import Addresses, Listeners
 from .storage.append import AppendResult
 from .storage.segment_view import TimestampAndOffset
 
@@ -49,6 +48,8 @@ class EmbeddedBroker:
     path: str
     native: Address | None
     """Where the native protocol listens; None when it does not."""
+    kafka: Address | None = None
+    """Where Kafka's protocol listens; None when it does not."""
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
@@ -123,15 +124,16 @@ async def open_broker(
     path: str | os.PathLike[str] | None = None,
     *,
     native: Address | None = LOCALHOST,
+    kafka: Address | None = None,
     durability: str | None = None,
     config: Mapping[str, str] | None = None,
     now_ms: NowMs = system_now_ms,
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
-    `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`: where to listen, None for not at
-    all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with the block. `config`:
-    defaults of all topics. Raises StorageError, OSError or RequestError when it cannot start.
+    `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`, `kafka`: where to listen with which
+    protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
+    the block. `config`: defaults of all topics. Raises StorageError, OSError or RequestError when it cannot start.
     """
     with _directory(path) as (directory, lasting):
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
@@ -139,20 +141,19 @@ async def open_broker(
             data_dirs=(directory,), native=native, topic_defaults=defaults.overlay(config or {}), durable=lasting
         )
         async with open_broker_core(settings, now_ms=now_ms) as core:
-            async with _listening(core, native) as address:
-                yield EmbeddedBroker(core, directory, address)
+            async with _listening(core, Addresses(native, kafka)) as addresses:
+                yield EmbeddedBroker(core, directory, addresses.native, addresses.kafka)
 
 
 @asynccontextmanager
-async def _listening(core: Broker, address: Address | None) -> AsyncIterator[Address | None]:
-    if address is None:
-        yield None
+async def _listening(core: Broker, wanted: Addresses) -> AsyncIterator[Addresses]:
+    if wanted == Addresses():
+        yield wanted
         return
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        listener = native_listener(core, address, Admission.of(core.config))
         try:
-            yield await nursery.start(listener.run)
+            yield await Listeners(core).start(nursery, wanted)
         except trio.Cancelled:
             raise
         except BaseException as exc:

@@ -95,7 +95,9 @@ def wire(
 ) -> Any:
     """A field of a structure: a primitive, a structure, or a list of one of them for an array.
 
-    `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default.
+    `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default. `default`: what
+    it is where a version lacks it; `...`, as when nothing is said, is the type's own: 0, empty, or its fields' defaults. A field
+    with a default may be left out by those who make an instance.
     """
     is_array = isinstance(kind, list)
     element = kind[0] if isinstance(kind, list) else kind

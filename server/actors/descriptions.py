@@ -6,9 +6,10 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ..storage.checkpoints import encode_uuid
+from ..storage.paths import is_internal
 from .log_manager import LogManager
 from .partition import PartitionActor
-from .topics import HostedTopic, OfflinePartition
+from .topics import HostedPartition, HostedTopic, OfflinePartition
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +30,16 @@ class TopicDescription:
     configs: dict[str, str]
     """Only what the topic overrides."""
     partitions: tuple[PartitionDescription, ...]
+
+
+@attrs.frozen
+class TopicMetadata:
+    """What clients are told of a topic: its id of 16 bytes, and for each partition the leader epoch or why it is not served."""
+
+    name: str
+    topic_id: bytes
+    leader_epochs: tuple[int | RequestError, ...]
+    is_internal: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +70,19 @@ def describe_topic(hosted: HostedTopic) -> TopicDescription:
             for number, partition in enumerate(hosted.partitions)
         ),
     )
+
+
+def topic_metadata(hosted: HostedTopic) -> TopicMetadata:
+    topic = hosted.topic
+    return TopicMetadata(
+        topic.name, topic.topic_id.bytes, tuple(map(_leader_epoch, hosted.partitions)), is_internal(topic.name)
+    )
+
+
+def _leader_epoch(partition: HostedPartition | OfflinePartition) -> int | RequestError:
+    if isinstance(partition, OfflinePartition):
+        return partition.error
+    return partition.actor.log.offline or partition.actor.log.leader_epoch
 
 
 def describe_config(hosted: HostedTopic) -> dict[str, tuple[str, str]]:

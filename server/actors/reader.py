@@ -21,6 +21,7 @@ from ..storage.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.explain import Walk, explain_offset, explain_timestamp
 from ..storage.fetch import FetchedRecords, read, readable_bytes
+from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log_snapshot import LogSnapshot
 from ..storage.segment_view import TimestampAndOffset
 from ..storage.split_points import SplitPoint, split_points
@@ -215,6 +216,12 @@ class Reader:
         return await self._look(
             topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=self._disk.is_cached)
         )
+
+    def end_offset_for_epoch(self, topic_partition: TopicPartition, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset, exclusive) of the largest leader epoch <= `epoch` that the log knows, the high watermark for the
+        latest; (-1, -1) when that cannot be said (Kafka: OffsetForLeaderEpoch, KIP-320). Raises RequestError."""
+        snapshot = self.snapshot(topic_partition)
+        return LeaderEpochs(list(snapshot.leader_epochs)).end_offset_for(epoch, snapshot.high_watermark)
 
     async def split_points(
         self, topic_partition: TopicPartition, start: int, end: int, target_bytes: int, *, max_points: int

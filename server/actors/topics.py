@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
-from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ...protocol.types import TimestampType, TopicPartition
 from ..config import LogConfig
+from ..storage.checkpoints import encode_uuid
 from ..storage.log_directory import LogDirectory
 from ..storage.topics_file import Topic
 from .partition import PartitionActor
@@ -53,9 +55,10 @@ class HostedTopic:
 
 @attrs.define(eq=False)
 class Topics:
-    """Topic by name. Looking up never waits."""
+    """Topic by name and by id. Looking up never waits."""
 
     _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
+    _names: dict[bytes, str] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -68,9 +71,20 @@ class Topics:
 
     def add(self, hosted: HostedTopic) -> None:
         self._topics[hosted.topic.name] = hosted
+        self._names[hosted.topic.topic_id.bytes] = hosted.topic.name
 
     def remove(self, name: str) -> HostedTopic:
-        return self._topics.pop(name)
+        hosted = self._topics.pop(name)
+        del self._names[hosted.topic.topic_id.bytes]
+        return hosted
+
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
+        name = self._names.get(topic_id)
+        if name is None:
+            topic = encode_uuid(uuid.UUID(bytes=topic_id))
+            raise RequestError(f"there is no topic with id {topic}; it may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
 
     def get(self, name: str) -> HostedTopic:
         """Raises UnknownTopicOrPartitionError."""

@@ -74,23 +74,22 @@ class Listener:
                     task_status.started(Address(host=host, port=port))
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
-        slots = self.admission.slots
         async with listener:
             while True:
-                await slots.acquire()
                 try:
                     stream = await listener.accept()
                 except OSError as exc:
-                    slots.release()
                     if exc.errno not in OUT_OF_DESCRIPTORS:
                         raise
                     LOGGER.error("accepting failed (%s); trying again", exc)
                     await trio.sleep(ACCEPT_PAUSE_S)
+                    continue
+                try:
+                    await self.admission.slots.acquire()
                 except BaseException:
-                    slots.release()
+                    await trio.aclose_forcefully(stream)
                     raise
-                else:
-                    nursery.start_soon(self._serve, stream)
+                nursery.start_soon(self._serve, stream)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         served = self.open(Transport(stream, _peer_of(stream)))

@@ -26,6 +26,7 @@ class CannotServeError(click.ClickException):
     "--data-dir", "data_dirs", multiple=True, type=click.Path(file_okay=False), help="Log directory; may be repeated."
 )
 @click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
+@click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
@@ -35,6 +36,7 @@ class CannotServeError(click.ClickException):
 def command(
     data_dirs: tuple[str, ...],
     native: str | None,
+    kafka: str | None,
     ready_file: str | None,
     durability: str | None,
     topic_config: str | None,
@@ -60,7 +62,7 @@ def command(
     gc.enable()
 
     configure_logging(log_level, as_json=log_format == "json")
-    arguments: dict[str, Any] = {"data_dirs": data_dirs or None, "native": native, "durability": durability}
+    arguments: dict[str, Any] = {"data_dirs": data_dirs or None, "native": native, "kafka": kafka, "durability": durability}
     try:
         settings = read_settings(config_file, os.environ, arguments)
         if "data_dirs" not in settings:

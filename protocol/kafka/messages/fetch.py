@@ -26,7 +26,7 @@ class FetchPartition:
     last_fetched_epoch: int = wire(INT32, "12+", default=-1)
     log_start_offset: int = wire(INT64, "5+", default=-1)
     partition_max_bytes: int = wire(INT32)
-    replica_directory_id: bytes = wire(UUID, "17+", tag=0)
+    replica_directory_id: bytes = wire(UUID, "17+", tag=0, default=...)
     high_watermark: int = wire(INT64, "18+", tag=1, default=INT64_MAX)
 
 
@@ -48,7 +48,7 @@ class FetchForgottenTopic:
 class FetchRequest:
     cluster_id: str | None = wire(STRING, "12+", nullable="12+", tag=0, default=None)
     replica_id: int = wire(INT32, "0-14", default=-1)
-    replica_state: FetchReplicaState = wire(FetchReplicaState, "15+", tag=1)
+    replica_state: FetchReplicaState = wire(FetchReplicaState, "15+", tag=1, default=...)
     max_wait_ms: int = wire(INT32)
     min_bytes: int = wire(INT32)
     max_bytes: int = wire(INT32, "3+", default=INT32_MAX)
@@ -91,9 +91,9 @@ class FetchPartitionData:
     high_watermark: int = wire(INT64)
     last_stable_offset: int = wire(INT64, "4+", default=-1)
     log_start_offset: int = wire(INT64, "5+", default=-1)
-    diverging_epoch: FetchEpochEndOffset = wire(FetchEpochEndOffset, "12+", tag=0)
-    current_leader: FetchLeaderIdAndEpoch = wire(FetchLeaderIdAndEpoch, "12+", tag=1)
-    snapshot_id: FetchSnapshotId = wire(FetchSnapshotId, "12+", tag=2)
+    diverging_epoch: FetchEpochEndOffset = wire(FetchEpochEndOffset, "12+", tag=0, default=...)
+    current_leader: FetchLeaderIdAndEpoch = wire(FetchLeaderIdAndEpoch, "12+", tag=1, default=...)
+    snapshot_id: FetchSnapshotId = wire(FetchSnapshotId, "12+", tag=2, default=...)
     aborted_transactions: list[FetchAbortedTransaction] | None = wire([FetchAbortedTransaction], "4+", nullable="4+")
     preferred_read_replica: int = wire(INT32, "11+", default=-1)
     records: Bytes | None = wire(RECORDS, nullable="0+")
@@ -120,4 +120,4 @@ class FetchResponse:
     error_code: int = wire(INT16, "7+", default=0)
     session_id: int = wire(INT32, "7+")
     responses: list[FetchableTopicResponse] = wire([FetchableTopicResponse])
-    node_endpoints: list[FetchNodeEndpoint] = wire([FetchNodeEndpoint], "16+", tag=0)
+    node_endpoints: list[FetchNodeEndpoint] = wire([FetchNodeEndpoint], "16+", tag=0, default=...)

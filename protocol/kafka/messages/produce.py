@@ -52,7 +52,7 @@ class ProducePartitionResponse:
     log_start_offset: int = wire(INT64, "5+", default=-1)
     record_errors: list[ProduceBatchIndexAndErrorMessage] = wire([ProduceBatchIndexAndErrorMessage], "8+")
     error_message: str | None = wire(STRING, "8+", nullable="8+", default=None)
-    current_leader: ProduceLeaderIdAndEpoch = wire(ProduceLeaderIdAndEpoch, "10+", tag=0)
+    current_leader: ProduceLeaderIdAndEpoch = wire(ProduceLeaderIdAndEpoch, "10+", tag=0, default=...)
 
 
 @struct
@@ -74,4 +74,4 @@ class ProduceNodeEndpoint:
 class ProduceResponse:
     responses: list[ProduceTopicResponse] = wire([ProduceTopicResponse])
     throttle_time_ms: int = wire(INT32, "1+", default=0)
-    node_endpoints: list[ProduceNodeEndpoint] = wire([ProduceNodeEndpoint], "10+", tag=0)
+    node_endpoints: list[ProduceNodeEndpoint] = wire([ProduceNodeEndpoint], "10+", tag=0, default=...)

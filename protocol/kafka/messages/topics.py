@@ -51,7 +51,7 @@ class CreateTopicsCreatableTopicResult:
     topic_id: bytes = wire(UUID, "7+")
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, "1+", nullable="0+")
-    topic_config_error_code: int = wire(INT16, "5+", tag=0)
+    topic_config_error_code: int = wire(INT16, "5+", tag=0, default=...)
     num_partitions: int = wire(INT32, "5+", default=-1)
     replication_factor: int = wire(INT16, "5+", default=-1)
     configs: list[CreateTopicsCreatableTopicConfigs] | None = wire([CreateTopicsCreatableTopicConfigs], "5+", nullable="5+")

@@ -1,0 +1,52 @@
+"""ApiVersions: what is spoken here. Source: KIP-511, KIP-584; KAFKA-17492 for features whose lowest level is 0."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsFinalizedFeatureKey,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ApiVersionsSupportedFeatureKey,
+)
+from .door import Call
+
+FEATURES: Final = {"group.version": 1, "transaction.version": 0}
+"""The level of each feature that is in effect. With transaction.version 2 producing joins a transaction (KIP-890)."""
+FIRST_WITH_LOWEST_LEVEL_0: Final = 4
+"""Java clients of before 3.9 fail when they meet such a feature in an earlier version."""
+
+
+def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """`body` is None when the request's version is not spoken here: then the answer is one of version 0, from which the
+    client learns what is."""
+    keys = [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in call.door.apis.values()]
+    if body is None:
+        keys = [key for key in keys if key.api_key == ApiKey.API_VERSIONS]
+        return _response(ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)
+    if body.client_software_name:
+        call.session.software = f"{body.client_software_name} {body.client_software_version}"
+    return _response(ErrorCode.NONE, keys, with_levels_from_0=call.version >= FIRST_WITH_LOWEST_LEVEL_0)
+
+
+def _response(error: ErrorCode, keys: list[ApiVersion], *, with_levels_from_0: bool) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=keys,
+        supported_features=[
+            ApiVersionsSupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+            if with_levels_from_0
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            ApiVersionsFinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+            if level
+        ],
+        zk_migration_ready=False,
+    )

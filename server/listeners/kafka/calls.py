@@ -1,0 +1,82 @@
+"""Which function answers which API. A module is loaded when one of its APIs is first asked for: most servers meet few."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from ....protocol.kafka.apis import APIS, Api, ApiKey
+from ....protocol.kafka.connection import KafkaConnection
+from ...broker import Broker
+from ...broker_config import Address
+from ..sockets import Admission, Listener, Served
+from ..transport import Transport
+from .door import Call, KafkaDoor
+from .produce import Produces
+from .session import KafkaSession, TakeUp, Turn
+
+Handler = Callable[[Call, Any], Any]
+"""(call, the request's body) -> the answer's, or an awaitable of it."""
+
+MODULES: Final[dict[ApiKey, str]] = {
+    ApiKey.FETCH: "fetch",
+    ApiKey.LIST_OFFSETS: "list_offsets",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "list_offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.FIND_COORDINATOR: "find_coordinator",
+    ApiKey.INIT_PRODUCER_ID: "producers",
+}
+"""The function has the API's name in small letters."""
+
+SERVED: Final[dict[int, Api]] = {key: api for key, api in APIS.items() if key in MODULES or key == ApiKey.PRODUCE}
+"""What is spoken, and advertised."""
+
+
+@functools.cache
+def handler_of(key: ApiKey) -> Handler:
+    """The function that answers an API."""
+    module = importlib.import_module(f".{MODULES[key]}", __package__)
+    handler: Handler = getattr(module, key.name.lower())
+    return handler
+
+
+@attrs.define(eq=False)
+class KafkaCalls:
+    """What the calls of one connection have in common. Owner: its session's tasks."""
+
+    door: KafkaDoor
+    session: KafkaSession
+    produces: Produces
+
+    async def take_up(self, turn: Turn) -> None:
+        """Answer a request; returns when the next one may be taken up. An error of ours ends the connection and is raised."""
+        request = turn.request
+        call = Call(self.door, self.session, request.version)
+        if request.api.key is ApiKey.PRODUCE:
+            await self.produces.take(call, turn, request.body)
+            return
+        answer = handler_of(request.api.key)(call, request.body)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        turn.answer(answer)
+
+
+def kafka_listener(broker: Broker, address: Address, admission: Admission, *, advertised: Address | None = None) -> Listener:
+    """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected."""
+    door = KafkaDoor(broker, advertised, apis=SERVED)
+
+    def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
+        return KafkaCalls(door, session, Produces(nursery)).take_up
+
+    def open_session(transport: Transport) -> Served:
+        session = KafkaSession(transport, KafkaConnection(SERVED), admission.budget, open_calls)
+        return Served(session.serve, session.stop_reading)
+
+    return Listener(address, admission, open_session)

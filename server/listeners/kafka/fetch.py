@@ -1,0 +1,222 @@
+"""Fetch: record batches from partitions, as they lie in the log. Source: KIP-74 (sizes), KIP-227 (sessions), KIP-320 (epochs).
+
+Answered at once when there are `min_bytes` or a partition has an error, else when there are or `max_wait_ms` is over.
+Partitions are served in the order they were asked for; the first batch comes whole in any case. The last batch may be cut,
+as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedCompressionTypeError
+from ....protocol.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchAbortedTransaction,
+    FetchEpochEndOffset,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+)
+from ....protocol.limits import MIB
+from ....protocol.records.batch import iter_batches
+from ....protocol.types import CompressionType, Isolation, TopicPartition
+from ...broker import FetchAnswer, FetchPartition, ReaderView
+from .door import Call
+from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
+from .leader_epoch import check_leader_epoch
+
+MAX_FETCH_BYTES: Final = 55 * MIB
+"""Of one answer (Kafka: fetch.max.bytes of the broker)."""
+MAX_WAIT_MS: Final = 300_000
+FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_ZSTD: Final = 10
+CONSUMER: Final = -1
+
+
+@attrs.frozen
+class _Partition:
+    """One partition that is asked for: under its name, or with the error that is its answer already."""
+
+    key: Key
+    asked: Asked
+    topic_partition: TopicPartition | None
+    error: RequestError | None = None
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) where the log went another way than what the client read."""
+
+
+async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
+    """A whole answer, or an incremental one within a session."""
+    try:
+        partitions, session, is_incremental = _session_of(call, body)
+    except RequestError as exc:
+        return FetchResponse(error_code=exc.code, session_id=NO_SESSION, responses=[])
+    resolved = [_resolve(call, body, key, asked) for key, asked in partitions.items()]
+    answers = await _read(call, body, resolved)
+    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    for each in resolved:
+        data = _partition_data(call, body, each, answers)
+        if session is not None:
+            seen = Seen(data.high_watermark, data.log_start_offset, data.error_code)
+            is_news = session.is_news(each.key, seen, has_records=bool(data.records) or each.diverging is not None)
+            if is_incremental and not is_news:
+                continue
+        key = each.key.topic, each.key.topic_id
+        if key not in topics:
+            topics[key] = FetchableTopicResponse(topic=each.key.topic, topic_id=each.key.topic_id, partitions=[])
+        topics[key].partitions.append(data)
+    return FetchResponse(session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values()))
+
+
+# ---- what is asked ---------------------------------------------------------------------------------------------------------
+
+
+def _session_of(call: Call, body: FetchRequest) -> tuple[Mapping[Key, Asked], FetchSession | None, bool]:
+    """(partitions, session, whether the answer is incremental). Raises RequestError for a session that cannot go on."""
+    sessions = call.door.fetch_sessions
+    by_id = call.version >= FIRST_WITH_TOPIC_IDS
+    named = _named(body)
+    if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        if body.session_id != NO_SESSION:
+            sessions.close(body.session_id)
+        if body.session_epoch == FINAL_EPOCH or not named:
+            return named, None, False
+        session = sessions.open(named, by_id=by_id)
+        return OrderedDict(session.partitions), session, False
+    session = sessions.continued(body.session_id, body.session_epoch, by_id=by_id)
+    forgotten = [
+        Key(topic.topic, topic.topic_id, number) for topic in body.forgotten_topics_data for number in topic.partitions
+    ]
+    session.update(named, forgotten)
+    return OrderedDict(session.partitions), session, True
+
+
+def _named(body: FetchRequest) -> dict[Key, Asked]:
+    return {
+        Key(topic.topic, topic.topic_id, each.partition): Asked(
+            each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+
+
+def _resolve(call: Call, body: FetchRequest, key: Key, asked: Asked) -> _Partition:
+    """Find out what is asked for, and what can be said without reading."""
+    try:
+        name = call.topic_name(key.topic, key.topic_id, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
+        topic_partition = TopicPartition(name, key.partition)
+        replica_id = max(body.replica_id, body.replica_state.replica_id)
+        if replica_id > CONSUMER:
+            raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: there is one broker")
+        if asked.partition_max_bytes < 0 or body.max_bytes < 0:
+            raise InvalidRequestError(f"{topic_partition}: the most bytes to be answered are negative")
+        check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
+        return _Partition(key, asked, topic_partition, diverging=_diverging(call, topic_partition, asked))
+    except RequestError as exc:
+        return _Partition(key, asked, None, exc.as_answer())
+
+
+def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tuple[int, int] | None:
+    """Where the log goes another way than what was read up to now (KIP-595); None where it does not, or nobody asks."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = call.broker.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
+    if epoch >= 0 and (epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset):
+        return epoch, end_offset
+    return None
+
+
+# ---- what is read ----------------------------------------------------------------------------------------------------------
+
+
+async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) -> dict[TopicPartition, FetchAnswer]:
+    """What the log answers, waiting for more where that helps."""
+    readable = {
+        each.topic_partition: FetchPartition(each.topic_partition, each.asked.fetch_offset, each.asked.partition_max_bytes)
+        for each in partitions
+        if each.topic_partition is not None and each.diverging is None
+    }
+    questions = list(readable.values())
+    view = ReaderView(Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED)
+    max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
+    answers, is_enough = await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=body.min_bytes, view=view)
+    if not is_enough and len(questions) == len(partitions) and body.max_wait_ms > 0:
+        del answers
+        with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000):
+            await call.broker.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=body.min_bytes, view=view)
+        answers, _ = await call.broker.fetch_now(questions, max_bytes=max_bytes, view=view)
+    return {answer.topic_partition: answer for answer in answers}
+
+
+def _partition_data(
+    call: Call, body: FetchRequest, each: _Partition, answers: Mapping[TopicPartition, FetchAnswer]
+) -> FetchPartitionData:
+    number = each.key.partition
+    if each.topic_partition is None:
+        assert each.error is not None
+        return _failed(number, each.error)
+    if each.diverging is not None:
+        return _diverged(call, number, each.topic_partition, each.diverging)
+    answer = answers[each.topic_partition]
+    fetched = answer.fetched
+    if fetched is None:
+        assert answer.error is not None
+        return _failed(number, answer.error, call, each.topic_partition)
+    if call.version < FIRST_WITH_ZSTD and _has_zstd(fetched.records):
+        error = UnsupportedCompressionTypeError(f"{each.topic_partition}: zstd needs Fetch v{FIRST_WITH_ZSTD}")
+        return _failed(number, error, call, each.topic_partition)
+    aborted = None
+    if body.isolation_level:
+        pairs = sorted((transaction.first_offset, transaction.producer_id) for transaction in fetched.aborted or ())
+        aborted = [FetchAbortedTransaction(producer_id=producer, first_offset=first) for first, producer in pairs]
+    return FetchPartitionData(
+        partition_index=number,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        aborted_transactions=aborted,
+        records=fetched.records,
+    )
+
+
+def _has_zstd(records: bytes | bytearray | memoryview) -> bool:
+    return any(header.compression_type is CompressionType.ZSTD for header, _ in iter_batches(records))
+
+
+def _failed(
+    number: int, error: RequestError, call: Call | None = None, topic_partition: TopicPartition | None = None
+) -> FetchPartitionData:
+    """An error; the watermarks come with it where the partition is served, so that a consumer knows where to go on."""
+    high_watermark = last_stable_offset = log_start_offset = -1
+    if call is not None and topic_partition is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        snapshot = call.broker.snapshot(topic_partition)
+        high_watermark, last_stable_offset = snapshot.high_watermark, snapshot.last_stable_offset
+        log_start_offset = snapshot.log_start_offset
+    return FetchPartitionData(
+        partition_index=number,
+        error_code=error.code,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _diverged(call: Call, number: int, topic_partition: TopicPartition, at: tuple[int, int]) -> FetchPartitionData:
+    snapshot = call.broker.snapshot(topic_partition)
+    return FetchPartitionData(
+        partition_index=number,
+        high_watermark=snapshot.high_watermark,
+        last_stable_offset=snapshot.last_stable_offset,
+        log_start_offset=snapshot.log_start_offset,
+        diverging_epoch=FetchEpochEndOffset(epoch=at[0], end_offset=at[1]),
+        aborted_transactions=None,
+        records=b"",
+    )

@@ -1,0 +1,45 @@
+"""FindCoordinator: which broker to ask about a group or a transactional id. Source: KIP-699 for several keys at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.messages.find_coordinator import (
+    FindCoordinatorCoordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from .door import Call, Node
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+FIRST_WITH_SEVERAL_KEYS: Final = 4
+NOBODY: Final = Node(-1, "", -1)
+
+
+async def find_coordinator(call: Call, body: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """This broker, for every group and every transactional id."""
+    if call.version >= FIRST_WITH_SEVERAL_KEYS:
+        found = [_coordinator(call, key, body.key_type) for key in body.coordinator_keys]
+        return FindCoordinatorResponse(error_message=None, node_id=-1, host="", port=-1, coordinators=found)
+    only = _coordinator(call, body.key, body.key_type)
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+        coordinators=[],
+    )
+
+
+def _coordinator(call: Call, key: str, key_type: int) -> FindCoordinatorCoordinator:
+    error, message, node = ErrorCode.NONE, None, NOBODY
+    if key_type not in (GROUP, TRANSACTION):
+        error, message = ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 is a group, 1 a transactional id"
+    else:
+        node = call.door.nodes(call.session)[0]
+    return FindCoordinatorCoordinator(
+        key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error, error_message=message
+    )

@@ -1,0 +1,95 @@
+"""Metadata: brokers, topics, and who leads which partition. A topic that may be made by being asked for is made at once: the
+answer has it, where Kafka lets the client ask again."""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, RequestError, TopicAlreadyExistsError
+from ....protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ....protocol.limits import INT32_MIN
+from ...broker import TopicMetadata
+from .door import NO_TOPIC_ID, Call
+
+NO_LEADER = -1
+
+
+async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
+    """All topics for a null list (an empty one in version 0), else those asked for, by name or from version 10 on by id."""
+    asked = body.topics
+    if asked is None or (call.version == 0 and not asked):
+        topics = [_found(call, call.broker.topic_metadata(name)) for name in call.broker.topics()]
+    else:
+        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=None)
+            for node in call.door.nodes(call.session)
+        ],
+        cluster_id=call.broker.cluster_id,
+        controller_id=call.door.node_id,
+        topics=topics,
+        cluster_authorized_operations=INT32_MIN,
+    )
+
+
+async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+    by_id = asked.topic_id != NO_TOPIC_ID
+    try:
+        name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
+        return _found(call, await _metadata(call, name, may_create=may_create and call.door.auto_create_topics and not by_id))
+    except RequestError as exc:
+        return _missing(asked.name, asked.topic_id, exc.code)
+
+
+async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata:
+    try:
+        return call.broker.topic_metadata(name)
+    except RequestError:
+        if not may_create:
+            raise
+    try:
+        await call.broker.create_topic(name, call.door.num_partitions)
+    except TopicAlreadyExistsError:
+        """Somebody else was faster."""
+    return call.broker.topic_metadata(name)
+
+
+def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:
+    nodes = [call.door.node_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(number, epoch, nodes) for number, epoch in enumerate(topic.leader_epochs)],
+    )
+
+
+def _partition(number: int, epoch: int | RequestError, nodes: list[int]) -> MetadataResponsePartition:
+    """One that is offline has no leader, so that clients ask again until it is back."""
+    if isinstance(epoch, RequestError):
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=number,
+            leader_id=NO_LEADER,
+            replica_nodes=nodes,
+            isr_nodes=[],
+            offline_replicas=nodes,
+        )
+    return MetadataResponsePartition(
+        partition_index=number,
+        leader_id=nodes[0],
+        leader_epoch=epoch,
+        replica_nodes=nodes,
+        isr_nodes=nodes,
+        offline_replicas=[],
+    )
+
+
+def _missing(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=[])

@@ -1,0 +1,233 @@
+"""One connection of Kafka's protocol: requests are taken up in their order, answers leave in that order.
+
+As Kafka does, a connection serves one request at a time: a fetch or a join that waits holds up what comes behind it. Produce
+requests are the exception, they may be under way together, so that those of one connection share a write and a sync; their
+appends are enqueued, and answered, in the order they came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.errors import RemoteProtocolError
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
+from ....protocol.limits import MIB
+from ....protocol.types import Bytes
+from ..budget import InFlightBudget
+from ..transport import Transport
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_UNSENT_BYTES: Final = 16 * MIB
+"""Answers that a peer has not taken; past it no more requests are read from it."""
+MAX_PRODUCES_IN_FLIGHT: Final = 64
+REQUESTS_PER_TURN: Final = 4
+"""Requests of one connection that are served before others have their turn."""
+IDLE_TIMEOUT_S: Final = 600.0
+"""A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
+IDLE_CHECK_S: Final = 10.0
+"""How exact that is: moving the deadline with every request would cost more than the request's header."""
+
+
+@attrs.define(eq=False)
+class Turn:
+    """A request's place among the answers."""
+
+    session: KafkaSession
+    request: Request
+    buffers: list[Bytes] | None = None
+    is_answered: bool = False
+
+    def answer(self, body: object) -> None:
+        """Answer the request. Once; its buffers leave when everything before it has been answered."""
+        self._settle(answer_buffers(self.request, body))
+
+    def discard(self) -> None:
+        """The request has no answer (acks 0)."""
+        self._settle([])
+
+    def _settle(self, buffers: list[Bytes]) -> None:
+        if not self.is_answered:
+            self.buffers, self.is_answered = buffers, True
+            self.session.send_answers()
+
+
+TakeUp = Callable[[Turn], Awaitable[None]]
+"""Serves one request; returns when the next may be taken up."""
+
+
+@attrs.define(eq=False)
+class KafkaSession:
+    """Owner of one connection's state. `serve` is its task."""
+
+    transport: Transport
+    connection: KafkaConnection
+    budget: InFlightBudget
+    open_calls: Callable[[KafkaSession, trio.Nursery], TakeUp]
+    """Makes what serves the requests; the nursery is for what goes on beside them."""
+    client_id: str = "-"
+    software: str = "-"
+    """Name and version of the client's library, as it says."""
+    _turns: deque[Turn] = attrs.field(factory=deque)
+    _lingers: bool = False
+    _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _parked: trio.CancelScope | None = None
+    _is_waiting_for_request: bool = False
+    _takes_no_more: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.transport.progressed = self._wake_waiting
+        self.transport.broke = self.stop_reading
+
+    @property
+    def peer(self) -> str:
+        return self.transport.peer
+
+    async def serve(self) -> None:
+        """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
+        try:
+            async with self.transport.stream:
+                async with trio.open_nursery() as writing:
+                    writing.start_soon(self.transport.write)
+                    async with trio.open_nursery() as nursery:
+                        take_up = self.open_calls(self, nursery)
+                        with self._reading:
+                            await self._serve_requests(take_up)
+                        while self._turns:
+                            await self._progress.park()
+                        nursery.cancel_scope.cancel()  # only timers are left
+                    self.transport.finish()
+                if self._lingers:
+                    await self.transport.linger()
+        finally:
+            self._forget_turns()
+
+    # ---- requests ------------------------------------------------------------------------------------------------------
+
+    async def _serve_requests(self, take_up: TakeUp) -> None:
+        served = 0
+        while await self._serve_next(take_up):
+            served += 1
+            if not served % REQUESTS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+
+    async def _serve_next(self, take_up: TakeUp) -> bool:
+        """Take one request and serve it. A frame of its own: an idle connection must not keep its last request in memory."""
+        self._postpone_idle_end()
+        request = await self._next_request()
+        if request is None:
+            return False
+        self.client_id = request.client_id or "-"
+        is_produce = request.api.key is ApiKey.PRODUCE
+        while self._turns and not (is_produce and self._may_join_produces()):
+            await self._progress.park()
+        if self._takes_no_more:
+            self.budget.release(request.size_bytes)
+            return False
+        turn = Turn(self, request)
+        self._turns.append(turn)
+        await take_up(turn)
+        return True
+
+    def _may_join_produces(self) -> bool:
+        return len(self._turns) < MAX_PRODUCES_IN_FLIGHT and self._turns[-1].request.api.key is ApiKey.PRODUCE
+
+    def _postpone_idle_end(self) -> None:
+        earliest = trio.current_time() + IDLE_TIMEOUT_S
+        if not earliest <= self._reading.deadline < float("inf"):
+            self._reading.deadline = earliest + IDLE_CHECK_S
+
+    async def _next_request(self) -> Request | None:
+        """The next request; None when the peer is done, gone, or broke the protocol."""
+        if self._takes_no_more:
+            return None
+        self._is_waiting_for_request = True
+        try:
+            return await self._receive_request()
+        finally:
+            self._is_waiting_for_request = False
+
+    async def _receive_request(self) -> Request | None:
+        while True:
+            while self.transport.unsent_bytes > MAX_UNSENT_BYTES:
+                await self._progress.park()
+            try:
+                request = self.connection.next_request()
+            except RemoteProtocolError as exc:
+                self.fail(str(exc))
+                return None
+            if request is not None:
+                await self.budget.acquire(request.size_bytes)
+                return request
+            if self.connection.end_received:
+                return None
+            try:
+                data = await self.transport.receive()
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                return None
+            self.connection.receive_data(data)
+
+    # ---- waiting -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def parked(self, seconds: float) -> Iterator[trio.CancelScope]:
+        """Around a wait that ends early when the server stops or the connection is given up. It does not count as idleness."""
+        self._reading.deadline = float("inf")
+        with trio.move_on_after(seconds) as scope:
+            self._parked = scope
+            if self._takes_no_more:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._parked = None
+
+    # ---- answers: called from any task, never wait -----------------------------------------------------------------------
+
+    def send_answers(self) -> None:
+        """Send the answers that are due: those that nothing unanswered stands before."""
+        turns = self._turns
+        while turns and turns[0].is_answered:
+            turn = turns.popleft()
+            self.budget.release(turn.request.size_bytes)
+            if turn.buffers:
+                self.transport.send(turn.buffers)
+        self._wake_waiting()
+
+    def fail(self, why: str) -> None:
+        """End the connection without an answer: so Kafka tells a peer that it broke the protocol, or a producer with acks 0 of
+        an error."""
+        LOGGER.warning("%s (client %s, %s) is disconnected: %s", self.peer, self.client_id, self.software, why)
+        self._forget_turns()
+        self.stop_reading()
+
+    def stop_reading(self) -> None:
+        """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
+        if not self._takes_no_more:
+            self._takes_no_more = True
+            unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
+            self._lingers = unread or bool(self._turns) or bool(self.transport.unsent_bytes)
+        if self._is_waiting_for_request:
+            self._reading.cancel()
+        if self._parked is not None:
+            self._parked.cancel()
+
+    def _wake_waiting(self) -> None:
+        if self._progress:
+            self._progress.unpark_all()
+
+    def _forget_turns(self) -> None:
+        while self._turns:
+            turn = self._turns.popleft()
+            turn.is_answered = True
+            self.budget.release(turn.request.size_bytes)
+        self._wake_waiting()

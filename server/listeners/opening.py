@@ -1,0 +1,62 @@
+"""All listeners of a broker: they share what connections may hold, start together and stop together."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import trio
+
+from ..broker import Broker
+from ..broker_config import Address
+from .native import native_listener
+from .sockets import Admission, Listener
+
+
+@attrs.frozen
+class Addresses:
+    """Where a running server listens; None where it does not."""
+
+    native: Address | None = None
+    kafka: Address | None = None
+
+    def as_json(self) -> str:
+        return json.dumps({name: str(address) for name, address in attrs.asdict(self, recurse=False).items() if address})
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={address}" for name, address in attrs.asdict(self, recurse=False).items() if address)
+
+
+@attrs.define(eq=False)
+class Listeners:
+    """Owner: who runs the broker."""
+
+    broker: Broker
+    _listeners: list[Listener] = attrs.field(factory=list)
+
+    @property
+    def connections(self) -> int:
+        return sum(listener.connections for listener in self._listeners)
+
+    async def start(self, nursery: trio.Nursery, wanted: Addresses, *, advertised: Address | None = None) -> Addresses:
+        """Listen where it is wanted, in tasks of `nursery`; answers the addresses that are really listened on. Raises OSError
+        for one that is taken."""
+        admission = Admission.of(self.broker.config)
+        native = kafka = None
+        if wanted.native is not None:
+            native = await self._start(nursery, native_listener(self.broker, wanted.native, admission))
+        if wanted.kafka is not None:
+            from .kafka.calls import kafka_listener
+
+            kafka = await self._start(nursery, kafka_listener(self.broker, wanted.kafka, admission, advertised=advertised))
+        return Addresses(native, kafka)
+
+    async def _start(self, nursery: trio.Nursery, listener: Listener) -> Address:
+        address: Address = await nursery.start(listener.run)
+        self._listeners.append(listener)
+        return address
+
+    def stop(self, grace_s: float) -> None:
+        """Accept no more and take no more requests; connections have `grace_s` to get answers to what was taken."""
+        for listener in self._listeners:
+            listener.stop(grace_s)
