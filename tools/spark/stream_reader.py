@@ -22,9 +22,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -36,6 +37,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...protocol.errors import TriologError
+from ...protocol.native.messages import SplitPoint
 from ...protocol.types import TopicPartition
 from . import data_loss, offsets
 from .bounds import PartitionRange
@@ -52,6 +54,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("triolog.spark")
 PIECES_OF_A_LIMIT: Final = 8
 """`maxBytesPerTrigger` is met within this part of it: the server is asked for cuts of that size."""
+
+LOOKED_AT: Final = 4
+"""`maxBytesPerTrigger` is looked for in the part of a backlog that would have so many times of it if records were alike: a
+backlog of a terabyte is not cut up for each batch."""
 
 Json = dict[str, dict[str, int]]
 
@@ -241,23 +247,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, size in sorted(offsets.backlog(begin, end).items())
         ]
         sizes = [estimated_bytes(range_, self._known.get(range_.name)) for range_ in waiting]
-        if sum(sizes) <= limit:
+        total = sum(sizes)
+        if total <= limit:
             return end
-        piece = max(1, limit // (PIECES_OF_A_LIMIT * len(waiting)))
-        answer = self._broker.split_points([Cut(range_.name, range_.low, range_.high, piece) for range_ in waiting])
         limited = dict(end)
-        for index, range_ in enumerate(waiting):
+        piece = max(1, limit // (PIECES_OF_A_LIMIT * len(waiting)))
+        looked_at = [_first_part(range_, LOOKED_AT * limit, total) for range_ in waiting]
+        answer = self._broker.split_points([Cut(part.name, part.low, part.high, piece) for part in looked_at])
+        found = sum(point.bytes for points in answer or () for point in points)
+        for index, part in enumerate(looked_at):
             if answer is None or not answer[index]:
-                share = max(1, limit * range_.count // sum(sizes))
-                limited[range_.name] = min(range_.high, range_.low + share)
-                continue
-            total = sum(point.bytes for points in answer for point in points)
-            left = limit * sum(point.bytes for point in answer[index]) // max(1, total)
-            reached = range_.high
-            for number, point in enumerate(answer[index]):
-                if number and left < point.bytes:
-                    reached = point.offset
-                    break
-                left -= point.bytes
-            limited[range_.name] = reached
+                limited[part.name] = _first_part(waiting[index], limit, total).high
+            else:
+                share = limit * sum(point.bytes for point in answer[index]) // max(1, found)
+                limited[part.name] = _reached(answer[index], share, part.high)
         return limited
+
+
+def _first_part(range_: OffsetRange, share: int, total: int) -> OffsetRange:
+    """The first `share` of `total`th of a range, of one offset at least."""
+    return attrs.evolve(range_, high=min(range_.high, range_.low + max(1, share * range_.count // total)))
+
+
+def _reached(points: Sequence[SplitPoint], left: int, end: int) -> int:
+    """Where the pieces end that have `left` bytes together, the first piece in any case."""
+    for number, point in enumerate(points):
+        if number and left < point.bytes:
+            return point.offset
+        left -= point.bytes
+    return end

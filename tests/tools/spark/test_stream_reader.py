@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.listeners import file_calls
 from triolog.tools.client.blocking_client import BlockingClient
 from triolog.tools.client.group_procedures import fetch_offsets
 from triolog.tools.spark.broker import TopicMissingError, close_connections
@@ -150,6 +151,19 @@ def test_a_maximum_of_bytes_is_kept_by_what_the_log_has_between_offsets(server: 
     assert sorted(query.rows) == [(partition, offset) for partition in range(2) for offset in range(400)]
     assert all(size <= 240 for size in query.sizes)
     assert len(query.sizes) <= 1 + 8
+
+
+def test_a_maximum_of_bytes_is_kept_where_the_backlog_is_too_large_to_be_cut_so_small(
+    server: BlockingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_calls, "MAX_SPLIT_POINTS", 16)
+    server.create_topic("events", 1, KEEP)
+    for _ in range(100):
+        server.append("events", [b"x" * 1000] * 8)
+    query = Query(_reader(server, maxBytesPerTrigger=24_000))
+    query.run()
+    assert query.rows == [(0, offset) for offset in range(800)]
+    assert max(query.sizes) <= 24
 
 
 def test_a_maximum_of_bytes_below_one_record_still_moves(events: BlockingBroker) -> None:
