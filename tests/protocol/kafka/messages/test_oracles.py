@@ -1,0 +1,48 @@
+"""Bytes and declarations of every message in every served version, against two libraries made from Kafka's schemas."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.schema import codec
+
+from tests.support.kafka_oracles import ORACLES, WITHOUT_KAFKA_PYTHON, WITHOUT_KIO, declared_here
+from tests.support.kafka_values import MESSAGES, SIDES, random_value
+
+PAIRS: Final = [
+    pytest.param(name, side, id=f"{name}-{side}")
+    for name, oracle in ORACLES.items()
+    for side, messages in SIDES.items()
+    if any(map(oracle.knows, messages))
+]
+
+
+def test_every_message_has_an_oracle_and_nearly_every_one_has_both() -> None:
+    unknown = {name: {message for message in MESSAGES if not oracle.knows(message)} for name, oracle in ORACLES.items()}
+    assert {(message.api.name, message.version) for message in unknown["kio"]} == WITHOUT_KIO
+    assert {message.api.name for message in unknown["kafka-python"]} == WITHOUT_KAFKA_PYTHON
+    assert not unknown["kio"] & unknown["kafka-python"]
+
+
+@pytest.mark.parametrize(("name", "side"), PAIRS)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_both_write_the_same_bytes_and_each_reads_them_as_the_value(name: str, side: str, seed: int) -> None:
+    oracle = ORACLES[name]
+    for message in filter(oracle.knows, SIDES[side]):
+        value = random_value(message.cls, message.version, Random(seed), oracle.choose)
+        theirs = oracle.encode(message, value)
+        assert b"".join(codec.write(value, message.version, flexible=message.flexible)) == theirs, message
+        assert oracle.decode(message, theirs) == value, message
+        read = codec.read(message.cls, message.version, memoryview(theirs), flexible=message.flexible)
+        assert read == (value, len(theirs)), message
+
+
+@pytest.mark.parametrize(("name", "side"), PAIRS)
+def test_fields_are_declared_as_in_kafkas_schema(name: str, side: str) -> None:
+    oracle = ORACLES[name]
+    for message in filter(oracle.knows, SIDES[side]):
+        assert declared_here(message.cls, message.version) == oracle.declared(message), message
