@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...protocol.limits import MIB
+from ...protocol.limits import MAX_TASKS_PER_COMMIT, MIB
 from ...protocol.native.messages import (
     AbortStageRequest,
     AbortStageResponse,
@@ -45,6 +45,8 @@ IN_DOUBT: Final = (
     "it may be committed all the same: a stream finds out when it is started on its checkpoint, a batch write when it is run "
     "again with the txnAppId and txnVersion that it had, and without those it writes its rows again"
 )
+MAX_PARTS_PER_COMMIT: Final = 20_000
+"""Each is nine objects of a request, each task five more, and a frame has at most 262,144 (`native.frames.MAX_OBJECTS`)."""
 ABORT_TIMEOUT_MS: Final = 5_000
 """An abort only tidies up, and the server does so by itself in time."""
 
@@ -99,6 +101,7 @@ def commit(options: WriteOptions, application: str, version: int, staged: Sequen
     """Make what these tasks have staged visible; False when the version was committed before. DeliveryError; where it says
     that the outcome is in doubt, asking again is right."""
     tasks = tuple(StagedTask(entry.task, entry.partitions) for entry in staged if entry.partitions)
+    _check_count(tasks)
     topics = sorted({partition.topic for task in tasks for partition in task.partitions})
     what = f"committing version {version} of {application}" + (f" to topic {', '.join(topics)}" if topics else "")
     with _link(options) as link:
@@ -108,9 +111,17 @@ def commit(options: WriteOptions, application: str, version: int, staged: Sequen
             raise DeliveryError(f"{exc}; {IN_DOUBT}") from exc
     if not response.committed:
         LOGGER.info("version %d of %s was committed before; nothing was written again", version, application)
-        if tasks:
-            abort(options, application, version, [task.task for task in tasks])
     return response.committed
+
+
+def _check_count(tasks: Sequence[StagedTask]) -> None:
+    """DeliveryError when a commit of these tasks does not fit into one request."""
+    parts = sum(len(task.partitions) for task in tasks)
+    if len(tasks) > MAX_TASKS_PER_COMMIT or parts > MAX_PARTS_PER_COMMIT:
+        raise DeliveryError(
+            f"{len(tasks)} tasks have staged {parts} parts, one for each of their topic partitions; a commit has at most "
+            f"{MAX_TASKS_PER_COMMIT} tasks and {MAX_PARTS_PER_COMMIT} parts: coalesce() the rows before the write"
+        )
 
 
 def abort(options: WriteOptions, application: str, version: int, tasks: Sequence[str] | None) -> None:

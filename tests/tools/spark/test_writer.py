@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
 from triolog.server.broker_config import Address
@@ -319,6 +320,22 @@ def test_a_commit_that_was_not_answered_says_that_it_may_have_happened(broker: B
     broker.stop()
     with pytest.raises(DeliveryError, match=r"committing version 0 of app to topic u failed for 50 ms .* may be committed all"):
         writer.commit(given, "app", 0, [part])
+
+
+def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do(broker: BlockingBroker) -> None:
+    def parts(tasks: int, each: int) -> list[Staged]:
+        of_task = tuple(StagedPartition("wide", number, 1, 1) for number in range(each))
+        return [
+            Staged(application="app", task=f"{number}.0.{'0' * 12}", partitions=of_task, records=1) for number in range(tasks)
+        ]
+
+    broker.create_topic("wide", 200)
+    for tasks, each in ((10_000, 2), (100, 200)):
+        with pytest.raises(DeliveryError, match=r"INVALID_REQUEST: wide-0: task '0\.0\.0+' has nothing staged"):
+            writer.commit(options(broker), "app", 0, parts(tasks, each))
+    for tasks, each in ((10_001, 1), (101, 200)):
+        with pytest.raises(DeliveryError, match=rf"^{tasks} tasks have staged {tasks * each} parts, .*: coalesce\(\) the rows"):
+            writer.commit(options(broker), "app", 0, parts(tasks, each))
 
 
 def test_two_applications_with_the_same_version_do_not_meet(broker: BlockingBroker) -> None:
