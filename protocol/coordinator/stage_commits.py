@@ -12,7 +12,7 @@ The key is version 0 and the application. The value is version 0 and then:
 | files of a partition | array | task (string), size (8), CRC-32C (4), records (8) |
 
 The start offset is where the log ended when the commit was decided: the partition's records lie at or behind it. Base and end
-offset are -1 until the records are there. A commit that is done names no files: they are gone.
+offset are -1 until the records are there. A partition without files has all of its records; a commit that is done names none.
 """
 
 from __future__ import annotations

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import attrs
 import trio
 
-from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition, StageCommitValue
-from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition
+from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET
 from ..storage.append import AppendResult, PreparedAppend
@@ -22,9 +20,6 @@ from ..storage.producer_batches import ProducerRecords, find_producer_records
 from ..storage.stage_files import StagedChunk, read_stamped
 from .log_manager import LogManager
 from .partition import ACKS_ALL, PartitionActor
-from .stages import Stages
-
-LOGGER: Final = logging.getLogger(__name__)
 
 APPEND_BYTES: Final = MIB
 """Of one append: small enough for a segment of any sensible size, large enough to forget the hop."""
@@ -75,42 +70,6 @@ def _flush_and_ask(log: Log, producer: StageProducer) -> Procedure[tuple[int, in
     return end_offset, -1 if entry is None or entry.epoch != producer.producer_epoch else entry.last_sequence
 
 
-async def append_partition(
-    manager: LogManager,
-    stages: Stages,
-    value: StageCommitValue,
-    partition: StageCommitPartition,
-    *,
-    name: str,
-    is_new: bool,
-) -> StageCommitPartition:
-    """Append what one partition of a decided commit lacks of its records; answers where they are. Raises RequestError.
-
-    `name` is that of the commit's stage. `is_new`: nothing of it can be in a partition yet.
-    """
-    topic_partition, topics = partition.topic_partition, manager.topics
-    gone = attrs.evolve(partition, files=(), base_offset=NO_OFFSET, end_offset=NO_OFFSET)
-    if topic_partition.topic not in topics or topics.get(topic_partition.topic).topic.topic_id != partition.topic_id:
-        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
-        return gone
-    files = []
-    for file in partition.files:
-        staged = stages.find(name, file.task, topic_partition)
-        if staged is None:
-            raise LogOfflineError(
-                f"{topic_partition}: what task {file.task!r} has staged for a commit that is decided is not in any log "
-                f"directory in service ({name}); bring the directory back and restart the server"
-            )
-        files.append((staged.path, file))
-    producer = StageProducer(value.producer_id, value.producer_epoch)
-    try:
-        found = await append_staged_files(manager, partition, files, producer=producer, is_new=is_new)
-    except UnknownTopicOrPartitionError:
-        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
-        return gone
-    return attrs.evolve(partition, files=(), base_offset=found.base_offset, end_offset=found.end_offset)
-
-
 async def append_staged_files(
     manager: LogManager,
     partition: StageCommitPartition,
@@ -122,11 +81,13 @@ async def append_staged_files(
     """Append the batches of the files (by path), in this order, as far as they are not in the partition; answers where all of
     them are, and they are on the device.
 
-    `is_new`: nothing can be there yet, so nobody needs to look. Raises RequestError; what was appended before stays. Cancelled:
-    what is enqueued is appended all the same.
+    `is_new`: nothing can be there yet, so nobody needs to look. Where damage has taken records out nothing is appended, and the
+    answer names them. Raises RequestError; what was appended before stays. Cancelled: what is enqueued is still appended.
     """
     actor = manager.topics.actor(partition.topic_partition)
     there = NOTHING if is_new else await _find(manager, actor, partition, producer)
+    if there.lost:
+        return there
     window: list[PreparedAppend] = []
     number = 0
     for path, file in files:
@@ -156,13 +117,13 @@ async def _find(
         snapshot = actor.snapshot()
         start_offset = max(snapshot.log_start_offset, min(partition.start_offset, end_offset))
         try:
-            found = await manager.disk.read(find_producer_records(snapshot, *producer, start_offset))
+            found = await manager.disk.read(find_producer_records(snapshot, *producer, start_offset, last_sequence + 1))
         except SnapshotExpiredError:
             continue
         except (OSError, StorageError) as exc:
             raise LogOfflineError(f"{partition.topic_partition}: looking for what was committed failed: {exc}") from exc
         if actor.snapshot().truncations == snapshot.truncations:
-            return found._replace(records_count=max(found.records_count, last_sequence + 1))
+            return found
     raise LogOfflineError(f"{partition.topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
 
 

@@ -30,9 +30,10 @@ from ..storage.errors import AppendFailedError, LogOfflineError
 from ..storage.stage_files import stage_name, version_of
 from .log_manager import LogManager
 from .producer_ids import ProducerIds
-from .stage_appends import StageProducer, append_partition
+from .stage_appends import StageProducer
 from .stage_checks import Files, StageChecks, StagedShare
 from .stage_commit_log import Application, StageCommitLog
+from .stage_finish import finish_partition
 from .stages import Stages
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -206,7 +207,7 @@ class StageCommits:
         """
         value = owner.value
         assert value is not None
-        if not value.is_done:
+        while not value.is_done:
             failures = await self._append_all(owner, value, is_new=is_new)
             if failures:
                 owner.retry_at = trio.current_time() + RETRY_S
@@ -216,10 +217,14 @@ class StageCommits:
                     f"every {RETRY_S:g} s, ask again"
                 )
             partitions = tuple(owner.finished[each.topic_partition] for each in value.partitions)
-            done = attrs.evolve(value, state=StageCommitState.DONE, update_ms=self._now_ms(), partitions=partitions)
+            value, is_new = attrs.evolve(value, update_ms=self._now_ms(), partitions=partitions), True
+            if any(each.files for each in partitions):
+                value = attrs.evolve(value, producer_id=await self._producer_ids.next(), producer_epoch=0)
+            else:
+                value = attrs.evolve(value, state=StageCommitState.DONE)
             with trio.CancelScope(shield=True):
-                await self.log.store(owner, done)
-        owner.finished.clear()
+                await self.log.store(owner, value)
+            owner.finished.clear()
         self.stages.held.discard(stage_name(owner.name, value.version))
         await self.stages.drop(owner.name, value.version)
 
@@ -232,7 +237,7 @@ class StageCommits:
             for each in remaining:
                 try:
                     async with self._appending:
-                        owner.finished[each.topic_partition] = await append_partition(
+                        owner.finished[each.topic_partition] = await finish_partition(
                             self._manager, self.stages, value, each, name=name, is_new=is_new
                         )
                 except RequestError as exc:

@@ -206,6 +206,13 @@ class Stages:
             )
         return file.refusal.as_answer()
 
+    def adopt(self, name: str, task: str, topic_partition: TopicPartition, path: str, staged: StagedBytes) -> None:
+        """Take in a file that was written elsewhere, also above the limit."""
+        self._stages.setdefault(name, Stage(name)).files[file_name(task, topic_partition)] = StagedFile(
+            path, staged, staged.size_bytes
+        )
+        self._bytes += max(staged.size_bytes, SMALLEST_FILE_BYTES)
+
     # ---- taking away -----------------------------------------------------------------------------------------------------
 
     async def drop(self, application: str, version: int, tasks: Iterable[str] | None = None) -> None:

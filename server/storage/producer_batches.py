@@ -11,23 +11,31 @@ from .log_snapshot import LogSnapshot
 
 
 class ProducerRecords(NamedTuple):
-    """How many records there are, the offset of the first, and the one behind the last; -1 where there are none."""
+    """How many records there are, or were; the offset of the first, and the one behind the last, -1 where there are none."""
 
     records_count: int
     base_offset: int
     end_offset: int
+    lost: tuple[range, ...] = ()
+    """Sequences of records that damage may have taken out of the log: between their neighbours lies a gap."""
 
 
 def find_producer_records(
-    snapshot: LogSnapshot, producer_id: int, producer_epoch: int, start_offset: int
+    snapshot: LogSnapshot, producer_id: int, producer_epoch: int, start_offset: int, known_count: int = 0
 ) -> Procedure[ProducerRecords]:
     """The records that this producer has appended under this epoch, with sequences from 0 on, at or behind `start_offset`.
 
-    They are counted by the last sequence: what compaction takes out of a batch leaves its sequences. Raises CorruptRecordError,
-    OSError, SnapshotExpiredError.
+    They are counted by the last sequence: what compaction takes out of a batch leaves its sequences. `known_count`: so many are
+    known to have been appended. Raises CorruptRecordError, OSError, SnapshotExpiredError.
     """
     last_sequence, base_offset, end_offset = -1, NO_OFFSET, NO_OFFSET
     producer = producer_id, producer_epoch
+    lost: list[range] = []
+
+    def see_missing(sequence: int, offset: int) -> None:
+        begin = max(start_offset, end_offset)
+        if sequence > last_sequence + 1 and any(gap.start_offset < offset and begin < gap.end_offset for gap in snapshot.gaps):
+            lost.append(range(last_sequence + 1, sequence))
 
     def see(header: BatchHeader, _: int) -> None:
         nonlocal last_sequence, base_offset, end_offset
@@ -36,6 +44,7 @@ def find_producer_records(
             and not header.is_control
             and header.base_offset >= start_offset
         ):
+            see_missing(header.base_sequence, header.base_offset)
             if last_sequence < 0:
                 base_offset = header.base_offset - header.base_sequence
             last_sequence, end_offset = header.last_sequence, header.next_offset
@@ -45,4 +54,5 @@ def find_producer_records(
         found = yield from view.translate_offset(start_offset)
         if found is not None:
             yield from view.bytes_from(found.position).visit_headers(see)
-    return ProducerRecords(last_sequence + 1, base_offset, end_offset)
+    see_missing(known_count, snapshot.log_end_offset)
+    return ProducerRecords(max(last_sequence + 1, known_count), base_offset, end_offset, tuple(lost))

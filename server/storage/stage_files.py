@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ from .paths import STAGE_DIRECTORY
 
 READ_BYTES: Final = 1 << 20
 OPEN_ATTEMPTS: Final = 10
+COPIED_AT_ONCE: Final = 100
 SEQUENCES: Final = 1 << 31
 """Sequences run from 0 to 2^31 - 1 and start again."""
 
@@ -210,6 +211,38 @@ def read_stamped(
     if position == start:
         raise CorruptRecordError(f"{path} has no whole batch at {start} of {end} bytes")
     return StagedChunk(tuple(batches), position, next_record)
+
+
+def copy_staged(
+    fs: FileSystem, files: Sequence[tuple[str, int]], target: str, is_wanted: Callable[[int], bool]
+) -> tuple[StagedBytes, int]:
+    """Copy batches of files (path and size) into a new one, those of whose first record's number `is_wanted` says so; answers
+    what is there then and how many records that are. Raises CorruptRecordError when the bytes are not those that were staged,
+    OSError."""
+    copied, copied_records, number = StagedBytes(0, 0), 0, 0
+    waiting: list[bytes] = []
+
+    def flush() -> None:
+        nonlocal copied
+        copied = append_staged(fs, target, copied, waiting)
+        waiting.clear()
+
+    def take(header: BatchHeader, _: int, batch: memoryview) -> bool:
+        nonlocal number, copied_records
+        if is_wanted(number):
+            check_batch(batch, header)
+            waiting.append(bytes(batch))
+            copied_records += header.records_count
+            if sum(map(len, waiting)) >= READ_BYTES or len(waiting) == COPIED_AT_ONCE:
+                flush()
+        number += header.records_count
+        return True
+
+    for path, size in files:
+        if drive(fs, FileSlice(FileHandle(path), 0, size).visit_batches(take)) != size:
+            raise CorruptRecordError(f"{path} has no whole batches up to {size} bytes")
+    flush()
+    return copied, copied_records
 
 
 def unlink_staged(fs: FileSystem, paths: Sequence[str]) -> None:

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.records.batch import with_producer
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import Broker, Committed, StagedShare
+from triolog.server.broker import Broker, Committed, ReaderView, StagedShare
 from triolog.server.storage.paths import STAGE_DIRECTORY
 
 from tests.support.brokers import PARTITION, TOPIC, running_broker, value, values_from
@@ -40,10 +41,14 @@ async def look(broker: Broker) -> Seen:
     return Seen(await values_from(broker, PARTITION), await values_from(broker, OTHER), broker.last_commit(APPLICATION))
 
 
+def one_batch(text: str) -> bytes:
+    return build_batch([(START_MS, None, text.encode(), ())])
+
+
 async def stage(broker: Broker, version: int, task: str, partition: TopicPartition, *texts: str) -> StagedShare:
     """One batch for each text."""
     for text in texts:
-        batch = build_batch([(START_MS, None, text.encode(), ())])
+        batch = one_batch(text)
         staged = await broker.stage(broker.announce_stage(APPLICATION, version, task, partition, batch))
     return StagedShare(task, partition, staged)
 
@@ -120,6 +125,65 @@ async def test_a_commit_cut_off_anywhere_is_whole_or_absent(tmp_path: Path, dura
     assert len(outcomes) >= 10
     assert outcomes == sorted(outcomes), "what was decided is taken back"
     assert outcomes[-1]
+
+
+async def cut_off_with_a_hole(directory: Path, holes: set[int], appended: int) -> list[StagedShare]:
+    """Five batches for the first partition are decided, so many of them appended and not forced to the device; of what the
+    crash leaves, `holes` are zeros."""
+    running = directory / "running"
+    async with running_broker(running) as broker:
+        await broker.create_topic(TOPIC, 2)
+        shares = [await stage(broker, 0, "0", PARTITION, *"abcde"), await stage(broker, 0, "0", OTHER, "f")]
+        commits = broker._coordinators.stage_commits
+        await commits.log.ensure()
+        async with commits.log.turn(APPLICATION) as owner:
+            await commits._decide(owner, 0, shares)
+            assert owner.value is not None
+            producer = owner.value.producer_id, owner.value.producer_epoch
+            for number, text in enumerate("abcde"[:appended]):
+                await broker.append(PARTITION, bytes(with_producer(one_batch(text), *producer, number)))
+            shutil.copytree(running, directory / "cut off")
+    log = directory / "cut off" / str(PARTITION) / "00000000000000000000.log"
+    data, size = bytearray(log.read_bytes()), len(one_batch("a"))
+    for number in holes:
+        data[number * size : (number + 1) * size] = bytes(size)
+    log.write_bytes(data)
+    return shares
+
+
+@pytest.mark.parametrize(("holes", "appended"), [({0}, 5), ({1}, 5), ({1, 3}, 5), ({0, 1}, 3), ({2}, 4), ({3}, 4), ({1}, 1)])
+async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest(
+    tmp_path: Path, holes: set[int], appended: int
+) -> None:
+    shares = await cut_off_with_a_hole(tmp_path, holes, appended)
+    view = ReaderView(skip_gaps=True)
+    for _ in range(2):
+        async with running_broker(tmp_path / "cut off") as broker:
+            found = await values_from(broker, PARTITION, view=view)
+            assert sorted(each or b"" for each in found) == [b"a", b"b", b"c", b"d", b"e"]
+            assert await values_from(broker, OTHER) == [b"f"]
+            answer = await broker.commit_stage(APPLICATION, 0, shares)
+            assert not answer.by_this_call
+            assert broker._coordinators.stage_commits.stages.staged_bytes == 0
+
+
+async def test_appending_what_was_lost_may_be_cut_off_anywhere_too(tmp_path: Path) -> None:
+    await cut_off_with_a_hole(tmp_path, {1}, 4)
+    running = tmp_path / "again"
+    shutil.copytree(tmp_path / "cut off", running)
+    fs = EveryStepFileSystem(running, tmp_path / "more")
+    fs.take_for_synced()
+    with fs.recording():
+        async with running_broker(running, fs=fs):
+            pass
+    view = ReaderView(skip_gaps=True)
+    copies = distinct([step / kind for step in fs.steps for kind in ("killed", "cut")])
+    for step in copies:
+        async with running_broker(step) as broker:
+            found = await values_from(broker, PARTITION, view=view)
+            assert sorted(each or b"" for each in found) == [b"a", b"b", b"c", b"d", b"e"]
+            assert await values_from(broker, OTHER) == [b"f"]
+    assert len(copies) >= 10
 
 
 def commit_log_bytes(step: Path) -> int:
