@@ -1,42 +1,25 @@
-"""`triolog demo`: where it runs, what is kept, how it ends. The story itself is `story`'s."""
+"""`triolog demo`: where it runs, what is kept, what is seen. The story itself is `story`'s, its end `ending`'s."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from .ending import Findings, check_empty, find_flights, run
+
 if TYPE_CHECKING:
     from .flights import Flight
-    from .story import Findings
 
 MIN_ROWS: Final = 1000
 """Rows at even distances this close include some of the day that is looked up: it has 737 in a row."""
-
-
-class CheckFailedError(click.ClickException):
-    """A check did not hold, or reading and writing failed before all of them were made."""
-
-    exit_code = 1
-
-
-class NotInstalledError(click.ClickException):
-    """The source is not there."""
-
-    exit_code = 2
-
-
-class ServerUnusableError(click.ClickException):
-    """The server did not start or did not stop."""
-
-    exit_code = 3
 
 
 @click.command
@@ -50,21 +33,14 @@ def command(data_dir: Path | None, keep: bool, rows: int | None, seed: int, as_j
 
     Exit code 0 when all checks held, 1 when one did not, 2 when the data is not installed, 3 when the server failed.
     """
-    from .flights import SourceMissingError, find_source
-
-    try:
-        source = find_source()
-    except SourceMissingError as exc:
-        raise NotInstalledError(str(exc)) from exc
-    if data_dir is not None and data_dir.exists() and any(data_dir.iterdir()):
-        raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
+    source = find_flights()
+    check_empty(data_dir)
     with _directories(data_dir, keep) as (log_dir, work_dir):
         is_kept = keep or data_dir is not None
         findings = _tell(source, rows, seed, log_dir, work_dir, is_quiet=as_json, is_kept=is_kept)
         if as_json:
-            click.echo(json.dumps(_as_json(findings, seed, log_dir if is_kept else None), indent=2))
-    if not findings.all_held:
-        raise CheckFailedError("; ".join(f"{check.name}: {check.detail}" for check in findings.checks if not check.ok))
+            click.echo(findings.to_json(seed=seed, data_dir=log_dir if is_kept else None))
+    findings.judge()
 
 
 @contextlib.contextmanager
@@ -81,10 +57,6 @@ def _directories(data_dir: Path | None, keep: bool) -> Iterator[tuple[Path, Path
 def _tell(
     source: Path, rows: int | None, seed: int, log_dir: Path, work_dir: Path, *, is_quiet: bool, is_kept: bool
 ) -> Findings:
-    import trio
-
-    from ...protocol.errors import TriologError
-    from .server_process import ServerFailedError
     from .story import TOPIC, run_story
     from .terminal import Terminal, open_console
 
@@ -95,21 +67,11 @@ def _tell(
     terminal = Terminal(console, flights)
     terminal.loaded(seconds)
     try:
-        findings = trio.run(run_story, flights, log_dir, work_dir, seed, terminal)
-    except BaseException as exc:
-        error = _first(exc)
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt from exc
-        if isinstance(error, ServerFailedError):
-            raise ServerUnusableError(str(error)) from exc
-        if isinstance(error, OSError | TriologError):
-            raise CheckFailedError(f"the demo cannot go on: {error}") from exc
-        raise
+        findings = run(partial(run_story, flights, log_dir, work_dir, seed, terminal))
     finally:
         terminal.close()
         gc.unfreeze()
-    failed = sum(not check.ok for check in findings.checks)
-    terminal.ended(failed, len(findings.checks), log_dir / f"{TOPIC}-0" / f"{0:020d}.log", is_kept)
+    terminal.ended(findings.failed_count, len(findings.checks), log_dir / f"{TOPIC}-0" / f"{0:020d}.log", is_kept)
     return findings
 
 
@@ -123,20 +85,3 @@ def _load(source: Path, rows: int | None) -> tuple[list[Flight], float]:
         return load_flights(source, rows), time.perf_counter() - begin
     finally:
         gc.enable()
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _as_json(findings: Findings, seed: int, kept: Path | None) -> dict[str, Any]:
-    figures = {name: round(value, 3) if isinstance(value, float) else value for name, value in findings.figures.items()}
-    return {
-        "ok": findings.all_held,
-        "seed": seed,
-        **figures,
-        "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in findings.checks],
-        "data_dir": None if kept is None else str(kept),
-    }

@@ -24,6 +24,7 @@ from . import checks
 from .checks import Check
 from .day import DAY_END, DAY_START, DayReader
 from .disk_usage import PartitionUsage, partition_usage
+from .ending import Findings
 from .flights import AIRPORTS, Flight
 from .producing import Production, produce
 from .reading import PartitionCopy
@@ -73,19 +74,6 @@ class Narrator:
 
     def checked(self, check: Check) -> None:
         """A claim was judged."""
-
-
-@attrs.define(eq=False)
-class Findings:
-    """What one run of the demo found. Filled by `run_story`."""
-
-    checks: list[Check] = attrs.Factory(list)
-    figures: dict[str, Any] = attrs.Factory(dict)
-
-    @property
-    def all_held(self) -> bool:
-        """Whether every claim held; without any, nothing was shown."""
-        return bool(self.checks) and all(check.ok for check in self.checks)
 
 
 class Story:

@@ -28,11 +28,33 @@ BAR_WIDTH: Final = 30
 EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-class Terminal(Narrator):
+class Lines:
+    """What a demo's terminal is made of: chapters, lines, verdicts."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def checked(self, check: Check) -> None:
+        """A claim was judged."""
+        verdict = "[bold green]    ok[/]" if check.ok else "[bold red]FAILED[/]"
+        self._console.print(f"  {verdict}  {check.name}[dim]: {check.detail}[/]", soft_wrap=True)
+
+    def _verdict(self, failed: int, checks: int) -> None:
+        self._console.print()
+        self._say(f"All {checks} checks held." if not failed else f"[bold red]{failed} of {checks} checks FAILED.[/]")
+
+    def _chapter(self, title: str) -> None:
+        self._console.print(f"\n[bold]{title}[/]", soft_wrap=True)
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"  {text}", soft_wrap=True)
+
+
+class Terminal(Lines, Narrator):
     """Tells the story on a console; the progress bar only where that is a terminal."""
 
     def __init__(self, console: Console, flights: Sequence[Flight]) -> None:
-        self._console = console
+        super().__init__(console)
         self._count = len(flights)
         self._record_bytes = sum(len(flight.key or b"") + len(flight.value) for flight in flights) / len(flights)
         self._progress: Progress | None = None
@@ -100,16 +122,9 @@ class Terminal(Narrator):
         self._chapter("On disk, after an orderly stop")
         self._console.print(_usage_table(usage))
 
-    def checked(self, check: Check) -> None:
-        verdict = "[bold green]    ok[/]" if check.ok else "[bold red]FAILED[/]"
-        self._console.print(f"  {verdict}  {check.name}[dim]: {check.detail}[/]", soft_wrap=True)
-
     def ended(self, failed: int, checks: int, look_at: Path, is_kept: bool) -> None:
         """The story is over."""
-        self._console.print()
-        self._say(
-            f"All {checks} checks held." if not failed else f"[bold red]{failed} of {checks} checks FAILED.[/]",
-        )
+        self._verdict(failed, checks)
         if is_kept:
             self._say(f"Look at it with: triolog dump {look_at}")
         else:
@@ -120,12 +135,6 @@ class Terminal(Narrator):
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-    def _chapter(self, title: str) -> None:
-        self._console.print(f"\n[bold]{title}[/]", soft_wrap=True)
-
-    def _say(self, text: str) -> None:
-        self._console.print(f"  {text}", soft_wrap=True)
 
 
 def open_console(*, quiet: bool) -> Console:

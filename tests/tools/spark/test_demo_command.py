@@ -40,6 +40,15 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_picture_that_has_no_place_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """And not after the minutes that the job takes."""
+    arguments = ["--picture", str(tmp_path / "none" / "delay.png"), "--data-dir", str(tmp_path / "data")]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert f"there is no folder {tmp_path / 'none'}" in result.output
+    assert not (tmp_path / "data").exists()
+
+
 def test_too_few_rows_are_refused() -> None:
     assert CliRunner().invoke(command, ["--rows", str(MIN_ROWS - 1)]).exit_code == 2
 

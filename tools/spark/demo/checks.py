@@ -8,9 +8,7 @@ from ...demo.checks import Check
 from ...demo.flights import Flight
 from .job_process import Run
 from .results import Results
-from .tables import Group, Sums, together
-
-DAY_MS = 86_400_000
+from .tables import DAY_MS, Group, Sums, together
 
 
 def killed_in_the_middle(runs: Sequence[Run], kills: int) -> Check:

@@ -16,6 +16,7 @@ from ...client.config import ClientConfig
 from ...client.connection import Client, connect
 from ...client.producer import SentRecord, open_producer
 from ...demo.checks import Check
+from ...demo.ending import Findings
 from ...demo.flights import AIRPORTS, Flight
 from ...demo.reading import ROW_HEADER
 from ...demo.server_process import open_server
@@ -23,7 +24,7 @@ from . import checks, plot
 from .job import DEPARTURES, FLIGHTS, HOURS, Settings
 from .job_process import KillPoint, Run, rows_per_batch, run_job
 from .results import PARTITIONS, Results, read_results
-from .tables import HOUR_MS, Group, Sums, disorder_ms, recompute
+from .tables import DAY_MS, HOUR_MS, Group, Sums, disorder_ms, recompute
 
 KEEP_ALL: Final = {"retention.ms": "-1"}
 """The flights are of 2013; a topic with the default would delete them."""
@@ -32,22 +33,6 @@ BATCHES: Final = 8
 KILLED_PARTS: Final = (DEPARTURES, HOURS)
 CHECKPOINT_RECORDS: Final = 256
 """How many records are handed to the producer before other tasks get a turn."""
-DAY_MS: Final = 24 * HOUR_MS
-
-
-@attrs.define(eq=False)
-class Findings:
-    """What one run found. Filled by `run_story`."""
-
-    checks: list[Check] = attrs.Factory(list)
-    figures: dict[str, Any] = attrs.Factory(dict)
-    hours: dict[Group, Sums] = attrs.Factory(dict)
-    """The result, as the topic has it."""
-
-    @property
-    def all_held(self) -> bool:
-        """Whether every claim held; without any, nothing was shown."""
-        return bool(self.checks) and all(check.ok for check in self.checks)
 
 
 class Narrator:
@@ -134,7 +119,6 @@ async def run_story(
             narrator.job_ended(runs, seconds)
             results = await read_results(client, work_dir / "job")
         status = await server.stop()
-    findings.hours = results.hours
     if picture is not None:
         await trio.to_thread.run_sync(plot.draw, results.hours, picture)
     narrator.result(results.hours, picture)

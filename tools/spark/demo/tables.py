@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from ...demo.flights import MISSING, Flight
 
 HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 WEATHER: Final = "weather.csv"
 PLANES: Final = "planes.csv"
 

@@ -10,20 +10,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ...demo.checks import Check
-from ...demo.terminal import bar
-from .checks import DAY_MS
+from ...demo.terminal import Lines, bar
 from .job_process import Run
 from .plot import by_carrier, by_local_hour
 from .story import Narrator
-from .tables import Group, Sums, together
+from .tables import DAY_MS, Group, Sums, together
 
 
-class Terminal(Narrator):
+class Terminal(Lines, Narrator):
     """Tells the story on a console."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
 
     def produced(self, count: int, seconds: float, address: tuple[str, int]) -> None:
         self._chapter("A year of departures from New York, in a log")
@@ -67,20 +62,9 @@ class Terminal(Narrator):
             self._say(f"The picture: {picture}")
         self._chapter("What was claimed")
 
-    def checked(self, check: Check) -> None:
-        verdict = "[bold green]    ok[/]" if check.ok else "[bold red]FAILED[/]"
-        self._console.print(f"  {verdict}  {check.name}[dim]: {check.detail}[/]", soft_wrap=True)
-
     def ended(self, failed: int, checks: int) -> None:
         """The story is over."""
-        self._console.print()
-        self._say(f"All {checks} checks held." if not failed else f"[bold red]{failed} of {checks} checks FAILED.[/]")
-
-    def _chapter(self, title: str) -> None:
-        self._console.print(f"\n[bold]{title}[/]", soft_wrap=True)
-
-    def _say(self, text: str) -> None:
-        self._console.print(f"  {text}", soft_wrap=True)
+        self._verdict(failed, checks)
 
 
 def sums_table(heading: str, rows: Sequence[tuple[str, Sums]], console: Console) -> Table:
