@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import attrs
 from triolog.protocol.types import NO_OFFSET
 from triolog.server.config import LogConfig
+from triolog.server.storage.gaps import OffsetGap
 from triolog.server.storage.producer_batches import find_producer_records
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -49,3 +51,19 @@ def test_what_lies_before_the_offset_does_not_count(tmp_path: Path) -> None:
 
 def test_records_whose_first_batches_are_gone_are_counted_by_their_sequence(tmp_path: Path) -> None:
     assert found(mixed(tmp_path), 1, 7) == (3, 6, 9)
+
+
+def test_sequences_that_are_missing_where_a_gap_lies_are_lost_and_others_were_compacted(tmp_path: Path) -> None:
+    driven = mixed(tmp_path)
+    snapshot = attrs.evolve(driven.log.snapshot(), log_end_offset=12)
+
+    def lost(start_offset: int, *gaps: tuple[int, int], known_count: int = 0) -> tuple[range, ...]:
+        damaged = attrs.evolve(snapshot, gaps=tuple(OffsetGap(*gap, "-") for gap in gaps))
+        found = driven.run(find_producer_records(damaged, 7, 1, start_offset, known_count))
+        assert found.records_count == max(3, known_count)
+        return found.lost
+
+    assert lost(7, known_count=5) == lost(7, (2, 5)) == lost(7, (9, 12)) == lost(5, (7, 8)) == ()
+    assert lost(7, (7, 8)) == (range(2),)
+    assert lost(7, (6, 8), (9, 12), known_count=5) == (range(2), range(3, 5))
+    driven.log.drop_maps()

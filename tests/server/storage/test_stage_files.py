@@ -16,6 +16,7 @@ from triolog.server.storage.stage_files import (
     StagedChunk,
     append_staged,
     check_staged,
+    copy_staged,
     file_name,
     find_staged,
     measure_staged,
@@ -138,6 +139,26 @@ def test_a_batch_whose_bytes_changed_is_never_given_a_new_crc(fs: CrashFileSyste
         read(fs, 0, size)
     with pytest.raises(CorruptRecordError, match="no whole batch at 0"):
         read(fs, 0, size - 1)
+
+
+def test_wanted_batches_are_copied_as_they_are_from_several_files(fs: CrashFileSystem) -> None:
+    other, target = f"{PATH}2", f"{PATH}3"
+    size, _ = append_staged(fs, PATH, NOTHING, [TWO] * 150)
+    more, _ = append_staged(fs, other, NOTHING, [batch(START_MS)] * 3)
+    sources = [(PATH, size), (other, more - len(batch(START_MS)))]
+    staged, count = copy_staged(fs, sources, target, lambda number: number != 4)
+    assert count == 149 * 2 + 2
+    assert staged == measure_staged(fs, target)
+    assert staged.size_bytes == 149 * len(TWO) + 2 * len(batch(START_MS))
+    assert check_staged(fs, target, staged, "it").records_count == count
+    assert copy_staged(fs, sources, f"{PATH}4", lambda number: False) == (NOTHING, 0)
+    with pytest.raises(CorruptRecordError, match="no whole batches up to"):
+        copy_staged(fs, [(PATH, size - 1)], f"{PATH}5", lambda number: True)
+
+
+def test_what_lies_where_nothing_should_is_written_over(fs: CrashFileSystem) -> None:
+    append_staged(fs, PATH, NOTHING, [TWO] * 3)
+    assert append_staged(fs, PATH, NOTHING, [TWO]) == measure_staged(fs, PATH)
 
 
 def test_what_was_synced_is_there_after_a_power_cut(fs: CrashFileSystem) -> None:
