@@ -23,6 +23,7 @@ from triolog.tools.client.connection import Client, connect
 from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
+from triolog.tools.client.transaction import Transaction
 
 from tests.support.native_server import NativeServer
 
@@ -51,6 +52,20 @@ async def committed(server: NativeServer) -> list[bytes | None]:
         async with open_consumer(client, follow=False, isolation=Isolation.READ_COMMITTED) as consumer:
             await consumer.assign(T0)
             return [record.value async for _, record in consumer.records()]
+
+
+@asynccontextmanager
+async def commit_in_doubt(server: NativeServer, fault: str) -> AsyncIterator[tuple[Producer, Transaction]]:
+    """A producer whose commit of a record, b"a", had no answer; from now on the server gives some."""
+    faults_on(server, m.EndTransactionRequest, *[fault] * 40)
+    async with transactional(server, max_block_ms=2_000) as producer:
+        transaction = producer.transaction()
+        await transaction.begin()
+        await producer.send("t", b"a", partition=0)
+        with pytest.raises(ConnectionLostError):
+            await transaction.commit()
+        server.faults.clear()
+        yield producer, transaction
 
 
 async def test_a_block_commits_at_its_end(server: NativeServer, clock: MockClock) -> None:
@@ -334,14 +349,7 @@ async def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(
 
 
 async def test_a_commit_whose_outcome_is_unknown_may_be_asked_for_again(server: NativeServer, clock: MockClock) -> None:
-    faults_on(server, m.EndTransactionRequest, *["drop after"] * 40)
-    async with transactional(server, max_block_ms=2_000) as producer:
-        transaction = producer.transaction()
-        await transaction.begin()
-        await producer.send("t", b"a", partition=0)
-        with pytest.raises(ConnectionLostError):
-            await transaction.commit()
-        server.faults.clear()
+    async with commit_in_doubt(server, "drop after") as (_, transaction):
         await transaction.commit()
         await transaction.begin()
         await transaction.abort()
@@ -383,14 +391,7 @@ async def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction
 
 
 async def test_a_commit_that_the_caller_repeats_is_followed_by_another_epoch(server: NativeServer, clock: MockClock) -> None:
-    faults_on(server, m.EndTransactionRequest, *["drop"] * 40)
-    async with transactional(server, max_block_ms=2_000) as producer:
-        transaction = producer.transaction()
-        await transaction.begin()
-        await producer.send("t", b"a", partition=0)
-        with pytest.raises(ConnectionLostError):
-            await transaction.commit()
-        server.faults.clear()
+    async with commit_in_doubt(server, "drop") as (producer, transaction):
         await transaction.commit()
         assert server.transactional["x"][1] == 0
         async with producer.transaction():
