@@ -19,6 +19,7 @@ import attrs
 
 from ...protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_CLIENT_ID_CHARS, MAX_FRAME_BYTES, MAX_GROUP_ID_CHARS, MIB
 from ...protocol.types import Isolation, TopicPartition
+from ..client.config import address_text
 from .bounds import (
     EARLIEST_OFFSET,
     LATEST,
@@ -156,7 +157,7 @@ class ReadOptions:
     @property
     def server(self) -> str:
         """The address as it is written."""
-        return f"{self.address[0]}:{self.address[1]}"
+        return address_text(self.address)
 
     @property
     def is_start_moving(self) -> bool:

@@ -6,6 +6,7 @@ is allowed. Reading's options are in `options`.
 
 from __future__ import annotations
 
+import difflib
 import enum
 import warnings
 from collections.abc import Mapping
@@ -27,6 +28,16 @@ DEFAULT_PORT: Final = 9095
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "failondataloss"})
 """Options that Spark hands to a sink though they are not for it; `failOnDataLoss`, so that one map serves source and sink."""
+_OF_READING: Final = (
+    "it says what is read; where rows go is the option topic, and a view that is made for reading takes no INSERT"
+)
+REFUSED: Final = {
+    "assign": _OF_READING,
+    "subscribe": _OF_READING,
+    "subscribepattern": _OF_READING,
+    "path": "where rows go is the option topic; call save() or start() without a path",
+}
+"""Options that are refused with a reason of their own."""
 _NAMES: Final = (
     SERVERS,
     SERVERS_ALIAS,
@@ -121,11 +132,6 @@ class WriteOptions:
         """Whether rows are staged and committed, not produced."""
         return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
-    @property
-    def server(self) -> str:
-        """The address as it is written."""
-        return f"{self.address[0]}:{self.address[1]}"
-
     def _check_together(self) -> None:
         if self.txn_version is not None and self.txn_app_id is None:
             raise OptionError("option txnVersion needs txnAppId: a version says nothing without the application it counts for")
@@ -139,11 +145,16 @@ class WriteOptions:
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in _NAMES} | _SPARKS_OWN
-    unknown = [name for name in given if name not in known]
+    for name in given:
+        if name in REFUSED:
+            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
+    known = {name.lower(): name for name in _NAMES}
+    unknown = [name for name in given if name not in known and name not in _SPARKS_OWN]
     ignored = [name for name in unknown if name.startswith("kafka.")]
     if refused := sorted(set(unknown) - set(ignored)):
-        raise OptionError(f"unknown option {refused[0]}; a write takes {', '.join(_NAMES)}")
+        near = difflib.get_close_matches(refused[0], known, n=1)
+        hint = f"did you mean {known[near[0]]}?" if near else f"a write takes {', '.join(_NAMES)}"
+        raise OptionError(f"unknown option {refused[0]}; {hint}")
     if ignored:
         warnings.warn(f"ignored, as triolog has no use for them: {', '.join(sorted(ignored))}", stacklevel=4)
 

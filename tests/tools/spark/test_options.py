@@ -46,7 +46,7 @@ def test_names_of_options_have_no_case() -> None:
 
 def test_the_address_may_be_given_by_our_own_name() -> None:
     options = ReadOptions.from_options({"triolog.servers": "[::1]:9095", "subscribe": "events"})
-    assert options.address == ("::1", 9095)
+    assert (options.address, options.server) == (("::1", 9095), "[::1]:9095")
 
 
 @pytest.mark.parametrize(

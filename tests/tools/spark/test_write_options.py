@@ -35,7 +35,7 @@ def test_option_becomes_its_field(option: str, text: str, field: str, value: obj
 
 
 def test_alias_names_the_server() -> None:
-    assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).server == "localhost:1"
+    assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).address == ("localhost", 1)
 
 
 def test_version_and_acks_go_with_what_gives_them_a_meaning() -> None:
@@ -64,7 +64,11 @@ def test_other_kafka_options_are_ignored_with_one_warning() -> None:
         ({"kafka.bootstrap.servers": "a:1,b:2"}, "'a:1,b:2', expected the address of one server"),
         ({"kafka.bootstrap.servers": "localhost:0"}, "expected the address"),
         ({"kafka.bootstrap.servers": "a:1", "triolog.servers": "b:1"}, "different servers"),
-        (SERVER | {"topics": "t"}, "unknown option topics; a write takes"),
+        (SERVER | {"topics": "t"}, "unknown option topics; did you mean topic?"),
+        (SERVER | {"txnVersoin": "1"}, "unknown option txnversoin; did you mean txnVersion?"),
+        (SERVER | {"rate": "1"}, "unknown option rate; a write takes"),
+        (SERVER | {"subscribe": "t"}, "option subscribe is refused: it says what is read; where rows go is the option topic"),
+        (SERVER | {"topic": "t", "path": "t"}, "option path is refused: where rows go is the option topic"),
         (SERVER | {"topic": ""}, "topic is empty"),
         (SERVER | {"startingOffsets": "earliest"}, "unknown option startingoffsets"),
         (SERVER | {"kafka.compression.type": "brotli"}, "'brotli', expected one of none, gzip, snappy, lz4, zstd"),
