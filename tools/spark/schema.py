@@ -78,6 +78,8 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
                 f"the schema has column {field.name} as NOT NULL, and every column may be null; leave NOT NULL out"
             )
     names = tuple(field.name for field in schema.fields)
+    if not names:
+        raise SchemaError("the schema has no columns, and without any nobody counts rows; name one, as in 'offset long'")
     if len(set(names)) != len(names):
         raise SchemaError(f"the schema has a column twice: {', '.join(names)}")
     return names

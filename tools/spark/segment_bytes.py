@@ -1,4 +1,4 @@
-"""A `.log` file open for reading: batch headers at positions, batches, and how many bytes it took.
+"""A `.log` file open for reading: batch headers at positions, and batches.
 
 Positions are bytes in the file. Nothing behind `end` (the size that was seen when the read was planned) is looked at, so a
 broker may go on appending.
@@ -26,12 +26,11 @@ _SMALL_BATCH_BYTES: Final = KIB
 class SegmentBytes:
     """Owner: one planner or reader, which closes it. Raises OSError, FileNotFoundError when the segment was deleted."""
 
-    __slots__ = ("_fd", "_window", "_window_start", "bytes_read", "end", "path")
+    __slots__ = ("_fd", "_window", "_window_start", "end", "path")
 
     def __init__(self, path: str, end: int) -> None:
         self.path = path
         self.end = end
-        self.bytes_read = 0
         self._fd = FILES.open(path, READ)
         self._window = b""
         self._window_start = 0
@@ -47,11 +46,13 @@ class SegmentBytes:
             os.close(self._fd)
             self._fd = -1
 
+    def size(self) -> int:
+        """Of the whole file, now."""
+        return FILES.size(self._fd)
+
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at `end`, or where the file was cut since."""
-        data = FILES.read(self._fd, min(size, self.end - position), position)
-        self.bytes_read += len(data)
-        return data
+        return FILES.read(self._fd, min(size, self.end - position), position)
 
     def header_at(self, position: int, *, window: int = RECORD_BATCH_OVERHEAD) -> BatchHeader | None:
         """The header of the batch that starts there; None when none can: the magic, a length that leads out of the file."""

@@ -26,6 +26,7 @@ from ...protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader,
 from ...server.storage.errors import StorageError
 from ...server.storage.filesystem import read_at
 from ...server.storage.salvage import Damage, GoodBatch, scan_batches
+from ...server.storage.stored_records import restored
 from .segment_bytes import FILES, SegmentBytes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -180,21 +181,19 @@ def _leads_to_end(file: SegmentBytes, position: int) -> bool:
 def walk_headers(
     file: SegmentBytes, part: SegmentPart, position: int, next_offset: int, counts: DamageCounts
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """The headers from a batch's start to the end of the part, with their positions; CRCs are looked at behind damage only.
+    """The headers from a batch's start to the end of the part, with their positions; CRCs are looked at where there is doubt.
 
-    Raises DamagedSegmentError as `counts` has it, OSError.
+    One that is damaged in its first bytes comes as it was. Raises DamagedSegmentError as `counts` has it, OSError.
     """
     while position < part.end_byte:
-        for header, at in file.headers(position):
-            if header.base_offset < next_offset or header.next_offset > part.end_offset:
-                break
-            yield header, at
-            position, next_offset = at + header.size_bytes, header.next_offset
+        position, next_offset = yield from _settled_headers(file, part, position, next_offset)
         if position >= part.end_byte:
             return
         damages, good = find_good_batch(part, position, next_offset)
         for damage in damages:
             counts.take(part.path, damage)
+            if damage.stamp is not None:
+                yield restored(FILES, part.path, damage.position, damage.size, damage.stamp).header, damage.position
             position, next_offset = damage.position + damage.size, damage.next_offset
         if good is not None:
             yield good.header, good.position
@@ -203,12 +202,37 @@ def walk_headers(
             return
 
 
+def _settled_headers(
+    file: SegmentBytes, part: SegmentPart, position: int, next_offset: int
+) -> Generator[tuple[BatchHeader, int], None, tuple[int, int]]:
+    """Answers where the next one needs a closer look. Behind a gap of offsets a batch is given once the one behind it agrees:
+    nothing else tells that its offset is true."""
+    held: BatchHeader | None = None
+    for header, at in file.headers(position):
+        least_offset = next_offset if held is None else held.next_offset
+        if header.base_offset < least_offset or header.next_offset > part.end_offset:
+            break
+        if held is not None:
+            yield held, position
+            position, next_offset = at, held.next_offset
+            held = None
+        if header.base_offset > next_offset:
+            held = header
+        else:
+            yield header, at
+            position, next_offset = at + header.size_bytes, header.next_offset
+    return position, next_offset
+
+
 def _ends_early(part: SegmentPart, position: int) -> bool:
     """Whether the file just ends in the middle of a batch there."""
     rest = part.end_byte - position
     if rest < RECORD_BATCH_OVERHEAD:
         return True
-    header = parse_header(read_at(FILES, part.path, position, RECORD_BATCH_OVERHEAD))
+    data = read_at(FILES, part.path, position, RECORD_BATCH_OVERHEAD)
+    if len(data) < RECORD_BATCH_OVERHEAD:  # it was cut since
+        return True
+    header = parse_header(data)
     return header.magic == MAGIC and header.size_bytes > rest
 
 

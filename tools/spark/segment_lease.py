@@ -64,7 +64,11 @@ def _log_of(entry: LeasePartitionResponse) -> PartitionLog:
         topic_partition=TopicPartition(entry.topic, entry.partition),
         segments=tuple(
             SegmentFile(
-                base_offset=segment.base_offset, end_offset=end_offset, path=segment.path, size_bytes=segment.size_bytes
+                base_offset=segment.base_offset,
+                end_offset=end_offset,
+                path=segment.path,
+                size_bytes=segment.size_bytes,
+                is_leased=True,
             )
             for segment, end_offset in zip(entry.segments, ends, strict=False)
         ),

@@ -2,8 +2,8 @@
 
 Names and sizes come from `server.storage.inventory`, so a directory of triolog, of Apache Kafka, and one partition's
 directory alone are all read. Nothing is locked and nothing written. What a running broker does meanwhile is tolerated:
-appends are not looked at, a torn tail ends the log, a deleted segment is an error that says so. A compaction that is just
-being swapped in is refused.
+appends are not looked at, a torn tail ends the log, a segment that was deleted, cut or compacted since is an error that says
+so. A compaction that is just being swapped in is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...server.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     decode_offsets,
 )
+from ...server.storage.errors import LogDirectoryError
 from ...server.storage.filesystem import read_file
 from ...server.storage.inventory import PartitionFiles, StoppedDirectory, read_directory
 from ...server.storage.paths import LOG_SUFFIX, SWAP_SUFFIX
@@ -47,6 +48,8 @@ class SegmentFile:
     """The next segment's base offset, INT64_MAX for the last one."""
     path: str
     size_bytes: int
+    is_leased: bool = False
+    """Whether nothing can put another file in its place."""
 
     @property
     def is_last(self) -> bool:
@@ -82,7 +85,7 @@ class PartitionLog:
 def read_logs(paths: Sequence[str], topics: frozenset[str] | None = None) -> list[PartitionLog]:
     """The partitions of `topics` (None: all) in some log directories, ascending.
 
-    Raises LogDirectoryError for a directory that holds no logs and for a partition that is there twice, LogInUseError, OSError.
+    Raises LogDirectoryError for a partition that is there twice, CheckpointError, LogInUseError, OSError.
     """
     logs: dict[TopicPartition, PartitionLog] = {}
     for path in paths:
@@ -95,10 +98,10 @@ def read_logs(paths: Sequence[str], topics: frozenset[str] | None = None) -> lis
             if topics is not None and topic_partition.topic not in topics:
                 continue
             if topic_partition in logs:
-                raise LogInUseError(
+                raise LogDirectoryError(
                     f"{topic_partition} is in {logs[topic_partition].directory} and in {files.path}: read one of them"
                 )
-            trusted = INT64_MAX if is_clean else points.get(topic_partition, INT64_MAX)
+            trusted = INT64_MAX if is_clean else points.get(topic_partition, 0)
             logs[topic_partition] = _log_of(files, starts.get(topic_partition, 0), trusted)
     return [logs[topic_partition] for topic_partition in sorted(logs)]
 

@@ -55,7 +55,7 @@ MAX_RECORDS: Final = 20_000
 
 
 class SegmentGoneError(StorageError):
-    """A segment was deleted or cut between planning and reading: retention, compaction or a deleted topic."""
+    """A segment was deleted, cut or compacted between planning and reading, or its topic deleted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +79,9 @@ def read_split(
     """
     try:
         with SegmentBytes(split.path, split.end_byte) as file:
+            if (change := _change(file, split)) is not None:
+                _lose(split, read, change)
+                return
             reader = SplitReader(file, split, read)
             try:
                 for batch in reader.run(between_chunks):
@@ -92,6 +95,20 @@ def read_split(
 def _slices(batch: pa.RecordBatch, max_records: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, batch.num_rows, max_records):
         yield batch.slice(start, max_records)
+
+
+def _change(file: SegmentBytes, split: SegmentSplit) -> str | None:
+    """What shows that the file is not the one that was planned with; its positions mean nothing then."""
+    size = file.size()
+    if split.closed_bytes is not None and size != split.closed_bytes:
+        return f"it has {size} bytes now and had {split.closed_bytes} when this read was planned: it was compacted or cut"
+    if split.start_byte:
+        header = file.header_at(split.start_byte)
+        if header is None or header.base_offset != split.first_offset:
+            return (
+                f"the batch at offset {split.first_offset} is not at position {split.start_byte} now: it was compacted or cut"
+            )
+    return None
 
 
 def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
@@ -152,15 +169,16 @@ class SplitReader:
         size = self._chunk_bytes
         while position < self.split.end_byte:
             between_chunks()
+            size = min(size, self.split.end_byte - position)
             data = memoryview(self.file.read(position, size))
-            if not data:
-                _lose(self.split, self.read, f"it ends at position {position} now, {self.split.end_byte} were planned")
-                return
             chunk = self._walk(position, data, next_offset)
             yield from self._decode(chunk)
             if chunk.is_end:
                 return
             position, next_offset = position + len(chunk.data), chunk.next_offset
+            if len(data) < size and not chunk.data and chunk.damaged_at is None:
+                self._end_early(position + len(data), next_offset)
+                return
             size = max(self._chunk_bytes, chunk.needed_bytes)
             if chunk.damaged_at is not None:
                 at, least_offset = chunk.damaged_at
@@ -171,6 +189,11 @@ class SplitReader:
                     next_offset = parse_header(batch).next_offset
                     if chunk.is_end:
                         return
+
+    def _end_early(self, position: int, next_offset: int) -> None:
+        """The batches end at a position before the planned one: nothing is lost if the wanted ones were before it."""
+        if next_offset < self.split.high:
+            _lose(self.split, self.read, f"its batches end at position {position} now, {self.split.end_byte} were planned")
 
     # ---- the walk over headers ---------------------------------------------------------------------------------------
 
@@ -199,7 +222,10 @@ class SplitReader:
                 good = restored(FILES, split.path, damage.position, damage.size, damage.stamp)
         if good is not None:
             return good.position + good.header.size_bytes, good.header.base_offset, memoryview(bytes(good.batch))
-        return (position, next_offset, None) if damages else (split.end_byte, next_offset, None)
+        if damages:
+            return position, next_offset, None
+        self._end_early(position, next_offset)
+        return split.end_byte, next_offset, None
 
     # ---- decoding ----------------------------------------------------------------------------------------------------
 
@@ -276,14 +302,14 @@ class _Walk:
     def run(self) -> None:
         """Sets one of `is_end`, `needed_bytes`, `damaged_at`, or none of them when the chunk ends inside of a header.
 
-        The end is where a second batch in a row lies at or above `high`: one alone may have a damaged offset.
+        The end is where a second batch in a row lies at or above `high`: one alone may have a damaged offset. So may one behind
+        a gap of offsets, until the next header agrees with it.
         """
         size = len(self.data)
-        while self.at < size:
+        while True:
             self._take_plain()
             if size - self.at < RECORD_BATCH_OVERHEAD:
-                if self.at < size and self.position + size == self.split.end_byte:
-                    self._stop_at_damage()
+                self._run_out()
                 return
             header = parse_header(self.data, self.at)
             if not is_possible(header) or not self._has_place(header):
@@ -334,7 +360,8 @@ class _Walk:
 
     def _has_place(self, header: BatchHeader) -> bool:
         rest = self.split.end_byte - self.position - self.at
-        return header.size_bytes <= min(rest, _LARGEST_TRUSTED_BATCH_BYTES) and header.next_offset <= self.split.end_offset
+        trusted = max(_LARGEST_TRUSTED_BATCH_BYTES, len(self.data) - self.at)
+        return header.size_bytes <= min(rest, trusted) and header.next_offset <= self.split.end_offset
 
     def _take(self, header: BatchHeader, stop: int) -> None:
         if not self._may_hold(header):
@@ -354,14 +381,38 @@ class _Walk:
         if self._run_start < stop:
             self._runs.append((self._run_start, stop))
 
+    def _run_out(self) -> None:
+        """The chunk ends before another header; a batch behind a gap waits for one."""
+        size = len(self.data)
+        if self.position + size < self.split.end_byte:
+            if self._is_doubtful():
+                behind = self.at
+                self._step_back()
+                self.needed_bytes = behind - self.at + RECORD_BATCH_OVERHEAD
+        elif self.at < size or (self.check_crcs and self._is_doubtful()):
+            self._stop_at_damage()
+
+    def _is_doubtful(self) -> bool:
+        """Whether the last batch lies behind a gap of offsets."""
+        if self._before is None:
+            return False
+        at, next_offset = self._before
+        return parse_header(self.data, at).base_offset > next_offset
+
+    def _step_back(self) -> None:
+        if self._before is not None:
+            self.at, self.next_offset = self._before
+
     def _stop_at_damage(self) -> None:
+        """Here, or at the batch before: `salvage` knows how to tell whether its offset is true."""
+        if self._is_doubtful():
+            self._step_back()
         self.damaged_at = self.position + self.at, self.next_offset
 
     def _stop_at_contradiction(self) -> None:
         """Two batches whose offsets do not ascend: which of them is wrong, those behind them tell."""
-        if self._before is not None:
-            self.at, self.next_offset = self._before
-        self._stop_at_damage()
+        self._step_back()
+        self.damaged_at = self.position + self.at, self.next_offset
 
 
 def _carries_crc(batch: memoryview, header: BatchHeader) -> bool:

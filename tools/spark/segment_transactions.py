@@ -20,7 +20,7 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX
-from ...protocol.records.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader, check_batch
 from ...protocol.records.control import ControlRecordType, control_record_type
 from ...protocol.records.record import iter_records
 from ...protocol.types import NO_TIMESTAMP
@@ -53,12 +53,20 @@ def last_stable_offset(log: PartitionLog) -> int:
                 position, next_offset = position_at_or_below(file, segment, index, producers.end_offset)
             for header, at in walk_headers(file, segment.part, position, next_offset, counts):
                 if header.is_transactional and header.base_offset >= producers.end_offset:
-                    producers.replay(header, _control_batch(file, header, at))
+                    _replay(producers, file, header, at)
     return min(producers.ongoing.values(), default=log.end_offset)
 
 
-def _control_batch(file: SegmentBytes, header: BatchHeader, position: int) -> memoryview:
-    return file.batch_at(position, header) if header.is_control else memoryview(b"")
+def _replay(producers: ProducerState, file: SegmentBytes, header: BatchHeader, position: int) -> None:
+    """Take a batch in; one that would begin or end a transaction is looked at first, and passed over when it is damaged."""
+    batch = memoryview(b"")
+    try:
+        if header.is_control or header.producer_id not in producers.ongoing:
+            batch = file.batch_at(position, header)
+            check_batch(batch, header)
+        producers.replay(header, batch)
+    except RequestError as exc:
+        LOGGER.warning("%s: position %d: %s", file.path, position, exc.message)
 
 
 def _newest_snapshot(log: PartitionLog) -> ProducerState:
@@ -148,6 +156,7 @@ class MarkerSearch:
             return
         self._next_offset = header.next_offset
         try:
+            check_batch(batch, header)
             kinds = [control_record_type(record.key) for record in iter_records(batch, header)]
         except RequestError as exc:
             LOGGER.warning("%s: the control batch at offset %d: %s", self.split.path, header.base_offset, exc.message)

@@ -78,11 +78,13 @@ class SegmentSplit:
     low: int
     high: int
     first_offset: int
-    """No batch of the split has a base offset below it."""
+    """No batch of the split has a base offset below it; where it does not start with the file, its first batch has this one."""
     end_offset: int = INT64_MAX
     """The next segment's base offset."""
     is_tail: bool = False
     """Whether it ends where the log's last segment ended: a batch may be cut short there."""
+    closed_bytes: int | None = None
+    """Of a closed segment's whole file: with another size it is another file. None where the file may grow, or is leased."""
     min_timestamp: int = -1
     aborted: tuple[AbortedRange, ...] | None = None
     """Those that have a part in it; None when aborted transactions are wanted, too."""
@@ -192,6 +194,7 @@ def _split(piece: _Piece, target: int, max_records: int | None) -> Iterator[Segm
             first_offset=first_offset,
             end_offset=end_offset,
             is_tail=segment.is_last and end == segment.size_bytes,
+            closed_bytes=None if segment.is_last or segment.is_leased else segment.size_bytes,
             min_timestamp=wanted.min_timestamp,
             aborted=aborted,
             finds_markers=aborted is not None and segment.base_offset <= wanted.marked_offset,

@@ -61,7 +61,7 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
 
 
 def next_offset(data: Bytes) -> int | None:
-    """The offset behind the last whole batch; None when there is none. CorruptRecordError where none starts where one should."""
+    """The offset behind the last whole batch; None when there is none. CorruptRecordError for bytes that start none."""
     offset = None
     for header, _ in iter_batches(data):
         offset = header.next_offset

@@ -41,3 +41,9 @@ def test_a_column_that_cannot_be_given_is_named(field: StructField, message: str
 def test_a_column_twice_is_refused() -> None:
     with pytest.raises(SchemaError, match="a column twice"):
         columns_of(spark_schema(["offset", "offset"]))
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    """An Arrow batch without columns has no number of rows."""
+    with pytest.raises(SchemaError, match="no columns"):
+        columns_of(StructType([]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.types import TopicPartition
 from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, encode_offsets
 from triolog.tools.spark.segment_damage import DamagedSegmentError, ReadMode
 from triolog.tools.spark.segment_log import PartitionLog, read_logs
@@ -56,12 +57,16 @@ def ordered(batches: int) -> list[DrawnBatch]:
     return [DrawnBatch(times=(10 * slot, 10 * slot + 5), value_bytes=100) for slot in range(batches)]
 
 
-def test_an_index_that_the_broker_did_not_finish_is_not_taken_for_the_whole_segment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [{TopicPartition("topic", 0): 20}, {}, None], ids=["below", "not there", "no file"])
+def test_an_index_that_the_broker_did_not_finish_is_not_taken_for_the_whole_segment(
+    tmp_path: Path, points: dict[TopicPartition, int] | None
+) -> None:
     written = write_log(tmp_path / "topic-0", [ordered(40), ordered(3)], index_interval_bytes=300)
     closed = min(written.directory.glob("*.timeindex"))
     closed.write_bytes(closed.read_bytes()[: 12 * 3])
     written_time = START_MS + 390
-    (tmp_path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({log_in(tmp_path).topic_partition: 20}))
+    if points is not None:
+        (tmp_path / RECOVERY_POINT_FILE).write_bytes(encode_offsets(points))
     assert first_offset_at(log_in(tmp_path), written_time) == 78
 
 
