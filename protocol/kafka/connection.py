@@ -21,6 +21,7 @@ from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import STRING, wire
 from ..schema.fields import struct as message
+from ..schema.primitives import COPIED_BYTES
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
 
@@ -129,6 +130,6 @@ def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> 
     tags = b"\0" if flexible and api.key is not ApiKey.API_VERSIONS else b""
     size = _ANSWER_BYTES + len(tags) + sum(map(len, buffers))
     head = _ANSWER.pack(size, correlation_id) + tags
-    if buffers and len(buffers[0]) < codec.COPIED_BYTES:
+    if buffers and len(buffers[0]) < COPIED_BYTES:
         return [head + bytes(buffers[0]), *buffers[1:]]
     return [head, *buffers]

@@ -11,16 +11,11 @@ import struct
 from typing import Final, TypeVar
 
 from ..errors import RemoteProtocolError
-from ..limits import KIB
 from ..types import Bytes
 from .reader import Reader, make_reader
 from .writer import Writer, make_writer
 
 T = TypeVar("T")
-
-COPIED_BYTES: Final = 16 * KIB
-"""Records below this are copied into the buffer before them: another buffer costs a call more than the copy."""
-
 
 _Key = tuple[type, int, bool]
 
@@ -28,47 +23,38 @@ _readers: Final[dict[_Key, Reader]] = {}
 _writers: Final[dict[_Key, Writer]] = {}
 
 
-def _reader(cls: type, version: int, flexible: bool) -> Reader:
-    key = (cls, version, flexible)
-    if key not in _readers:
-        _readers[key] = make_reader(cls, version, flexible=flexible)
-    return _readers[key]
-
-
-def _writer(cls: type, version: int, flexible: bool) -> Writer:
-    key = (cls, version, flexible)
-    if key not in _writers:
-        _writers[key] = make_writer(cls, version, flexible=flexible)
-    return _writers[key]
-
-
 def read(cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool) -> tuple[T, int]:
     """(value, position behind it) of the structure that begins at `at`. Raises RemoteProtocolError saying what is wrong."""
+    reader = _readers.get((cls, version, flexible))
+    if reader is None:
+        reader = _readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible)
     try:
-        value, stop = _reader(cls, version, flexible)(data, at)
+        return reader(data, at)
     except (struct.error, IndexError):
         raise RemoteProtocolError(f"{cls.__name__} v{version} ends too early: it has {len(data) - at} bytes") from None
     except UnicodeDecodeError as exc:
         raise RemoteProtocolError(f"{cls.__name__} v{version}: a string is not UTF-8: {exc}") from None
-    return value, stop
 
 
 def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:
-    """The buffers of a structure, those between records joined."""
+    """The buffers of a structure: one, and others around each piece of large records."""
+    cls = type(value)
+    writer = _writers.get((cls, version, flexible))
+    if writer is None:
+        writer = _writers[cls, version, flexible] = make_writer(cls, version, flexible=flexible)
     parts: list[Bytes] = []
-    _writer(type(value), version, flexible)(value, parts)
-    return _joined(parts)
+    large: list[int] = []
+    writer(value, parts, large)
+    return _joined(parts, large) if large else [b"".join(parts)]
 
 
-def _joined(parts: list[Bytes]) -> list[Bytes]:
+def _joined(parts: list[Bytes], large: list[int]) -> list[Bytes]:
+    """`large`: the places of parts that are buffers of their own."""
     buffers: list[Bytes] = []
     start = 0
-    for position, part in enumerate(parts):
-        if len(part) >= COPIED_BYTES:
-            if start < position:
-                buffers.append(b"".join(parts[start:position]))
-            buffers.append(part)
-            start = position + 1
+    for position in large:
+        buffers += [b"".join(parts[start:position]), parts[position]]
+        start = position + 1
     if start < len(parts):
         buffers.append(b"".join(parts[start:]))
     return buffers

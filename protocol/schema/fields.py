@@ -96,8 +96,8 @@ def wire(
     """A field of a structure: a primitive, a structure, or a list of one of them for an array.
 
     `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default. `default`: what
-    it is where a version lacks it; `...`, as when nothing is said, is the type's own: 0, empty, or its fields' defaults. A field
-    with a default may be left out by those who make an instance.
+    it is where a version lacks it; `...`, as when nothing is said, is the type's own: 0, empty, or its fields' defaults. A
+    field with a default may be left out by those who make an instance.
     """
     is_array = isinstance(kind, list)
     element = kind[0] if isinstance(kind, list) else kind
@@ -122,8 +122,8 @@ def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple
 
 @dataclass_transform(eq_default=True, kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
-    """Make a declaration a slotted class with a constructor. All fields have defaults, for versions that lack them; the type
-    checker wants those named that are not declared with one."""
+    """Make a declaration a slotted class with a constructor, which readers pass over. All fields have defaults, for versions
+    that lack them; the type checker wants those named that are not declared with one."""
     return attrs.define(cls)
 
 

@@ -1,16 +1,25 @@
-"""What the generated readers and writers call for what is not one line: long varints and the errors of hostile lengths."""
+"""What the generated readers and writers call for what is not one line: long varints, packings whose shape is known only
+when they run, and the errors of hostile lengths."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from ..errors import RemoteProtocolError
-from ..limits import UINT32_MAX
+from ..limits import KIB, MAX_STRING_CHARS, UINT32_MAX
 from ..types import Bytes
 
 MAX_ELEMENTS: Final = 100_000
-"""Elements that the arrays of one message may have together. At 100 bytes for a small structure about 10 MB of objects; ten
+"""Elements and tagged fields that one message may have in all. At 100 bytes for a small structure about 10 MB of objects; ten
 times what MAX_PARTITIONS_PER_REQUEST allows."""
+
+COPIED_BYTES: Final = 16 * KIB
+"""Records below this are copied into the buffer before them: another buffer costs a call more than the copy."""
+
+KEPT_LAYOUTS: Final = 256
+"""Of one place in a message. Arrays there are as long as a partition has replicas."""
 
 UNSIGNED_VARINTS: Final = [bytes([number]) for number in range(128)]
 """The encodings of one byte, which nearly every length has."""
@@ -43,16 +52,52 @@ def write_unsigned_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+class ArrayLayouts(dict[int, struct.Struct]):
+    """Count -> layout of so many numbers. Owner: the reader of an array."""
+
+    def __init__(self, letter: str) -> None:
+        super().__init__()
+        self._letter = letter
+
+    def __missing__(self, count: int) -> struct.Struct:
+        layout = struct.Struct(f">{count}{self._letter}")
+        if len(self) < KEPT_LAYOUTS:
+            self[count] = layout
+        return layout
+
+
+class RunLayouts(dict[tuple[int, ...], Callable[..., bytes]]):
+    """Counts of arrays of numbers -> what packs these arrays and the numbers around them. Owner: one place in a writer.
+
+    `letters`: struct's, in pieces; an array stands behind each piece but the last, and `arrays` has its letter.
+    """
+
+    def __init__(self, letters: Sequence[str], arrays: Sequence[str]) -> None:
+        super().__init__()
+        self._letters = letters
+        self._arrays = arrays
+
+    def __missing__(self, counts: tuple[int, ...]) -> Callable[..., bytes]:
+        arrays = [f"{count}{letter}" for count, letter in zip(counts, self._arrays, strict=True)]
+        pieces = [part for pair in zip(self._letters, [*arrays, ""], strict=True) for part in pair]
+        pack = struct.Struct(">" + "".join(pieces)).pack
+        if len(self) < KEPT_LAYOUTS:
+            self[counts] = pack
+        return pack
+
+
 def join(parts: list[Bytes]) -> bytes:
     """The bytes of a tagged field."""
     return b"".join(parts)
 
 
 def refuse_length(what: str, length: int, left: int) -> NoReturn:
-    """Raises RemoteProtocolError for a length that is negative or above the bytes that are there."""
+    """Raises RemoteProtocolError for a length that is negative, above the bytes that are there, or above a string's limit."""
     if length < 0:
         raise RemoteProtocolError(f"{what} has a length of {length} and may not be null")
-    raise RemoteProtocolError(f"{what} claims {length} bytes, {left} are left")
+    if length > left:
+        raise RemoteProtocolError(f"{what} claims {length} bytes, {left} are left")
+    raise RemoteProtocolError(f"{what} has {length} bytes, a string may have {MAX_STRING_CHARS}")
 
 
 def refuse_count(what: str, count: int, left: int) -> NoReturn:

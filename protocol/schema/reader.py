@@ -1,4 +1,7 @@
-"""Makes the function that reads one structure in one version: nested arrays are loops in it, adjacent numbers one unpacking."""
+"""Makes the function that reads one structure in one version: nested arrays are loops in it, adjacent numbers one unpacking.
+
+Values are made without their constructors, which would cost more than everything else: every field is set.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import Any, Final
 
 import attrs
 
+from ..limits import MAX_STRING_CHARS
 from . import primitives
-from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, fields_of
+from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, fields_of
 from .source import Source
 
 Reader = Callable[[memoryview, int], tuple[Any, int]]
@@ -27,12 +31,20 @@ _CALLED: Final = (
 def make_reader(cls: type, version: int, *, flexible: bool) -> Reader:
     """The reader of `cls` in a version."""
     source = Source(names={function.__name__: function for function in _CALLED})
-    writer = _ReaderSource(source, version, flexible, f"{cls.__name__} v{version}")
+    hands_through = _has_records(cls, version)
+    writer = _ReaderSource(source, version, flexible, f"{cls.__name__} v{version}", hands_through)
     with source.block("def read(data, at):"):
         source.add("end = len(data)", f"elements = {primitives.MAX_ELEMENTS}")
+        if not hands_through:
+            source.add("data = bytes(data)")  # much is cheaper with bytes, and these messages are small
         value = writer.structure(cls, "")
         source.add(f"return {value}, at")
     return source.function("read", f"<reader of {cls.__name__} v{version}>")
+
+
+def _has_records(cls: type, version: int) -> bool:
+    elements = [field.element for field in fields_of(cls, version)]
+    return RECORDS in elements or any(_has_records(each, version) for each in elements if isinstance(each, type))
 
 
 @attrs.define(eq=False)
@@ -41,47 +53,59 @@ class _ReaderSource:
     version: int
     flexible: bool
     name: str
+    hands_through: bool
+    """`data` is a view, of which records are handed out."""
+    _run: list[tuple[str, str]] = attrs.field(factory=list)
+    """(variable, struct's letter) of numbers that stand side by side and are not read yet."""
 
     def structure(self, cls: type, path: str) -> str:
-        """Lines that read a structure; answers the expression that makes it."""
+        """Lines that read a structure; answers the variable that has it."""
         values: dict[str, str] = {}
-        run: list[tuple[str, str]] = []
         fields = fields_of(cls, self.version)
+        tagged = [field for field in fields if field.tag is not None] if self.flexible else []
         for field in fields:
-            if field.tag is not None and self.flexible:
-                continue
-            if field.fixed_format:
-                values[field.name] = self.source.variable()
-                run.append((values[field.name], field.fixed_format))
-                continue
-            self._unpack(run)
-            values[field.name] = self.field(field, path)
-        self._unpack(run)
+            if field not in tagged:
+                values[field.name] = self.field(field, path)
         if self.flexible:
-            self._tagged([field for field in fields if field.tag is not None], values, path)
-        made = ", ".join(f"{name}={value}" for name, value in values.items())
-        return f"{self.source.constant(cls)}({made})"
+            self._tagged(tagged, values, path)
+        self._flush()
+        return self._made(cls, values)
+
+    def _made(self, cls: type, values: dict[str, str]) -> str:
+        made = self.source.variable()
+        self.source.add(f"{made} = {self.source.constant(cls.__new__)}({self.source.constant(cls)})")
+        for field in all_fields(cls):
+            self.source.add(f"{made}.{field.name} = {values.get(field.name) or self._default(field)}")
+        return made
+
+    def _default(self, field: Field) -> str:
+        """An expression: arrays and structures are new ones each time."""
+        is_shared = isinstance(field.element, Primitive) and not field.is_array
+        default = field.make_default()
+        if is_shared or default is None:
+            return self.source.constant(default)
+        return f"{self.source.constant(field.make_default)}()"
 
     def field(self, field: Field, path: str) -> str:
-        """Lines that read a field that is not a mere number; answers the variable that has it."""
+        """Lines that read a field; answers the variable that has it, behind the next flush if it is a mere number."""
         what = f"{self.name}: {path}{field.name}"
         nullable = self.version in field.nullable
         if field.is_array:
             return self._array(field, path, what, nullable=nullable)
-        value = self.source.variable()
         if isinstance(field.element, Primitive):
-            self._primitive(value, field.element, what, nullable=nullable)
-        else:
-            self._optional_structure(value, field.element, f"{path}{field.name}.", nullable=nullable)
-        return value
+            return self._primitive(field.element, what, nullable=nullable)
+        return self._optional_structure(field.element, f"{path}{field.name}.", nullable=nullable)
 
-    def _unpack(self, run: list[tuple[str, str]]) -> None:
-        if not run:
+    def _flush(self) -> None:
+        if not self._run:
             return
-        layout = struct.Struct(">" + "".join(letter for _, letter in run))
-        targets = ", ".join(name for name, _ in run)
-        self.source.add(f"{targets}, = {self.source.constant(layout.unpack_from)}(data, at)", f"at += {layout.size}")
-        run.clear()
+        if [letter for _, letter in self._run] == ["B"]:
+            self.source.add(f"{self._run[0][0]} = data[at]", "at += 1")
+        else:
+            layout = struct.Struct(">" + "".join(letter for _, letter in self._run))
+            targets = ", ".join(name for name, _ in self._run)
+            self.source.add(f"{targets}, = {self.source.constant(layout.unpack_from)}(data, at)", f"at += {layout.size}")
+        self._run.clear()
 
     # ---- lengths -------------------------------------------------------------------------------------------------------
 
@@ -92,36 +116,44 @@ class _ReaderSource:
             self._varint(length)
             self.source.add(f"{length} -= 1")
         else:
-            self._unpack([(length, letter)])
+            self._run.append((length, letter))
+            self._flush()
         return length
 
     def _varint(self, target: str) -> None:
-        self.source.add(f"{target} = data[at]", "at += 1")
+        self._run.append((target, "B"))
+        self._flush()
         with self.source.block(f"if {target} > 127:"):
             self.source.add(f"{target}, at = read_unsigned_varint(data, at - 1)")
 
-    def _primitive(self, value: str, kind: Primitive, what: str, *, nullable: bool) -> None:
-        """Lines that put a primitive into `value`."""
+    def _primitive(self, kind: Primitive, what: str, *, nullable: bool) -> str:
+        value = self.source.variable()
         if kind.format:
-            self._unpack([(value, kind.format)])
-            return
+            self._run.append((value, kind.format))
+            return value
         length = self._length("h" if kind is STRING else "i")
         stop = self.source.variable()
-        described = self.source.constant(what)
+        longest = f" or {length} > {MAX_STRING_CHARS}" if kind is STRING and self.flexible else ""
         with self._unless_null(length, value, nullable=nullable or kind is RECORDS):
             self.source.add(f"{stop} = at + {length}")
-            with self.source.block(f"if {length} < 0 or {stop} > end:"):
-                self.source.add(f"refuse_length({described}, {length}, end - at)")
-            made = {STRING: f"str(data[at:{stop}], 'utf-8')", BYTES: f"bytes(data[at:{stop}])"}
-            self.source.add(f"{value} = {made.get(kind, f'data[at:{stop}]')}", f"at = {stop}")
+            with self.source.block(f"if {length} < 0 or {stop} > end{longest}:"):
+                self.source.add(f"refuse_length({self.source.constant(what)}, {length}, end - at)")
+            self.source.add(f"{value} = {self._content(kind, f'data[at:{stop}]')}", f"at = {stop}")
+        return value
+
+    def _content(self, kind: Primitive, piece: str) -> str:
+        if kind is STRING:
+            return f"str({piece}, 'utf-8')" if self.hands_through else f"{piece}.decode()"
+        return f"bytes({piece})" if kind is BYTES and self.hands_through else piece
 
     @contextmanager
     def _unless_null(self, length: str, value: str, *, nullable: bool) -> Iterator[None]:
         if not nullable:
             yield
             return
-        self.source.add(f"{value} = None")
-        with self.source.block(f"if {length} != -1:"):
+        with self.source.block(f"if {length} == -1:"):
+            self.source.add(f"{value} = None")
+        with self.source.block("else:"):
             yield
 
     # ---- arrays and structures -----------------------------------------------------------------------------------------
@@ -129,68 +161,72 @@ class _ReaderSource:
     def _array(self, field: Field, path: str, what: str, *, nullable: bool) -> str:
         items = self.source.variable()
         count = self._length("i")
-        described = self.source.constant(what)
         with self._unless_null(count, items, nullable=nullable):
             self.source.add(f"elements -= {count}")
             with self.source.block(f"if {count} < 0 or {count} > end - at or elements < 0:"):
-                self.source.add(f"refuse_count({described}, {count}, end - at)")
+                self.source.add(f"refuse_count({self.source.constant(what)}, {count}, end - at)")
             self._elements(field.element, items, count, f"{path}{field.name}.", what)
         return items
 
     def _elements(self, element: Element, items: str, count: str, path: str, what: str) -> None:
         if isinstance(element, Primitive) and element.format and element.format != "16s":
-            size = struct.calcsize(f">{element.format}")
-            unpack = self.source.constant(struct.unpack_from)
-            self.source.add(f"{items} = list({unpack}(f'>{{{count}}}{element.format}', data, at))", f"at += {size} * {count}")
+            layouts = self.source.constant(primitives.ArrayLayouts(element.format))
+            self.source.add(f"{items} = list({layouts}[{count}].unpack_from(data, at))")
+            self.source.add(f"at += {struct.calcsize(f'>{element.format}')} * {count}")
             return
         self.source.add(f"{items} = []")
         with self.source.block(f"for _ in range({count}):"):
             if isinstance(element, Primitive):
-                value = self.source.variable()
-                self._primitive(value, element, what, nullable=False)
+                value = self._primitive(element, what, nullable=False)
+                self._flush()
             else:
                 value = self.structure(element, path)
             self.source.add(f"{items}.append({value})")
 
-    def _optional_structure(self, value: str, cls: type, path: str, *, nullable: bool) -> None:
+    def _optional_structure(self, cls: type, path: str, *, nullable: bool) -> str:
         if not nullable:
-            self.source.add(f"{value} = {self.structure(cls, path)}")
-            return
-        marker = self.source.variable()
-        self._unpack([(marker, "b")])
+            return self.structure(cls, path)
+        value, marker = self.source.variable(), self.source.variable()
+        self._run.append((marker, "b"))
+        self._flush()
         self.source.add(f"{value} = None")
         with self.source.block(f"if {marker} >= 0:"):
             self.source.add(f"{value} = {self.structure(cls, path)}")
+        return value
 
     # ---- tagged fields -------------------------------------------------------------------------------------------------
 
     def _tagged(self, fields: Sequence[Field], values: dict[str, str], path: str) -> None:
         """Lines that read the tagged fields; those that nobody here knows are passed over."""
+        count = self.source.variable()
+        self._run.append((count, "B"))
+        self._flush()
         for field in fields:
             values[field.name] = self.source.variable()
-            self.source.add(f"{values[field.name]} = {self.source.constant(field.make_default)}()")
-        count, tag, size, stop = (self.source.variable() for _ in range(4))
-        self._varint(count)
-        with self.source.block(f"for _ in range({count}):"):
-            self._varint(tag)
-            self._varint(size)
-            self.source.add(f"{stop} = at + {size}")
-            with self.source.block(f"if {stop} > end:"):
-                described = self.source.constant(f"{self.name}: a tagged field of {path or 'the message'}")
-                self.source.add(f"refuse_length({described}, {size}, end - at)")
-            for position, field in enumerate(fields):
-                with self.source.block(f"{'el' if position else ''}if {tag} == {field.tag}:"):
-                    read = self._tagged_value(field, path)
-                    self.source.add(f"{values[field.name]} = {read}")
-                    with self.source.block(f"if at != {stop}:"):
-                        described = self.source.constant(f"{self.name}: {path}{field.name}")
-                        self.source.add(f"refuse_tag({described}, {stop}, at)")
-            with self.source.block("else:" if fields else "if True:"):
-                self.source.add(f"at = {stop}")
+            self.source.add(f"{values[field.name]} = {self._default(field)}")
+        with self.source.block(f"if {count}:"):
+            with self.source.block(f"if {count} > 127:"):
+                self.source.add(f"{count}, at = read_unsigned_varint(data, at - 1)")
+            what = self.source.constant(f"{self.name}: the tagged fields of {path or 'the message'}")
+            self.source.add(f"elements -= {count}")
+            with self.source.block(f"if {count} > end - at or elements < 0:"):
+                self.source.add(f"refuse_count({what}, {count}, end - at)")
+            with self.source.block(f"for _ in range({count}):"):
+                self._tagged_field(fields, values, path, what)
 
-    def _tagged_value(self, field: Field, path: str) -> str:
-        if not field.fixed_format:
-            return self.field(field, path)
-        value = self.source.variable()
-        self._unpack([(value, field.fixed_format)])
-        return value
+    def _tagged_field(self, fields: Sequence[Field], values: dict[str, str], path: str, what: str) -> None:
+        tag, size, stop = (self.source.variable() for _ in range(3))
+        self._varint(tag)
+        self._varint(size)
+        self.source.add(f"{stop} = at + {size}")
+        with self.source.block(f"if {stop} > end:"):
+            self.source.add(f"refuse_length({what}, {size}, end - at)")
+        for field in fields:
+            with self.source.block(f"if {tag} == {field.tag}:"):
+                read = self.field(field, path)
+                self._flush()
+                self.source.add(f"{values[field.name]} = {read}")
+                with self.source.block(f"if at != {stop}:"):
+                    described = self.source.constant(f"{self.name}: {path}{field.name}")
+                    self.source.add(f"refuse_tag({described}, {stop}, at)")
+        self.source.add(f"at = {stop}")

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.kafka.apis import APIS, Api
-from triolog.protocol.schema.codec import COPIED_BYTES
 from triolog.protocol.schema.fields import (
     BOOL,
     BYTES,
@@ -27,6 +26,7 @@ from triolog.protocol.schema.fields import (
     all_fields,
     fields_of,
 )
+from triolog.protocol.schema.primitives import COPIED_BYTES
 
 Chooser = Callable[[Field, Random], Any]
 """(field, randomness) -> its value, or `ANYTHING`."""
