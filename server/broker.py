@@ -205,12 +205,15 @@ class Broker(Reader):
 
     # ---- producers and transactions --------------------------------------------------------------------------------------
 
-    async def init_producer(self, transactional_id: str | None, timeout_ms: int) -> tuple[int, int]:
+    async def init_producer(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None = None
+    ) -> tuple[int, int]:
         """(producer id, epoch) for a producer that starts. With a transactional id whoever had it before is fenced off, and
-        what it left open is aborted first; without one, `timeout_ms` means nothing. Raises RequestError."""
+        what it left open is aborted first; without one, the other arguments mean nothing. `expected`: id and epoch of a
+        producer that goes on after an error (KIP-360). Raises RequestError."""
         if transactional_id is None:
             return await self._coordinators.producer_ids.next(), 0
-        return await self._coordinators.transactions.init_producer(transactional_id, timeout_ms)
+        return await self._coordinators.transactions.init_producer(transactional_id, timeout_ms, expected)
 
     async def add_partitions_to_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
@@ -231,10 +234,21 @@ class Broker(Reader):
         await groups.ensure_topic()
         await self.add_partitions_to_transaction(transactional_id, producer_id, producer_epoch, [groups.partition_of(group)])
 
-    async def end_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+    def check_in_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Raises RequestError unless these partitions have joined the producer's open transaction."""
+        self._coordinators.transactions.check_joined(transactional_id, producer_id, producer_epoch, partitions)
+
+    async def end_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, client_version: int = 0
+    ) -> tuple[int, int]:
         """Commit or abort the producer's transaction; every partition of it has its marker when this returns. To end it the
-        same way again is fine. Raises RequestError."""
-        await self._coordinators.transactions.end(transactional_id, producer_id, producer_epoch, commit=commit)
+        same way again is fine. Answers id and epoch of the producer for what comes next: they are others from
+        `client_version` 2 on (KIP-890). Raises RequestError."""
+        return await self._coordinators.transactions.end(
+            transactional_id, producer_id, producer_epoch, commit=commit, client_version=client_version
+        )
 
     # ---- groups ----------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state` (Kafka: TransactionLogKey, TransactionLogValue, TransactionLog; KIP-98).
+"""Records of `__transaction_state` (Kafka: TransactionLogKey, TransactionLogValue, TransactionLog; KIP-98, KIP-890).
 
 The key is version 0 and the transactional id; a null value takes the id away.
 
@@ -9,9 +9,11 @@ The key is version 0 and the transactional id; a null value takes the id away.
 | status | 1 | see TransactionState |
 | partitions | array | topic and its partition numbers; null while Empty |
 | last update, start, ms | 8 + 8 | start is -1 before the first transaction |
+| previous, next producer id | tagged 0, 1 | around a change of the id, when its epochs are used up |
+| client transaction version | tagged 2 | 2: the client's epoch goes up with every transaction (KIP-890) |
 
-Version 0 is written: every Kafka from 0.11 on reads it. Version 1 (KIP-915, KIP-890) is read; what its tagged fields say about
-Kafka's second transaction protocol is not needed here.
+Version 0 is written, which every Kafka from 0.11 on reads; version 1, which has tagged fields (KIP-915), where one of them says
+something.
 """
 
 from __future__ import annotations
@@ -22,17 +24,18 @@ from typing import Final
 
 import attrs
 
-from ..errors import InvalidRecordError
-from ..types import NO_TIMESTAMP, Bytes, TopicPartition
-from .fields import FieldReader, check_version, encode_count, encode_string, read_version
+from ..errors import InvalidRecordError, RemoteProtocolError
+from ..schema import codec
+from ..schema.fields import INT8, INT16, INT32, INT64, STRING, wire
+from ..schema.fields import struct as structure
+from ..types import NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, TopicPartition
+from .fields import FieldReader, check_version, encode_string, read_version
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 _HIGHEST_VALUE_VERSION: Final = 1
+_FIRST_FLEXIBLE: Final = 1
 _VERSION: Final = struct.Struct(">h")
-_PARTITION: Final = struct.Struct(">i")
-_START: Final = struct.Struct(">qhib")
-_END: Final = struct.Struct(">qq")
 
 
 class TransactionState(enum.IntEnum):
@@ -62,21 +65,54 @@ class TransactionLogValue:
     partitions: frozenset[TopicPartition] = frozenset()
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    """Of the transaction before, when it was the last one that its epochs allowed."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """Of the transaction to come, while the outcome of the last one of this id is decided."""
+    client_version: int = 0
+    """2: the client goes on with the next epoch after each transaction."""
 
     def encode(self) -> bytes:
         """Partitions in order of their names, so that equal values have equal bytes."""
-        parts = [_VERSION.pack(0), _START.pack(self.producer_id, self.producer_epoch, self.timeout_ms, self.state)]
-        if self.state is TransactionState.EMPTY:
-            parts.append(encode_count(None))
-        else:
-            by_topic: dict[str, list[int]] = {}
-            for topic, partition in sorted(self.partitions):
-                by_topic.setdefault(topic, []).append(partition)
-            parts.append(encode_count(len(by_topic)))
-            for topic, partitions in by_topic.items():
-                parts += (encode_string(topic), encode_count(len(partitions)), *map(_PARTITION.pack, partitions))
-        parts.append(_END.pack(self.last_update_ms, self.start_ms))
-        return b"".join(parts)
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.partitions):
+            by_topic.setdefault(topic, []).append(partition)
+        topics = [_Topic(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+        value = _Value(
+            producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            timeout_ms=self.timeout_ms,
+            status=self.state,
+            topics=None if self.state is TransactionState.EMPTY else topics,
+            last_update_ms=self.last_update_ms,
+            start_ms=self.start_ms,
+            client_version=self.client_version,
+        )
+        has_tags = self.client_version or not self.previous_producer_id == self.next_producer_id == NO_PRODUCER_ID
+        version = 1 if has_tags else 0
+        return _VERSION.pack(version) + b"".join(codec.write(value, version, flexible=version >= _FIRST_FLEXIBLE))
+
+
+@structure
+class _Topic:
+    topic: str = wire(STRING)
+    partitions: list[int] = wire([INT32])
+
+
+@structure
+class _Value:
+    producer_id: int = wire(INT64)
+    previous_producer_id: int = wire(INT64, "1+", tag=0, default=-1)
+    next_producer_id: int = wire(INT64, "1+", tag=1, default=-1)
+    producer_epoch: int = wire(INT16)
+    timeout_ms: int = wire(INT32)
+    status: int = wire(INT8)
+    topics: list[_Topic] | None = wire([_Topic], nullable="0+")
+    last_update_ms: int = wire(INT64)
+    start_ms: int = wire(INT64)
+    client_version: int = wire(INT16, "1+", tag=2)
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:
@@ -99,26 +135,25 @@ def decode_transaction_value(data: Bytes) -> TransactionLogValue:
     """Raises InvalidRecordError."""
     what = "a transaction's state"
     version = check_version(what, data, _HIGHEST_VALUE_VERSION)
-    reader = FieldReader(what, data, flexible=version >= 1, position=_VERSION.size)
-    producer_id, producer_epoch, timeout_ms, status = reader.numbers(_START)
-    if status not in _STATES:
-        raise InvalidRecordError(f"{what} is {status}, {min(_STATES)} to {max(_STATES)} are known")
-
-    def read_topic() -> list[TopicPartition]:
-        topic = reader.string()
-        partitions = reader.array(lambda: reader.numbers(_PARTITION)[0], _PARTITION.size) or []
-        reader.end_structure()
-        return [TopicPartition(topic, partition) for partition in partitions]
-
-    topics = reader.array(read_topic, 2) or []
-    last_update_ms, start_ms = reader.numbers(_END)
-    reader.end()
+    try:
+        value, stop = codec.read(_Value, version, memoryview(data), _VERSION.size, flexible=version >= _FIRST_FLEXIBLE)
+    except RemoteProtocolError as exc:
+        raise InvalidRecordError(f"{what} cannot be read: {exc}") from exc
+    if stop != len(data):
+        raise InvalidRecordError(f"{what} has {len(data)} bytes and ends at position {stop}")
+    if value.status not in _STATES:
+        raise InvalidRecordError(f"{what} is {value.status}, {min(_STATES)} to {max(_STATES)} are known")
     return TransactionLogValue(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        timeout_ms=timeout_ms,
-        state=_STATES[status],
-        partitions=frozenset(each for topic in topics for each in topic),
-        last_update_ms=last_update_ms,
-        start_ms=start_ms,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.timeout_ms,
+        state=_STATES[value.status],
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition) for topic in value.topics or () for partition in topic.partitions
+        ),
+        last_update_ms=value.last_update_ms,
+        start_ms=value.start_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_version=value.client_version,
     )

@@ -1,5 +1,5 @@
-"""The transaction coordinator: transactional ids, kept in `__transaction_state` in Kafka's format (KIP-98, and of KIP-890 that
-producing joins a partition; Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager).
+"""The transaction coordinator: transactional ids, kept in `__transaction_state` in Kafka's format (KIP-98, and KIP-360,
+KIP-890; Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager).
 
 A decision is in the log before it has any effect: a partition before the first batch of the transaction is appended to it, the
 outcome before the first marker is written, a new epoch before a producer has it. So at any moment a crash leaves either a
@@ -28,6 +28,7 @@ from ...protocol.coordinator.transactions import (
 from ...protocol.errors import (
     ErrorCode,
     InvalidRequestError,
+    InvalidTxnStateError,
     RequestError,
     TriologError,
     UnknownTopicOrPartitionError,
@@ -36,7 +37,7 @@ from ...protocol.limits import INT16_MAX
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record import iter_records
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, TopicPartition
 from ..broker_config import BrokerConfig
 from ..clock import NowMs
 from ..storage.append import prepare_marker
@@ -45,6 +46,7 @@ from .internal_topic import InternalTopic, store
 from .log_manager import LogManager
 from .producer_ids import ProducerIds
 from .transaction_states import (
+    EPOCH_PER_TRANSACTION,
     IDLE_STATES,
     PREPARED_STATES,
     check_producer,
@@ -54,6 +56,8 @@ from .transaction_states import (
     is_epoch_exhausted,
     joined,
     needs_end,
+    needs_end_with_next_epoch,
+    next_epoch_error,
     prepared,
     started,
 )
@@ -78,6 +82,8 @@ class TransactionalId:
     """A producer starts, or a transaction ends: who comes meanwhile is told to try again."""
     marked: set[TopicPartition] = attrs.field(factory=set)
     """Partitions of a prepared transaction that have their marker, as far as we know."""
+    last_epoch: int = NO_PRODUCER_EPOCH
+    """Of the producer that asked for the next epoch of its own id: asking again answers the same (KIP-360)."""
     deadline: float = 0.0
     """When an open transaction is aborted, or a prepared one whose markers could not all be written is tried again. It is
     trio's time, which nobody sets back."""
@@ -131,7 +137,7 @@ class Transactions:
                 LOGGER.error("%s", self._unreadable[number])
         for owner in self._ids.values():
             assert owner.value is not None
-            self._producer_ids.saw(owner.value.producer_id)
+            self._producer_ids.saw(max(owner.value.producer_id, owner.value.next_producer_id))
             owner.deadline = trio.current_time() + self._left_s(owner.value)
 
     async def _load(self, topic_partition: TopicPartition) -> None:
@@ -154,9 +160,12 @@ class Transactions:
 
     # ---- doors -----------------------------------------------------------------------------------------------------------
 
-    async def init_producer(self, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None = None
+    ) -> tuple[int, int]:
         """(producer id, epoch) for a producer that starts: whoever had the id before is fenced off, and what it left open is
-        aborted first. Raises RequestError."""
+        aborted first. `expected`: the id and epoch of a producer that goes on after an error, and is fenced off itself when
+        they are not the current ones (KIP-360). Raises RequestError."""
         if not transactional_id or len(transactional_id.encode()) > INT16_MAX:
             raise InvalidRequestError(
                 f"a transactional id has 1 to {INT16_MAX} bytes, this one has {len(transactional_id.encode())}"
@@ -173,20 +182,27 @@ class Transactions:
         with owner.busy(), trio.CancelScope(shield=True):
             async with owner.turn:
                 try:
-                    value = await self._start(owner, timeout_ms)
+                    value = await self._start(owner, timeout_ms, expected)
                 finally:
                     if owner.value is None:
                         del self._ids[transactional_id]
         return value.producer_id, value.producer_epoch
 
-    async def _start(self, owner: TransactionalId, timeout_ms: int) -> TransactionLogValue:
-        if owner.value is not None and owner.value.state not in IDLE_STATES:
+    async def _start(self, owner: TransactionalId, timeout_ms: int, expected: tuple[int, int] | None) -> TransactionLogValue:
+        before = owner.value
+        if before is not None and expected is not None:
+            if error := next_epoch_error(before, expected, owner.last_epoch):
+                raise RequestError(f"transactional id {owner.name!r}: {error}", ErrorCode.PRODUCER_FENCED)
+            if expected[0] == before.producer_id and expected[1] != before.producer_epoch:
+                return before  # it asks again
+        if before is not None and before.state not in IDLE_STATES:
             await self._end(owner, commit=False, fence=True)
         new_id = None
         if owner.value is None or is_epoch_exhausted(owner.value):
             new_id = await self._producer_ids.next()
         value = started(owner.value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=new_id)
         await self._store(owner, value)
+        owner.last_epoch = NO_PRODUCER_EPOCH if expected is None or new_id is not None else expected[1]
         return value
 
     async def add_partitions(
@@ -212,17 +228,48 @@ class Transactions:
                     with trio.CancelScope(shield=True):
                         await self._store(owner, after)
 
-    async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-        """Commit or abort; every partition has its marker when this returns. What has ended so already is not done again.
+    def check_joined(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Raises RequestError unless these partitions have joined the producer's open transaction: what clients before
+        transaction version 2 have to see to before they produce."""
+        _, value = self._find(transactional_id, producer_id, producer_epoch)
+        missing = set(partitions) - (value.partitions if value.state is TransactionState.ONGOING else frozenset())
+        if missing:
+            raise InvalidTxnStateError(
+                f"{', '.join(map(str, sorted(missing)))} did not join the transaction of transactional id "
+                f"{transactional_id!r}, which is {value.state.name}: send AddPartitionsToTxn first"
+            )
+
+    async def end(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, client_version: int = 0
+    ) -> tuple[int, int]:
+        """Commit or abort; every partition has its marker when this returns the producer's id and epoch for what comes next.
+        What has ended so already is not done again.
 
         Raises RequestError. One that is retriable leaves the outcome decided if it was: it is then carried out later on.
         """
-        owner, value = self._find(transactional_id, producer_id, producer_epoch)
+        owner = self._owner(transactional_id)
         with owner.busy(), trio.CancelScope(shield=True):
             async with owner.turn:
-                value = check_producer(transactional_id, owner.value, producer_id, producer_epoch)
-                if needs_end(transactional_id, value, commit=commit):
-                    await self._end(owner, commit=commit, fence=False)
+                value = owner.value
+                if client_version >= EPOCH_PER_TRANSACTION and value is not None:
+                    needed = needs_end_with_next_epoch(transactional_id, value, producer_id, producer_epoch, commit=commit)
+                else:
+                    value = check_producer(transactional_id, value, producer_id, producer_epoch)
+                    needed = needs_end(transactional_id, value, commit=commit)
+                if needed:
+                    await self._end(owner, commit=commit, fence=False, client_version=client_version)
+        assert owner.value is not None
+        return owner.value.producer_id, owner.value.producer_epoch
+
+    def states(self) -> Iterator[tuple[str, TransactionLogValue]]:
+        """Every transactional id with its state."""
+        return ((owner.name, owner.value) for owner in self._ids.values() if owner.value is not None)
+
+    def state(self, transactional_id: str) -> TransactionLogValue | None:
+        """None for an id that is not known. Raises RequestError when it cannot be read."""
+        return self._owner(transactional_id).value
 
     def may_be_open(self, producer_id: int, topic_partition: TopicPartition) -> bool:
         """Whether the producer has a transaction open on the partition, or one that is about to end there, as far as we can
@@ -237,9 +284,12 @@ class Transactions:
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> tuple[TransactionalId, TransactionLogValue]:
         """Raises RequestError when it is not this producer's."""
-        self._check_readable(transactional_id)
-        owner = self._ids.get(transactional_id) or TransactionalId(transactional_id)
+        owner = self._owner(transactional_id)
         return owner, check_producer(transactional_id, owner.value, producer_id, producer_epoch)
+
+    def _owner(self, transactional_id: str) -> TransactionalId:
+        self._check_readable(transactional_id)
+        return self._ids.get(transactional_id) or TransactionalId(transactional_id)
 
     def _check_readable(self, transactional_id: str) -> None:
         error = self._unreadable.get(self._topic.partition_of(transactional_id).partition)
@@ -248,11 +298,22 @@ class Transactions:
 
     # ---- steps, inside an id's turn and shielded -------------------------------------------------------------------------
 
-    async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool) -> None:
+    async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool, client_version: int = 0) -> None:
         """Take an open transaction to its end, or one whose outcome is decided already to that one."""
         assert owner.value is not None
-        if owner.value.state is TransactionState.ONGOING:
-            await self._store(owner, prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence))
+        if owner.value.state not in PREPARED_STATES:
+            new_id = NO_PRODUCER_ID
+            if client_version >= EPOCH_PER_TRANSACTION and is_epoch_exhausted(owner.value):
+                new_id = await self._producer_ids.next()
+            decided = prepared(
+                owner.value,
+                commit=commit,
+                now_ms=self._now_ms(),
+                fence=fence,
+                client_version=client_version,
+                new_producer_id=new_id,
+            )
+            await self._store(owner, decided)
             owner.marked.clear()
             owner.deadline = trio.current_time() + RETRY_S
         await self._write_markers(owner, owner.value)

@@ -29,6 +29,14 @@ ONGOING = TransactionLogValue(
     last_update_ms=1700000000001,
     start_ms=1700000000000,
 )
+TAGGED = attrs.evolve(
+    ONGOING,
+    state=TransactionState.COMPLETE_COMMIT,
+    partitions=frozenset(),
+    previous_producer_id=999,
+    next_producer_id=1001,
+    client_version=2,
+)
 EMPTY_V0 = "000000000000000003e800020000ea6000ffffffff0000018bcfe56800ffffffffffffffff"
 ONGOING_V0 = (
     "000000000000000003e800020000ea60010000000200016100000002000000000000000300016200000001000000010000018bcfe56801"
@@ -51,6 +59,9 @@ values = st.builds(
     partitions=partitions,
     last_update_ms=int64s,
     start_ms=int64s,
+    previous_producer_id=int64s,
+    next_producer_id=int64s,
+    client_version=st.integers(0, 2**15 - 1),
 )
 
 
@@ -59,7 +70,7 @@ def test_the_key_has_the_bytes_that_kafka_writes() -> None:
     assert decode_transaction_key(bytes.fromhex(KEY)) == "mover"
 
 
-@pytest.mark.parametrize(("value", "data"), [(EMPTY, EMPTY_V0), (ONGOING, ONGOING_V0)])
+@pytest.mark.parametrize(("value", "data"), [(EMPTY, EMPTY_V0), (ONGOING, ONGOING_V0), (TAGGED, TAGGED_V1)])
 def test_the_value_has_the_bytes_that_kafka_writes(value: TransactionLogValue, data: str) -> None:
     assert value.encode().hex() == data
 
@@ -71,7 +82,7 @@ def test_the_value_has_the_bytes_that_kafka_writes(value: TransactionLogValue, d
         (ONGOING_V0, ONGOING),
         (EMPTY_V1, EMPTY),
         (ONGOING_V1, ONGOING),
-        (TAGGED_V1, attrs.evolve(ONGOING, state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())),
+        (TAGGED_V1, TAGGED),
     ],
 )
 def test_both_versions_of_the_value_are_read(data: str, expected: TransactionLogValue) -> None:
@@ -105,7 +116,7 @@ def test_a_value_cut_anywhere_or_too_long_is_refused(data: str) -> None:
     [
         ("0002", "version 2"),
         (EMPTY_V0.replace("ea6000", "ea6006", 1), "state is 6"),
-        (EMPTY_V0.replace("ffffffff", "7fffffff", 1), "announces 2147483647 entries"),
+        (EMPTY_V0.replace("ffffffff", "7fffffff", 1), "claims 2147483647 elements"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_before_anything_is_allocated(data: str, why: str) -> None:

@@ -10,6 +10,7 @@ from triolog.protocol.coordinator.transactions import TransactionLogValue, Trans
 from triolog.protocol.errors import ErrorCode, InvalidTxnStateError, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.transaction_states import (
+    EPOCH_PER_TRANSACTION,
     IDLE_STATES,
     LAST_CLIENT_EPOCH,
     PREPARED_STATES,
@@ -21,6 +22,8 @@ from triolog.server.actors.transaction_states import (
     is_epoch_exhausted,
     joined,
     needs_end,
+    needs_end_with_next_epoch,
+    next_epoch_error,
     prepared,
     started,
 )
@@ -38,6 +41,9 @@ LEGAL = {
     (S.ONGOING, S.PREPARE_ABORT),
     (S.PREPARE_COMMIT, S.COMPLETE_COMMIT),
     (S.PREPARE_ABORT, S.COMPLETE_ABORT),
+    (S.EMPTY, S.PREPARE_ABORT),
+    (S.COMPLETE_COMMIT, S.PREPARE_ABORT),
+    (S.COMPLETE_ABORT, S.PREPARE_ABORT),
     (S.COMPLETE_COMMIT, S.EMPTY),
     (S.COMPLETE_COMMIT, S.ONGOING),
     (S.COMPLETE_COMMIT, S.DEAD),
@@ -130,3 +136,72 @@ def test_only_the_current_producer_may_act(
         check_producer("id", known, producer_id, epoch)
     assert refused.value.code is code
     assert check_producer("id", value(), 7, 3) == value()
+
+
+# ---- an epoch for each transaction (KIP-890) --------------------------------------------------------------------------------
+
+V2 = EPOCH_PER_TRANSACTION
+
+
+def test_the_outcome_raises_the_epoch() -> None:
+    decided = prepared(value(S.ONGOING), commit=True, now_ms=99, client_version=V2)
+    assert (decided.producer_id, decided.producer_epoch, decided.client_version) == (7, 4, V2)
+    assert completed(decided, now_ms=100).producer_epoch == 4
+
+
+def test_behind_the_last_epoch_the_next_producer_id_begins() -> None:
+    last = value(S.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
+    decided = prepared(last, commit=True, now_ms=99, client_version=V2, new_producer_id=8)
+    assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (7, LAST_CLIENT_EPOCH + 1, 8)
+    done = completed(decided, now_ms=100)
+    assert (done.producer_id, done.producer_epoch, done.previous_producer_id, done.next_producer_id) == (8, 0, 7, -1)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize(
+    ("known", "asked", "expected"),
+    [
+        (value(S.ONGOING), (7, 3), {True: True, False: True}),
+        (value(S.ONGOING, client_version=V2), (7, 2), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
+        (value(S.ONGOING), (7, 4), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
+        (value(S.EMPTY), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
+        (value(S.EMPTY), (7, 2), {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED}),
+        (value(S.PREPARE_COMMIT, client_version=V2), (7, 2), {True: True, False: ErrorCode.INVALID_TXN_STATE}),
+        (value(S.COMPLETE_COMMIT, client_version=V2), (7, 2), {True: False, False: ErrorCode.INVALID_TXN_STATE}),
+        (value(S.COMPLETE_COMMIT, client_version=V2), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
+        (value(S.COMPLETE_ABORT, client_version=V2), (7, 2), {True: ErrorCode.INVALID_TXN_STATE, False: False}),
+        (value(S.COMPLETE_ABORT, client_version=V2), (7, 3), {True: ErrorCode.INVALID_TXN_STATE, False: True}),
+        (
+            value(S.COMPLETE_ABORT, client_version=V2),
+            (7, 1),
+            {True: ErrorCode.PRODUCER_FENCED, False: ErrorCode.PRODUCER_FENCED},
+        ),
+        (
+            value(S.COMPLETE_COMMIT, client_version=V2, producer_id=8, producer_epoch=0, previous_producer_id=7),
+            (7, LAST_CLIENT_EPOCH),
+            {True: False, False: ErrorCode.INVALID_TXN_STATE},
+        ),
+    ],
+)
+def test_the_epoch_tells_a_call_that_is_made_again_from_the_next_one(
+    known: TransactionLogValue, asked: tuple[int, int], expected: dict[bool, bool | ErrorCode], commit: bool
+) -> None:
+    outcome = expected[commit]
+    if isinstance(outcome, ErrorCode):
+        with pytest.raises(RequestError) as refused:
+            needs_end_with_next_epoch("id", known, *asked, commit=commit)
+        assert refused.value.code is outcome
+    else:
+        assert needs_end_with_next_epoch("id", known, *asked, commit=commit) is outcome
+
+
+# ---- a producer that goes on after an error (KIP-360) -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expected", "is_allowed"),
+    [((7, 3), True), ((7, 2), True), ((7, 1), False), ((8, 3), False), ((6, LAST_CLIENT_EPOCH), True), ((6, 3), False)],
+    ids=["current", "asks again", "older", "other id", "epochs used up", "previous id"],
+)
+def test_only_the_current_producer_gets_the_next_epoch(expected: tuple[int, int], is_allowed: bool) -> None:
+    assert bool(next_epoch_error(value(previous_producer_id=6), expected, last_epoch=2)) is not is_allowed

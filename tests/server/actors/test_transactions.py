@@ -587,3 +587,109 @@ async def test_a_transaction_of_offsets_only_needs_no_data(tmp_path: Path) -> No
         await producer.commit_offset(GROUP, PARTITION, 3)
         await producer.commit()
         assert await committed_offset(broker, GROUP, PARTITION) == 3
+
+
+# ---- transaction version 2 (KIP-890) and producers that go on (KIP-360) ------------------------------------------------------
+
+
+async def end_v2(broker: Broker, producer: TransactionalProducer, *, commit: bool) -> None:
+    """End as a client of transaction version 2 does: it goes on with the id and epoch that are answered."""
+    identity = await broker.end_transaction(*producer.identity, commit=commit, client_version=2)
+    producer.producer_id, producer.producer_epoch = identity
+    producer.sequences.clear()
+
+
+async def test_each_transaction_of_version_2_has_an_epoch_of_its_own(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        for number, commit in enumerate([True, False, True]):
+            assert producer.producer_epoch == number
+            await producer.produce(PARTITION, f"v{number}")
+            await end_v2(broker, producer, commit=commit)
+        assert await committed_values(broker, PARTITION) == ["v0", "v2"]
+
+
+async def test_a_batch_of_an_ended_transaction_of_version_2_is_refused(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.produce(PARTITION, "a")
+        late = attrs.evolve(producer)
+        await end_v2(broker, producer, commit=True)
+        late_batch = build_batch(
+            [(START_MS, None, b"late", ())],
+            producer_id=late.producer_id,
+            producer_epoch=late.producer_epoch,
+            base_sequence=1,
+            is_transactional=True,
+        )
+        with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+            await broker.append(PARTITION, late_batch)
+
+
+async def test_ending_version_2_again_answers_the_same_epoch_also_after_a_restart(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.produce(PARTITION, "a")
+        first = await broker.end_transaction(*producer.identity, commit=True, client_version=2)
+        assert await broker.end_transaction(*producer.identity, commit=True, client_version=2) == first
+    async with two_partitions(tmp_path) as broker:
+        assert await broker.end_transaction(*producer.identity, commit=True, client_version=2) == first
+        with refused(ErrorCode.INVALID_TXN_STATE):
+            await broker.end_transaction(*producer.identity, commit=False, client_version=2)
+        assert await markers(broker, PARTITION) == 1
+
+
+async def test_aborting_nothing_in_version_2_raises_the_epoch_and_writes_no_marker(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await end_v2(broker, producer, commit=False)
+        assert producer.producer_epoch == 1
+        assert await markers(broker, PARTITION) == 0
+        await producer.produce(PARTITION, "a")
+        await end_v2(broker, producer, commit=True)
+        assert await committed_values(broker, PARTITION) == ["a"]
+
+
+async def test_behind_the_last_epoch_version_2_goes_on_with_another_producer_id(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        owner = broker._coordinators.transactions._ids["mover"]
+        owner.value = attrs.evolve(state_of(broker), producer_epoch=LAST_CLIENT_EPOCH)
+        producer.producer_epoch = LAST_CLIENT_EPOCH
+        before = attrs.evolve(producer)
+        await producer.produce(PARTITION, "a")
+        await end_v2(broker, producer, commit=True)
+        assert producer.producer_id != before.producer_id
+        assert producer.producer_epoch == 0
+        again = await broker.end_transaction(*before.identity, commit=True, client_version=2)
+        assert again == (producer.producer_id, 0)
+        await producer.produce(PARTITION, "b")
+        await end_v2(broker, producer, commit=True)
+        assert await committed_values(broker, PARTITION) == ["a", "b"]
+
+
+async def test_a_producer_that_names_its_epoch_gets_the_next_one_and_asking_again_the_same(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer_id, epoch = await broker.init_producer("mover", TIMEOUT_MS)
+        following = await broker.init_producer("mover", TIMEOUT_MS, (producer_id, epoch))
+        assert following == (producer_id, epoch + 1)
+        assert await broker.init_producer("mover", TIMEOUT_MS, (producer_id, epoch)) == following
+
+
+async def test_a_producer_that_was_replaced_gets_no_epoch(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        old = await broker.init_producer("mover", TIMEOUT_MS)
+        await broker.init_producer("mover", TIMEOUT_MS)
+        with refused(ErrorCode.PRODUCER_FENCED):
+            await broker.init_producer("mover", TIMEOUT_MS, old)
+
+
+async def test_what_has_not_joined_is_told_so(tmp_path: Path) -> None:
+    async with two_partitions(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        with refused(ErrorCode.INVALID_TXN_STATE):
+            broker.check_in_transaction(*producer.identity, [PARTITION])
+        await broker.add_partitions_to_transaction(*producer.identity, [PARTITION])
+        broker.check_in_transaction(*producer.identity, [PARTITION])
+        with refused(ErrorCode.INVALID_TXN_STATE):
+            broker.check_in_transaction(*producer.identity, [PARTITION, OTHER])
