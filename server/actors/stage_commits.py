@@ -133,6 +133,7 @@ class StageCommits:
                 try:
                     await self._finish(owner)
                 except RequestError as exc:
+                    owner.retry_at = trio.current_time() + RETRY_S
                     LOGGER.error("%s", exc)
 
     async def expire_stages(self) -> int:

@@ -93,8 +93,8 @@ async def _to_append_again(
         return number >= found.records_count or any(number in each for each in found.lost)
 
     try:
+        stages.adopt(name, task, topic_partition, path)
         staged, count = await disk.call(copy_staged, disk.fs, sources, path, is_lacking)
-        stages.adopt(name, task, topic_partition, path, staged)
         if manager.config.durable:
             await disk.call(sync_staged, disk.fs, path.rsplit("/", 3)[0], name, [path])
     except (OSError, StorageError) as exc:

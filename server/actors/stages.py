@@ -206,12 +206,10 @@ class Stages:
             )
         return file.refusal.as_answer()
 
-    def adopt(self, name: str, task: str, topic_partition: TopicPartition, path: str, staged: StagedBytes) -> None:
-        """Take in a file that was written elsewhere, also above the limit."""
-        self._stages.setdefault(name, Stage(name)).files[file_name(task, topic_partition)] = StagedFile(
-            path, staged, staged.size_bytes
-        )
-        self._bytes += max(staged.size_bytes, SMALLEST_FILE_BYTES)
+    def adopt(self, name: str, task: str, topic_partition: TopicPartition, path: str) -> None:
+        """Take in a file that is going to be written by somebody else, also above the limit: it goes with the others."""
+        self._stages.setdefault(name, Stage(name)).files[file_name(task, topic_partition)] = StagedFile(path, None, 0)
+        self._bytes += SMALLEST_FILE_BYTES
 
     # ---- taking away -----------------------------------------------------------------------------------------------------
 

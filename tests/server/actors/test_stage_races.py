@@ -11,7 +11,9 @@ import trio
 import trio.testing
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native import messages
+from triolog.protocol.types import TopicPartition
 from triolog.server.actors import segment_leases
+from triolog.server.actors.stage_commits import RETRY_S
 from triolog.server.broker import LeasedPartition, StagedShare
 from triolog.server.listeners import stage_calls
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
@@ -180,6 +182,17 @@ async def test_what_was_certainly_not_decided_can_be_thrown_away(tmp_path: Path)
         await broker.abort_stage(APPLICATION, 1)
         assert stages_of(broker).staged_bytes == 0
         assert (await broker.commit_stage(APPLICATION, 1, [])).by_this_call
+
+
+async def test_a_log_of_commits_that_refuses_is_not_asked_every_second(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await decide(broker, [await stage(broker, "1", "a")])
+        commits = commits_of(broker)
+        owner = commits.log.applications[APPLICATION]
+        actor_of(broker, TopicPartition("__stage_commits", 0)).take_offline("a test wants it so")
+        owner.retry_at = 0.0
+        await commits.finish_overdue()
+        assert owner.retry_at > trio.current_time() + RETRY_S / 2
 
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
