@@ -38,6 +38,7 @@ def command(
     """
     from rich.console import Console
 
+    from ...protocol.errors import TriologError
     from ..bench.bench import Bench
     from ..bench.machine import default_parent, read_machine
     from ..bench.measure import describe_scale
@@ -53,13 +54,16 @@ def command(
     progress = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=parent or default_parent()) as directory:
         machine = read_machine(directory)
+        rows = []
         with progress.status("starting") as status:
             bench = Bench(directory, scale, lambda text: status.update(text))
-            with open_place(bench) as place:
-                rows = []
-                for name in [name for name in ROWS if not only or name in only]:
-                    rows.append(measure(name, place))
-                    progress.print(f"{name}: {rows[-1].failure or 'done'}", highlight=False, markup=False)
+            try:
+                with open_place(bench) as place:
+                    for name in [name for name in ROWS if not only or name in only]:
+                        rows.append(measure(name, place))
+                        progress.print(f"{name}: {rows[-1].failure or 'done'}", highlight=False, markup=False)
+            except TriologError as exc:
+                raise click.ClickException(f"the benchmark cannot start: {exc}") from exc
     report = Report(datetime.date.today(), machine, describe_scale(scale), rows, NAME)
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1))

@@ -40,7 +40,6 @@ CONFIG: Final = {
 """The JVM as it comes: no flags that would start it faster and let it run slower."""
 WARM_UPS: Final = 2
 """Beside the one that `Bench.interleave` makes: the JVM compiles what it has run a few times, workers import once."""
-JVM_END_TIMEOUT_S: Final = 60.0
 
 
 class Place:

@@ -37,7 +37,8 @@ class PipelineExistsError(TriologError):
 def command(folder: Path, servers: str, topic: str, target: str) -> None:
     """Write a declarative pipeline into FOLDER, which must be new or empty.
 
-    It needs the extra: pip install 'triolog[pipelines]'. Exit code 1 when the folder holds something already.
+    It needs the extra: pip install 'triolog[pipelines]'. Exit code 1 when the folder holds something already or cannot
+    be written.
     """
     for option, value in (("--server", servers), ("--topic", topic), ("--target", target)):
         if not PLAIN.fullmatch(value):
@@ -46,6 +47,8 @@ def command(folder: Path, servers: str, topic: str, target: str) -> None:
         written = write_pipeline(folder, servers=servers, topic=topic, target=target)
     except PipelineExistsError as exc:
         raise click.ClickException(str(exc)) from exc
+    except OSError as exc:
+        raise click.ClickException(f"{exc.filename or folder}: {exc.strerror or exc}") from exc
     for path in written:
         click.echo(f"wrote {path}")
     click.echo(f"run it: python {folder / 'run.py'}")

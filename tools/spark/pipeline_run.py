@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,10 @@ from typing import Final
 
 from ...protocol.errors import TriologError
 from .java import find_java
+from .session import unseen_sources
 
 SPEC: Final = "spark-pipeline.yml"
 CONF: Final = "conf"
-SOURCES: Final = {
-    "pyspark_triolog": "from triolog.tools.spark.source import TriologDataSource as DefaultSource\n",
-    "pyspark_triolog_segments": "from triolog.tools.spark.segments_source import TriologSegments as DefaultSource\n",
-}
 NEEDED: Final = ("pyspark", "grpc", "yaml", "zstandard")
 
 
@@ -41,7 +37,7 @@ def environment(folder: Path, environ: Mapping[str, str], *, home: Path, unseen:
         sources = folder / "sources"
         sources.mkdir(exist_ok=True)
         for name in unseen:
-            (sources / f"{name}_here.py").write_text(SOURCES[name], encoding="utf-8")
+            (sources / f"{name}_here.py").write_text(f"from {name} import DefaultSource\n", encoding="utf-8")
         found["PYTHONPATH"] = os.pathsep.join(filter(None, (str(sources), environ.get("PYTHONPATH"))))
     return found
 
@@ -54,9 +50,7 @@ def run(folder: Path, command: str = "run", *rest: str) -> None:
     assert package is not None
     assert package.submodule_search_locations is not None, "pyspark is a package"
     home = Path(package.submodule_search_locations[0])
-    seen = {module.name for module in pkgutil.iter_modules()}
-    unseen = [name for name in SOURCES if name not in seen]
-    os.environ.update(environment(folder, os.environ, home=home, unseen=unseen))
+    os.environ.update(environment(folder, os.environ, home=home, unseen=unseen_sources()))
     os.chdir(folder)
     program = str(home / "bin" / "spark-pipelines")
     os.execv(program, [program, command, "--spec", str(folder / SPEC), *rest])

@@ -56,12 +56,12 @@ def session(app_name: str = "triolog", *, master: str = "local[2]", config: Mapp
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    for module in _unseen_sources():
+    for module in unseen_sources():
         spark.dataSource.register(importlib.import_module(module).DefaultSource)
     return spark
 
 
-def _unseen_sources() -> list[str]:
+def unseen_sources() -> list[str]:
     """Sources that can be imported and that Spark does not see: an editable installation has no folder for it to look into."""
     seen = {info.name for info in pkgutil.iter_modules()}
     return [name for name in SOURCES if name not in seen and importlib.util.find_spec(name) is not None]

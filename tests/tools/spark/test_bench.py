@@ -66,6 +66,14 @@ def test_a_row_that_does_not_exist_is_refused_before_anything_starts() -> None:
     assert "no row is called 'nothing'" in result.output
 
 
+def test_without_java_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    result = CliRunner().invoke(command, ["--only", "codec", "--quick", "--dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "Error: the benchmark cannot start: Spark needs Java 17 or later" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_report_with_a_name_does_not_replace_the_servers(tmp_path: Path) -> None:
     machine = Machine("cpu", 2, 4.0, "6", "3.11", "ext4", "/dev/x", 0.1, 0.5)
     paths = [Report(datetime.date(2026, 1, 2), machine, "quick", [], name).save(tmp_path) for name in ("", "spark")]

@@ -15,7 +15,7 @@ def test_the_pipeline_has_every_file_of_the_template_and_no_mark_left(tmp_path: 
     files = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert files.keys() == set(FILES.values())
     assert not [name for name, text in files.items() if "@" in text.replace("@dp.", "")]
-    assert "name: my_pipeline" in files["spark-pipeline.yml"]
+    assert 'name: "my_pipeline"' in files["spark-pipeline.yml"]
     assert f"storage: {(folder / 'storage').as_uri()}" in files["spark-pipeline.yml"]
     assert f"spark.sql.warehouse.dir {folder}/warehouse\n" in files["conf/spark-defaults.conf"]
     for line in ('SERVERS = "10.0.0.7:9095"', 'SOURCE_TOPIC = "t"', 'TARGET_TOPIC = "u"'):
@@ -30,6 +30,21 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
         write_pipeline(tmp_path, servers="a:1", topic="t", target="u")
     assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 1
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["2024", "on", "null", "1e3", "my-pipeline", "ärger"])
+def test_the_name_is_a_text_whatever_the_folder_is_called(tmp_path: Path, name: str) -> None:
+    """Unquoted, YAML would make a number of 2024 and true of on."""
+    write_pipeline(tmp_path / name, servers="a:1", topic="t", target="u")
+    [line] = [line for line in (tmp_path / name / "spark-pipeline.yml").read_text().splitlines() if line.startswith("name:")]
+    assert line == f'name: "{name.replace("-", "_")}"'
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(command, [str(tmp_path / "file" / "pipeline")])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert result.output.startswith(f"Error: {tmp_path / 'file'}")
 
 
 @pytest.mark.parametrize("topic", ['a"b', "a\nb", ""])

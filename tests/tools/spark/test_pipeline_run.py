@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 from triolog.tools.spark import pipeline_run
-from triolog.tools.spark.pipeline_run import SOURCES, environment
+from triolog.tools.spark.init import write_pipeline
+from triolog.tools.spark.pipeline_run import environment
+from triolog.tools.spark.session import SOURCES
 
 HOME = Path("spark-home")
 
@@ -38,6 +41,17 @@ def test_a_stand_in_is_the_source_under_a_name_that_spark_looks_for(tmp_path: Pa
         names.add(defined["DefaultSource"].name())  # type: ignore[attr-defined]
     assert names == {"triolog", "triolog_segments"}
     assert set(SOURCES) == set(_registered())
+
+
+def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
+    """The extra, or else Java."""
+    write_pipeline(tmp_path / "pipeline", servers="a:1", topic="t", target="u")
+    command = [sys.executable, str(tmp_path / "pipeline" / "run.py")]
+    environ = os.environ | {"JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(("Error: the Python module", "Error: Spark needs Java"))
+    assert done.stderr.count("\n") == 1
 
 
 def _registered() -> list[str]:

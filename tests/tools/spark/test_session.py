@@ -27,4 +27,4 @@ def test_sources_that_spark_cannot_find_by_itself_are_seen_to_be_missing(
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert session._unseen_sources() == []
+    assert session.unseen_sources() == []
