@@ -1,9 +1,8 @@
 """A split of a segment file read to Arrow batches: about 4 MiB of whole record batches at a time, decoded together.
 
-Each chunk is walked by header first: what cannot be a batch, carries a wrong CRC or has offsets that contradict its
-neighbours' is damage (`segment_damage` says what becomes of it), and runs of batches that hold nothing wanted are not
-decoded. Whole runs go to the columnar codec; a run that it refuses is decoded batch by batch to find the one whose records
-are wrong.
+Each chunk is walked by header first (`segment_walk`): `segment_damage` says what becomes of damage, and runs of batches that
+hold nothing wanted are not decoded. Whole runs go to the columnar codec; a run that it refuses is decoded batch by batch to
+find the one whose records are wrong.
 
 Memory: a chunk, what it decodes to, and a batch that is larger than a chunk. Chunks shrink where batches are highly compressed.
 """
@@ -15,27 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...protocol.errors import CorruptRecordError, RequestError
+from ...protocol.errors import RequestError
 from ...protocol.limits import KIB, MIB
-from ...protocol.records.batch import (
-    LOG_OVERHEAD,
-    MAGIC,
-    RECORD_BATCH_OVERHEAD,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    check_batch,
-    iter_batches,
-    parse_header,
-)
+from ...protocol.records.batch import iter_batches, parse_header
 from ...protocol.records.columnar.decode import Wanted, decode_batches
 from ...protocol.records.committed import CommittedFilter
-from ...protocol.records.crc32c import crc32c
 from ...server.storage.errors import StorageError
 from ...server.storage.salvage import Damage
 from ...server.storage.stored_records import restored
-from .segment_bytes import FILES, SegmentBytes, is_possible
+from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import LOGGER, DamageCounts, ReadMode, find_good_batch
 from .segment_transactions import MarkerSearch
+from .segment_walk import HeaderWalk
 from .splits import AbortedRange, SegmentSplit
 
 if TYPE_CHECKING:
@@ -46,10 +36,6 @@ CHUNK_BYTES: Final = 4 * MIB
 DECODED_BYTES: Final = 16 * MIB
 """What a chunk should decode to at most; the next chunk is made smaller when one was above it."""
 SMALLEST_CHUNK_BYTES: Final = 4 * KIB
-CRC_COVERED_POSITION: Final = 21
-"""The CRC of a batch covers it from this byte on."""
-_LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
-"""A header that claims more is believed only after the CRC was taken in pieces: a length may be damaged."""
 MAX_RECORDS: Final = 20_000
 """Rows of an Arrow batch: from 20,000 on Spark takes them at full speed (spark.md 4.1)."""
 
@@ -121,25 +107,6 @@ def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
     LOGGER.warning("%s", text)
 
 
-@attrs.frozen
-class _Chunk:
-    """Whole batches from `position` on, walked."""
-
-    position: int
-    data: memoryview
-    """Of the whole batches only."""
-    next_offset: int
-    runs: tuple[tuple[int, int], ...]
-    """[start, stop) in `data` of neighbouring batches that hold something wanted."""
-    is_transactional: bool
-    is_end: bool
-    """Whether nothing behind it is wanted."""
-    needed_bytes: int
-    """Of the batch behind it, when the chunk was too small for it."""
-    damaged_at: tuple[int, int] | None
-    """Position of damage, and the least offset that a batch may have there."""
-
-
 @attrs.define(eq=False)
 class SplitReader:
     """One pass over one split. Owner: whoever iterates `run`, and closes it afterwards."""
@@ -175,8 +142,8 @@ class SplitReader:
             yield from self._decode(chunk)
             if chunk.is_end:
                 return
-            position, next_offset = position + len(chunk.data), chunk.next_offset
-            if len(data) < size and not chunk.data and chunk.damaged_at is None:
+            position, next_offset = position + len(chunk.whole), chunk.next_offset
+            if len(data) < size and not chunk.whole and chunk.damaged_at is None:
                 self._end_early(position + len(data), next_offset)
                 return
             size = max(self._chunk_bytes, chunk.needed_bytes)
@@ -197,19 +164,10 @@ class SplitReader:
 
     # ---- the walk over headers ---------------------------------------------------------------------------------------
 
-    def _walk(self, position: int, data: memoryview, next_offset: int) -> _Chunk:
-        walk = _Walk(self.split, self.read.check_crcs, position, data, next_offset)
+    def _walk(self, position: int, data: memoryview, next_offset: int) -> HeaderWalk:
+        walk = HeaderWalk(self.split, self.read.check_crcs, position, data, next_offset)
         walk.run()
-        return _Chunk(
-            position,
-            data[: walk.at],
-            walk.next_offset,
-            walk.finished_runs(),
-            walk.is_transactional,
-            walk.is_end,
-            walk.needed_bytes,
-            walk.damaged_at,
-        )
+        return walk
 
     def _pass_damage(self, position: int, next_offset: int) -> tuple[int, int, memoryview | None]:
         """Where reading goes on, the least offset there, and the whole batch that ends there, if it is to be read."""
@@ -229,11 +187,11 @@ class SplitReader:
 
     # ---- decoding ----------------------------------------------------------------------------------------------------
 
-    def _decode(self, chunk: _Chunk) -> Iterator[pa.RecordBatch]:
+    def _decode(self, chunk: HeaderWalk) -> Iterator[pa.RecordBatch]:
         aborted = self._aborted(chunk)
         decoded_bytes = 0
-        for start, stop in chunk.runs:
-            data = chunk.data[start:stop]
+        for start, stop in chunk.runs():
+            data = chunk.whole[start:stop]
             try:
                 rows = decode_batches(data, self._wanted, committed=_filter(aborted, data))
             except RequestError:
@@ -243,7 +201,7 @@ class SplitReader:
             if rows.num_rows:
                 yield rows
         if decoded_bytes > DECODED_BYTES:
-            self._chunk_bytes = max(SMALLEST_CHUNK_BYTES, len(chunk.data) * DECODED_BYTES // decoded_bytes)
+            self._chunk_bytes = max(SMALLEST_CHUNK_BYTES, len(chunk.whole) * DECODED_BYTES // decoded_bytes)
         elif decoded_bytes < DECODED_BYTES // 4:
             self._chunk_bytes = min(self.read.chunk_bytes, 2 * self._chunk_bytes)
 
@@ -261,14 +219,14 @@ class SplitReader:
                     yield rows
             position += header.size_bytes
 
-    def _aborted(self, chunk: _Chunk) -> Sequence[AbortedRange] | None:
+    def _aborted(self, chunk: HeaderWalk) -> Sequence[AbortedRange] | None:
         """What of the chunk is aborted, and perhaps more; None when nothing can be, or when that is wanted, too."""
         if self.split.aborted is None or not chunk.is_transactional:
             return None
         if not self.split.finds_markers:
             return self.split.aborted
-        behind = chunk.position + len(chunk.data)
-        return (*self.split.aborted, *self._markers.aborted(iter_batches(chunk.data), behind, chunk.next_offset))
+        behind = chunk.position + len(chunk.whole)
+        return (*self.split.aborted, *self._markers.aborted(iter_batches(chunk.whole), behind, chunk.next_offset))
 
 
 def _filter(aborted: Sequence[AbortedRange] | None, data: memoryview) -> CommittedFilter | None:
@@ -277,147 +235,3 @@ def _filter(aborted: Sequence[AbortedRange] | None, data: memoryview) -> Committ
         return None
     first_offset = parse_header(data).base_offset
     return CommittedFilter((txn.producer_id, txn.first_offset) for txn in aborted if txn.last_offset >= first_offset)
-
-
-@attrs.define(eq=False)
-class _Walk:
-    """From header to header through a chunk. `at` is behind the last batch that is whole and right."""
-
-    split: SegmentSplit
-    check_crcs: bool
-    position: int
-    """Of `data` in the file."""
-    data: memoryview
-    next_offset: int
-    at: int = 0
-    is_transactional: bool = False
-    is_end: bool = False
-    needed_bytes: int = 0
-    damaged_at: tuple[int, int] | None = None
-    _runs: list[tuple[int, int]] = attrs.field(factory=list)
-    _run_start: int = 0
-    _before: tuple[int, int] | None = None
-    """`at` and `next_offset` one batch ago."""
-
-    def run(self) -> None:
-        """Sets one of `is_end`, `needed_bytes`, `damaged_at`, or none of them when the chunk ends inside of a header.
-
-        The end is where a second batch in a row lies at or above `high`: one alone may have a damaged offset. So may one behind
-        a gap of offsets, until the next header agrees with it.
-        """
-        size = len(self.data)
-        while True:
-            self._take_plain()
-            if size - self.at < RECORD_BATCH_OVERHEAD:
-                self._run_out()
-                return
-            header = parse_header(self.data, self.at)
-            if not is_possible(header) or not self._has_place(header):
-                self._stop_at_damage()
-                return
-            if header.base_offset < self.next_offset:
-                self._stop_at_contradiction()
-                return
-            if self.next_offset >= self.split.high:
-                self.is_end = True
-                return
-            stop = self.at + header.size_bytes
-            if stop > size:
-                self.needed_bytes = header.size_bytes
-                return
-            if self.check_crcs and not _carries_crc(self.data[self.at : stop], header):
-                self._stop_at_damage()
-                return
-            self._take(header, stop)
-
-    def _take_plain(self) -> None:
-        """Batches about which nothing is doubtful and that hold something wanted, as most do; stops before any other. It does
-        what `run` does for one, without a call per question (0.50 for 0.57 CPU s with 550,000 records in batches of 10)."""
-        split, data = self.split, self.data
-        at, next_offset = self.at, self.next_offset
-        last, high = len(data) - RECORD_BATCH_OVERHEAD, min(split.high, split.end_offset)
-        while at <= last:
-            header = parse_header(data, at)
-            base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp, _, _, _, count = header
-            stop = at + length + LOG_OVERHEAD
-            is_plain = magic == MAGIC and at + RECORD_BATCH_OVERHEAD <= stop <= len(data) and 0 <= count <= delta + 1
-            if not is_plain or delta < 0 or base_offset < next_offset or base_offset + delta >= high:
-                break
-            if base_offset + delta < split.low or max_timestamp < split.min_timestamp:
-                break
-            if self.check_crcs and crc32c(data[at + CRC_COVERED_POSITION : stop]) != crc:
-                break
-            if attributes & TRANSACTIONAL_FLAG:
-                self.is_transactional = True
-            self._before = at, next_offset
-            at, next_offset = stop, base_offset + delta + 1
-        self.at, self.next_offset = at, next_offset
-
-    def finished_runs(self) -> tuple[tuple[int, int], ...]:
-        """The runs of batches that hold something wanted."""
-        self._end_run(self.at)
-        return tuple(self._runs)
-
-    def _has_place(self, header: BatchHeader) -> bool:
-        rest = self.split.end_byte - self.position - self.at
-        trusted = max(_LARGEST_TRUSTED_BATCH_BYTES, len(self.data) - self.at)
-        return header.size_bytes <= min(rest, trusted) and header.next_offset <= self.split.end_offset
-
-    def _take(self, header: BatchHeader, stop: int) -> None:
-        if not self._may_hold(header):
-            self._end_run(self.at)
-            self._run_start = stop
-        self.is_transactional = self.is_transactional or header.is_transactional
-        self._before = self.at, self.next_offset
-        self.at, self.next_offset = stop, header.next_offset
-
-    def _may_hold(self, header: BatchHeader) -> bool:
-        """A control batch holds nothing, but ends no run: the filter of aborted transactions sees it."""
-        if header.next_offset <= self.split.low or header.base_offset >= self.split.high:
-            return False
-        return header.is_control or header.max_timestamp >= self.split.min_timestamp
-
-    def _end_run(self, stop: int) -> None:
-        if self._run_start < stop:
-            self._runs.append((self._run_start, stop))
-
-    def _run_out(self) -> None:
-        """The chunk ends before another header; a batch behind a gap waits for one."""
-        size = len(self.data)
-        if self.position + size < self.split.end_byte:
-            if self._is_doubtful():
-                behind = self.at
-                self._step_back()
-                self.needed_bytes = behind - self.at + RECORD_BATCH_OVERHEAD
-        elif self.at < size or (self.check_crcs and self._is_doubtful()):
-            self._stop_at_damage()
-
-    def _is_doubtful(self) -> bool:
-        """Whether the last batch lies behind a gap of offsets."""
-        if self._before is None:
-            return False
-        at, next_offset = self._before
-        return parse_header(self.data, at).base_offset > next_offset
-
-    def _step_back(self) -> None:
-        if self._before is not None:
-            self.at, self.next_offset = self._before
-
-    def _stop_at_damage(self) -> None:
-        """Here, or at the batch before: `salvage` knows how to tell whether its offset is true."""
-        if self._is_doubtful():
-            self._step_back()
-        self.damaged_at = self.position + self.at, self.next_offset
-
-    def _stop_at_contradiction(self) -> None:
-        """Two batches whose offsets do not ascend: which of them is wrong, those behind them tell."""
-        self._step_back()
-        self.damaged_at = self.position + self.at, self.next_offset
-
-
-def _carries_crc(batch: memoryview, header: BatchHeader) -> bool:
-    try:
-        check_batch(batch, header)
-    except CorruptRecordError:
-        return False
-    return True

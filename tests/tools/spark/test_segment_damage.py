@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.tools.spark import segment_reader
+from triolog.tools.spark import segment_walk
 from triolog.tools.spark.segment_damage import DamagedSegmentError, ReadMode
 from triolog.tools.spark.segment_times import first_offset_at
 from triolog.tools.spark.splits import LogRange, SplitLimits, plan_splits
@@ -79,7 +79,7 @@ def test_gaps_at_the_ends_of_chunks_and_splits_are_no_damage(tmp_path: Path) -> 
 def test_a_batch_too_large_to_be_believed_at_once_is_read_up_to_the_wanted_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int
 ) -> None:
-    monkeypatch.setattr(segment_reader, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
+    monkeypatch.setattr(segment_walk, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
     written = write_log(tmp_path / "topic-0", [uniform(10, value_bytes=100)])
     wanted = LogRange(log=log_in(written.directory), low=1, high=high)
     read = attrs.evolve(READ, chunk_bytes=100, mode=ReadMode.FAILFAST)
