@@ -31,6 +31,7 @@ FLOORS: Final = {
     "server.config": 3,
     "server.clock": 3,
     "server.storage": 4,
+    "server.groups": 4,
     "server.broker_config": 4,
     "server.broker_keys": 5,
     "server.actors": 5,
@@ -52,8 +53,10 @@ SOCKETS: Final = ("socket", "ssl", "select", "selectors")
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+    "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
 }
-"""The two cores know neither threads nor sockets, the protocol neither clock nor files, the log no wire messages."""
+"""The cores know neither threads nor sockets; the protocol and the groups neither clock nor files, log and groups no wire
+messages."""
 
 DOORS: Final = {
     "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock"),

@@ -1,0 +1,327 @@
+"""All classic groups: the commands of clients, and the passing of time (Kafka: GroupMetadataManager and ClassicGroup; KIP-62,
+KIP-345, KIP-394, KIP-559).
+
+Every command gives an `Outcome`: answers for callers that are named by their tokens, this one's among them or not, and records
+to store. What a record says does not count before `stored` is called, and who waits for it is not answered before. `on_time` is
+to be called at `next_deadline_ms`, or later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import attrs
+
+from ...protocol.coordinator.group_metadata import GroupMetadataValue
+from ...protocol.errors import ErrorCode, RequestError
+from .assignments import Assignments
+from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Usage
+from .joining import Joining, NewMemberId, check_join, random_member_id
+from .member import Member
+from .rebalance import Rebalance
+from .values import (
+    NO_GENERATION,
+    NO_MEMBER_ID,
+    CommittingMember,
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    Heartbeat,
+    Join,
+    JoinAnswer,
+    LeaveAnswer,
+    LeavingMember,
+    LeftMember,
+    Outcome,
+    Sync,
+    SyncAnswer,
+    Token,
+)
+
+
+@attrs.define(eq=False)
+class ClassicGroups:
+    """See the module. Owner of all groups; whoever makes it calls it from one task at a time."""
+
+    settings: GroupSettings
+    _new_member_id: NewMemberId = random_member_id
+    _usage: Usage = attrs.field(factory=Usage)
+    _groups: dict[str, ClassicGroup] = attrs.field(factory=dict)
+    _stores: dict[int, ClassicGroup] = attrs.field(factory=dict)
+    """Whose record is being stored, by ticket."""
+    _rebalance: Rebalance = attrs.field(init=False)
+    _joining: Joining = attrs.field(init=False)
+    _assignments: Assignments = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._rebalance = Rebalance(self.settings)
+        self._joining = Joining(self._rebalance, self._new_member_id)
+        self._assignments = Assignments(self._rebalance)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    # ---- members come and go ---------------------------------------------------------------------------------------------
+
+    def join(self, request: Join, token: Token, now_ms: int) -> Outcome:
+        """Answered with a JoinAnswer: at once, or when the next generation begins."""
+        error = check_join(self.settings, request)
+        group = self._groups.get(request.group_id)
+        if error is ErrorCode.NONE and group is None:
+            error = self._check_new_group(request)
+        if error is not ErrorCode.NONE:
+            self._rebalance.effects.answer(token, JoinAnswer(error=error, member_id=request.member_id))
+            return self._outcome()
+        if group is None:
+            group = self._groups[request.group_id] = ClassicGroup(request.group_id, self._usage)
+        self._joining.join(group, request, token, now_ms)
+        return self._outcome(group)
+
+    def _check_new_group(self, request: Join) -> ErrorCode:
+        """Whoever knows a member id was in a group that is gone."""
+        if request.member_id != NO_MEMBER_ID:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if len(self._groups) >= self.settings.max_groups:
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
+
+    def sync(self, request: Sync, token: Token, now_ms: int) -> Outcome:
+        """Answered with a SyncAnswer: at once, or when the leader's assignment is stored."""
+        group = self._groups.get(request.group_id)
+        if group is None or group.state is EMPTY:
+            self._rebalance.effects.answer(token, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return self._outcome()
+        self._assignments.sync(group, request, token, now_ms)
+        return self._outcome(group)
+
+    def heartbeat(self, request: Heartbeat, now_ms: int) -> ErrorCode:
+        """REBALANCE_IN_PROGRESS: the member has to join again."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.state is DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalance.expect_heartbeat(group, group.members[request.member_id], now_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else ErrorCode.NONE
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember], now_ms: int) -> tuple[LeaveAnswer, Outcome]:
+        """Remove members; each has its own answer."""
+        group = self._groups.get(group_id)
+        if group is not None and group.state is DEAD:
+            return LeaveAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE), self._outcome()
+        before = len(group.members) if group is not None else 0
+        left = tuple(
+            LeftMember(
+                each.member_id,
+                each.group_instance_id,
+                ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave(group, each),
+            )
+            for each in members
+        )
+        gone = [each.member_id or str(each.group_instance_id) for each in left if each.error is ErrorCode.NONE]
+        if group is not None and len(group.members) < before:
+            self._rebalance.prepare_or_complete(group, now_ms, f"{', '.join(gone)} left")
+        elif group is not None:
+            self._rebalance.maybe_complete_join(group, now_ms)
+        return LeaveAnswer(members=left), self._outcome(group)
+
+    def _leave(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+        member_id = leaving.member_id
+        if member_id == NO_MEMBER_ID:
+            member_id = group.static_members.get(leaving.group_instance_id or "", NO_MEMBER_ID)
+            if member_id == NO_MEMBER_ID:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id not in group.pending_joins:
+            error = group.check_member(member_id, leaving.group_instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        self._rebalance.dismiss(group, member_id)
+        return ErrorCode.NONE
+
+    def check_commit(self, group_id: str, member: CommittingMember, *, is_transactional: bool, now_ms: int) -> None:
+        """Raises RequestError unless offsets of this group may be committed by this member, or by somebody who does without
+        membership. A commit keeps the member's session alive."""
+        group = self._groups.get(group_id)
+        error = _commit_error(group, member, is_transactional=is_transactional)
+        if error is not ErrorCode.NONE:
+            raise RequestError(
+                f"group {group_id!r}: member {member.member_id!r} of generation {member.generation} cannot commit offsets; the "
+                f"group is {_in_words(group)}",
+                error,
+            )
+        if group is not None and group.state in (STABLE, PREPARING_REBALANCE) and member.member_id in group.members:
+            self._rebalance.expect_heartbeat(group, group.members[member.member_id], now_ms)
+
+    # ---- time and records ------------------------------------------------------------------------------------------------
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` has to be called; None: not before something else happens."""
+        return self._rebalance.timers.next_deadline()
+
+    def on_time(self, now_ms: int) -> Outcome:
+        """Everything that has come due."""
+        while (key := self._rebalance.timers.pop_due(now_ms)) is not None:
+            group = self._groups.get(key.group_id)
+            if group is not None:
+                self._rebalance.came_due(group, key, now_ms)
+                self._forget_if_blank(group)
+        return self._outcome()
+
+    def stored(self, ticket: int, now_ms: int) -> Outcome:
+        """A record that an outcome asked for is in the log."""
+        group = self._stores.pop(ticket)
+        group.is_stored = True
+        back = self._joining.returns.pop(ticket, None)
+        if back is not None:
+            self._joining.return_stored(group, back, now_ms)
+        self._assignments.stored(group, ticket, now_ms)
+        return self._outcome(group)
+
+    def store_failed(self, ticket: int, error: ErrorCode, now_ms: int) -> Outcome:
+        """A record that an outcome asked for could not be stored. Whoever waits for it gets the error that clients expect."""
+        group = self._stores.pop(ticket)
+        answered = STORE_ERRORS.get(error, error)
+        back = self._joining.returns.pop(ticket, None)
+        if back is not None:
+            self._joining.return_failed(group, back, answered, now_ms)
+        self._assignments.store_failed(group, ticket, answered, now_ms)
+        return self._outcome(group)
+
+    def restore(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> Outcome:
+        """A group as the log has it. Sessions of its members begin now."""
+        group = self._groups[group_id] = ClassicGroup(group_id, self._usage, generation=value.generation, is_stored=True)
+        for metadata in value.members:
+            if metadata.member_id not in group.members:
+                group.add(Member.restored(value.protocol or "", metadata), value.protocol_type)
+        group.protocol_type, group.protocol = value.protocol_type or None, value.protocol
+        if value.leader in group.members:
+            group.leader = value.leader
+        for member in group.members.values():
+            group.state = STABLE
+            self._rebalance.expect_heartbeat(group, member, now_ms)
+        if len(group.members) > self.settings.max_size:
+            self._rebalance.prepare(group, now_ms, f"it has {len(group.members)} members, {self.settings.max_size} are allowed")
+        return self._outcome(group)
+
+    # ---- deletion --------------------------------------------------------------------------------------------------------
+
+    def begin_delete(self, group_id: str) -> bool:
+        """Let nobody join until `end_delete`, if the group is empty; False if it is not. One that is not known is empty."""
+        if not self.is_idle(group_id):
+            return False
+        group = self._groups.get(group_id)
+        if group is not None:
+            for member_id in list(group.pending_joins):
+                self._rebalance.dismiss(group, member_id)
+            group.transition_to(DEAD)
+        return True
+
+    def end_delete(self, group_id: str, *, is_deleted: bool) -> None:
+        """The group is gone, or it is as it was."""
+        group = self._groups.get(group_id)
+        if group is not None and is_deleted:
+            del self._groups[group_id]
+        elif group is not None:
+            group.transition_to(EMPTY)
+
+    def is_idle(self, group_id: str) -> bool:
+        """Whether the group is empty and nothing of it is being stored: what the log has of it is all there is."""
+        group = self._groups.get(group_id)
+        return group is None or (group.state is EMPTY and group not in self._stores.values())
+
+    def is_expirable(self, group_id: str) -> bool:
+        """Whether its offsets may expire: nobody is a member or about to be one."""
+        group = self._groups.get(group_id)
+        return group is None or (not group.pending_joins and self.is_idle(group_id))
+
+    def idle_groups(self) -> list[str]:
+        """Groups that are remembered and have no members, nor anybody who is about to be one."""
+        return [group_id for group_id, group in self._groups.items() if group.state is EMPTY and self.is_expirable(group_id)]
+
+    def forget(self, group_id: str) -> None:
+        """The log has nothing of the group any more; if it is idle, nobody has."""
+        if self.is_expirable(group_id):
+            self._groups.pop(group_id, None)
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """None: not known here. It may have offsets all the same."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.describe()
+
+    def listings(self) -> Collection[GroupListing]:
+        return [group.listing() for group in self._groups.values()]
+
+    def has_members(self, group_id: str) -> bool:
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members)
+
+    def is_subscribed_to(self, group_id: str, topic: str) -> bool:
+        """Whether the group reads a topic at present, as far as that can be known."""
+        group = self._groups.get(group_id)
+        return group is not None and group.is_subscribed_to(topic)
+
+    def close(self) -> Outcome:
+        """Answer everybody who waits: the coordinator stops."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                self._rebalance.answer_parked(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+        return self._outcome()
+
+    # ---- the end of a command --------------------------------------------------------------------------------------------
+
+    def _outcome(self, group: ClassicGroup | None = None) -> Outcome:
+        if group is not None:
+            self._forget_if_blank(group)
+        outcome = self._rebalance.effects.take()
+        for store in outcome.stores:
+            self._stores[store.ticket] = self._groups[store.group_id]
+        return outcome
+
+    def _forget_if_blank(self, group: ClassicGroup) -> None:
+        if group.is_blank and self._groups.get(group.group_id) is group:
+            del self._groups[group.group_id]
+
+
+STORE_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What clients are told when a record could not be stored (Kafka: appendGroupMetadataErrorToResponseError)."""
+
+
+def _commit_error(group: ClassicGroup | None, member: CommittingMember, *, is_transactional: bool) -> ErrorCode:
+    """(Kafka: ClassicGroup.validateOffsetCommit.) Transactions are checked by their own rules, so one without membership may
+    commit for a group with members."""
+    if group is None:
+        return ErrorCode.NONE if member.generation <= NO_GENERATION else ErrorCode.ILLEGAL_GENERATION
+    if group.state is DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.state is EMPTY and member.generation <= NO_GENERATION:
+        return ErrorCode.NONE
+    if member.generation <= NO_GENERATION and member.member_id == NO_MEMBER_ID and member.group_instance_id is None:
+        return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.check_member(member.member_id, member.group_instance_id)
+    if error is ErrorCode.NONE and member.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if error is ErrorCode.NONE and group.state is COMPLETING_REBALANCE and not is_transactional:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return error
+
+
+def _in_words(group: ClassicGroup | None) -> str:
+    if group is None:
+        return "not known"
+    return f"{group.state.value}, its generation is {group.generation} and it has {len(group.members)} members"

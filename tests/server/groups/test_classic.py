@@ -1,0 +1,321 @@
+"""All groups together: commits, what is shown, restarts, deletion, and that nothing is kept for ever."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
+from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.server.groups.group import PREVIOUS_STATES
+from triolog.server.groups.values import (
+    CommittingMember,
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    MemberDescription,
+)
+
+from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
+
+NOBODY = CommittingMember()
+
+
+def commit_error(bench: Bench, member: CommittingMember, *, is_transactional: bool = False) -> ErrorCode:
+    try:
+        bench.groups.check_commit(GROUP, member, is_transactional=is_transactional, now_ms=bench.now_ms)
+    except RequestError as exc:
+        assert repr(GROUP) in exc.message
+        return exc.code
+    return ErrorCode.NONE
+
+
+# ---- commits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_is_not_there_takes_commits_of_those_who_do_without_membership_only() -> None:
+    bench = Bench()
+    assert commit_error(bench, NOBODY) is ErrorCode.NONE
+    assert commit_error(bench, CommittingMember(member_id="somebody")) is ErrorCode.NONE
+    assert commit_error(bench, CommittingMember(generation=0, member_id="somebody")) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_an_empty_group_takes_commits_of_those_who_do_without_membership_only() -> None:
+    bench = Bench()
+    [member_id] = bench.stable(1)
+    bench.leave(member_id)
+    assert commit_error(bench, NOBODY) is ErrorCode.NONE
+    assert commit_error(bench, CommittingMember(generation=2, member_id=member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_with_members_takes_commits_of_them_in_their_generation_only() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, [None, "two"])
+    follower = next(each for each in (leader, follower) if each.startswith("two"))
+    for member, expected in (
+        (NOBODY, ErrorCode.UNKNOWN_MEMBER_ID),
+        (CommittingMember(generation=2, member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (CommittingMember(generation=-1, member_id=leader), ErrorCode.ILLEGAL_GENERATION),
+        (CommittingMember(generation=1, member_id=leader), ErrorCode.ILLEGAL_GENERATION),
+        (CommittingMember(generation=3, member_id=leader), ErrorCode.ILLEGAL_GENERATION),
+        (CommittingMember(generation=2, member_id=leader), ErrorCode.NONE),
+        (CommittingMember(generation=2, member_id=follower, group_instance_id="two"), ErrorCode.NONE),
+        (CommittingMember(generation=2, member_id=leader, group_instance_id="two"), ErrorCode.FENCED_INSTANCE_ID),
+        (CommittingMember(generation=2, member_id=leader, group_instance_id="three"), ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        assert commit_error(bench, member) is expected
+        if member != NOBODY:
+            assert commit_error(bench, member, is_transactional=True) is expected
+
+
+def test_a_transaction_without_membership_commits_for_a_group_with_members() -> None:
+    """Transactions have rules of their own; before TxnOffsetCommit v3 nobody says who he is."""
+    bench = Bench()
+    bench.stable(1)
+    assert commit_error(bench, NOBODY, is_transactional=True) is ErrorCode.NONE
+
+
+def test_members_commit_during_a_rebalance_until_the_next_generation_begins() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    old, new = CommittingMember(generation=2, member_id=leader), CommittingMember(generation=3, member_id=leader)
+    bench.join(follower, protocols=(("range", b"new"),))
+    assert commit_error(bench, old) is ErrorCode.NONE
+    bench.join(leader)
+    assert commit_error(bench, old) is ErrorCode.ILLEGAL_GENERATION
+    assert commit_error(bench, new) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert commit_error(bench, new, is_transactional=True) is ErrorCode.NONE
+    bench.sync(leader, 3)
+    assert commit_error(bench, new) is ErrorCode.NONE
+
+
+def test_a_commit_keeps_the_session_alive() -> None:
+    bench = Bench()
+    [member_id] = bench.stable(1)
+    for _ in range(3):
+        bench.advance(SESSION_MS - 1)
+        assert commit_error(bench, CommittingMember(generation=1, member_id=member_id)) is ErrorCode.NONE
+
+
+def test_nobody_commits_for_a_group_that_is_being_deleted() -> None:
+    bench = Bench()
+    bench.leave(*bench.stable(1))
+    bench.groups.begin_delete(GROUP)
+    assert commit_error(bench, NOBODY) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# ---- what is shown ------------------------------------------------------------------------------------------------------
+
+
+def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have() -> None:
+    bench = Bench()
+    leader, other = bench.stable(2, ["one", "two"])
+    described = {each.member_id: each for each in bench.groups.describe(GROUP).members}  # type: ignore[union-attr]
+    assert described[other] == MemberDescription(
+        member_id=other,
+        group_instance_id="two",
+        client_id="client",
+        client_host="/127.0.0.1",
+        metadata=b"topics",
+        assignment=other.encode(),
+    )
+    bench.join(leader)
+    found = bench.groups.describe(GROUP)
+    assert found is not None
+    assert (found.state, found.protocol_type, found.protocol) == (GroupState.PREPARING_REBALANCE, "consumer", "")
+    assert [each.metadata for each in found.members] == [b"", b""]
+    assert bench.groups.describe("other") is None
+    assert GroupDescription(group_id="other").state.value == "Dead"
+
+
+def test_groups_are_listed_with_type_and_state() -> None:
+    bench = Bench()
+    bench.stable(1)
+    bench.enter(group_id="second")
+    bench.leave(*bench.member_ids())
+    assert sorted(bench.groups.listings()) == [
+        GroupListing(GROUP, "consumer", GroupState.EMPTY, "classic"),
+        GroupListing("second", "consumer", GroupState.COMPLETING_REBALANCE, "classic"),
+    ]
+
+
+def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
+    value = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=[])
+    return (("range", encode_consumer_protocol(value, 1)),)
+
+
+def test_a_group_of_consumers_is_subscribed_to_what_its_members_say() -> None:
+    bench = Bench()
+    member_id, _ = bench.enter(protocols=subscription("a", "b"))
+    assert [bench.groups.is_subscribed_to(GROUP, topic) for topic in "abc"] == [True, True, False]
+    bench.leave(member_id)
+    assert not bench.groups.is_subscribed_to(GROUP, "a")
+    assert not bench.groups.is_subscribed_to("other", "a")
+
+
+def test_where_it_cannot_be_known_a_group_of_consumers_counts_as_subscribed() -> None:
+    bench = Bench()
+    bench.enter(protocols=(("range", b"x"),))
+    assert bench.groups.is_subscribed_to(GROUP, "a")
+    other = Bench()
+    other.enter(protocol_type="connect", protocols=(("default", b"x"),))
+    assert not other.groups.is_subscribed_to(GROUP, "a")
+
+
+# ---- restarts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    before = bench.groups.describe(GROUP)
+    bench.restart()
+    assert bench.groups.describe(GROUP) == before
+    assert bench.heartbeat(follower, 2) is ErrorCode.NONE
+    assert bench.synced(bench.sync(leader, 2)).assignment == leader.encode()
+    assert bench.joined(bench.join(follower)).leader == leader
+
+
+def test_sessions_begin_anew_with_a_restart() -> None:
+    bench = Bench()
+    members = bench.stable(2)
+    bench.advance(SESSION_MS - 1)
+    bench.restart()
+    bench.advance(SESSION_MS - 1)
+    assert bench.member_ids() == members
+    bench.advance(1)
+    assert bench.state() is GroupState.EMPTY
+
+
+def test_an_empty_group_keeps_its_generation_over_a_restart() -> None:
+    bench = Bench()
+    bench.leave(*bench.stable(1))
+    bench.restart()
+    assert bench.state() is GroupState.EMPTY
+    assert bench.joined(bench.enter()[1]).generation == 3
+
+
+def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    bench.enter()
+    bench.join(leader)
+    bench.join(follower)
+    assert bench.heartbeat(leader, 3) is ErrorCode.NONE
+    bench.restart()
+    assert bench.heartbeat(leader, 3) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.heartbeat(leader, 2) is ErrorCode.NONE
+
+
+def test_a_record_of_an_old_kafka_is_restored() -> None:
+    """Version 0 has neither a rebalance timeout nor a timestamp; a group may have been left without a leader."""
+    member = MemberMetadata(
+        member_id="old", client_id="c", client_host="/h", session_timeout=7_000, subscription=b"s", assignment=b"a"
+    )
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", members=[member])
+    bench = Bench()
+    bench.take(bench.groups.restore(GROUP, value, bench.now_ms))
+    assert bench.heartbeat("old", 4) is ErrorCode.NONE
+    caller = bench.join("old", protocols=(("range", b"s"),))
+    assert bench.joined(caller).leader == "old"
+    bench.advance(REBALANCE_MS)
+    bench.take(bench.groups.restore("other", attrs.evolve(value, leader="nobody"), bench.now_ms))
+    assert bench.groups.next_deadline_ms == bench.now_ms + 7_000
+
+
+# ---- deletion and forgetting --------------------------------------------------------------------------------------------
+
+
+def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted() -> None:
+    bench = Bench()
+    assert bench.groups.begin_delete("never was")
+    [member_id] = bench.stable(1)
+    assert not bench.groups.begin_delete(GROUP)
+    bench.stores_at_once = False
+    bench.leave(member_id)
+    assert bench.state() is GroupState.EMPTY
+    assert not bench.groups.begin_delete(GROUP)
+    bench.store()
+    assert bench.groups.begin_delete(GROUP)
+    assert not bench.groups.begin_delete(GROUP)
+
+
+def test_a_group_whose_deletion_failed_is_as_it_was() -> None:
+    bench = Bench()
+    bench.leave(*bench.stable(1))
+    bench.join()
+    assert bench.groups.begin_delete(GROUP)
+    assert bench.state() is GroupState.DEAD
+    assert bench.groups.next_deadline_ms is None
+    bench.groups.end_delete(GROUP, is_deleted=False)
+    assert bench.joined(bench.enter()[1]).generation == 3
+
+
+def test_a_deleted_group_begins_anew() -> None:
+    bench = Bench()
+    bench.leave(*bench.stable(1))
+    bench.groups.begin_delete(GROUP)
+    bench.groups.end_delete(GROUP, is_deleted=True)
+    bench.groups.end_delete("never was", is_deleted=True)
+    assert bench.joined(bench.enter()[1]).generation == 1
+
+
+def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about_to_join() -> None:
+    bench = Bench()
+    bench.leave(*bench.stable(1))
+    assert bench.groups.idle_groups() == [GROUP]
+    bench.join()
+    assert bench.groups.idle_groups() == []
+    assert not bench.groups.is_expirable(GROUP)
+    bench.groups.forget(GROUP)
+    assert len(bench.groups) == 1
+    bench.advance(SESSION_MS)
+    bench.groups.forget(GROUP)
+    assert len(bench.groups) == 0
+    assert bench.groups.is_expirable(GROUP)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_record_that_is_stored_or_not_after_its_group_was_forgotten_changes_nothing(fails: bool) -> None:
+    bench = Bench(stores_at_once=False)
+    member_id, _ = bench.enter()
+    bench.sync(member_id, 1)
+    bench.leave(member_id)
+    assert len(bench.waiting_stores) == 2
+    for _ in range(2):
+        (bench.fail_store if fails else bench.store)()
+    assert bench.state() is GroupState.EMPTY
+    bench.groups.forget(GROUP)
+    assert len(bench.groups) == 0
+
+
+def test_nothing_is_left_of_members_that_come_and_go() -> None:
+    bench = Bench()
+    for number in range(50):
+        bench.stable(2, ["one"], group_id=f"stable-{number}")
+        bench.enter(group_id=f"joining-{number}")
+        bench.join(group_id=f"pending-{number}")
+    bench.advance(10 * REBALANCE_MS)
+    assert {each.state for each in bench.groups.listings()} == {GroupState.EMPTY}
+    assert bench.groups.next_deadline_ms is None
+    assert bench.groups._usage.metadata_bytes == 0
+    for each in list(bench.groups.idle_groups()):
+        bench.groups.forget(each)
+    assert len(bench.groups) == 0
+
+
+def test_everybody_who_waits_is_answered_when_the_coordinator_stops() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    joining = bench.join(leader)
+    other, _ = bench.enter(group_id="other")
+    bench.enter(group_id="other")
+    bench.take(bench.groups.close())
+    assert bench.joined(joining).error is ErrorCode.NOT_COORDINATOR
+    assert follower
+    assert other
+
+
+def test_every_state_can_be_reached() -> None:
+    assert set(PREVIOUS_STATES) == set(GroupState)
+    assert all(PREVIOUS_STATES.values())

@@ -1,0 +1,310 @@
+"""Who may join a group: member ids, protocols, limits, and joining again."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.server.groups.values import (
+    MAX_MEMBER_METADATA_BYTES,
+    MAX_MEMBER_PROTOCOLS,
+    GroupSettings,
+    GroupState,
+    JoinAnswer,
+)
+
+from tests.support.group_bench import GROUP, RANGE, SESSION_MS, Bench
+
+NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+def error_of(bench: Bench, caller: int) -> ErrorCode:
+    return bench.joined(caller).error
+
+
+# ---- member ids ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_has_no_member_id_gets_one_and_has_to_come_again() -> None:
+    """[KIP-394] So that a client that never gets its answer leaves no member behind."""
+    bench = Bench()
+    answer = bench.joined(bench.join())
+    assert answer == JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="client-0")
+    assert bench.member_ids() == []
+    joined = bench.joined(bench.join("client-0"))
+    assert (joined.error, joined.member_id, joined.leader, joined.generation) == (ErrorCode.NONE, "client-0", "client-0", 1)
+    assert bench.member_ids() == ["client-0"]
+
+
+def test_before_version_4_a_member_is_added_at_once() -> None:
+    bench = Bench()
+    joined = bench.joined(bench.join(requires_known_member_id=False))
+    assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, "client-0", 1)
+
+
+def test_a_member_id_that_is_not_used_is_forgotten_after_the_session_timeout() -> None:
+    bench = Bench()
+    member_id = bench.joined(bench.join()).member_id
+    bench.advance(SESSION_MS - 1)
+    assert bench.state() is GroupState.EMPTY
+    bench.advance(1)
+    assert len(bench.groups) == 0
+    assert error_of(bench, bench.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_id_that_is_used_in_time_does_not_expire_as_one_that_was_given_out() -> None:
+    bench = Bench()
+    member_id, _ = bench.enter()
+    bench.sync(member_id, 1)
+    bench.advance(SESSION_MS - 1)
+    assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
+    bench.advance(SESSION_MS - 1)
+    assert bench.member_ids() == [member_id]
+
+
+def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known() -> None:
+    bench = Bench()
+    answer = bench.joined(bench.join("somebody"))
+    assert answer == JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="somebody")
+    assert len(bench.groups) == 0
+    bench.stable(1)
+    assert error_of(bench, bench.join("somebody")) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_member_id_begins_with_the_client_id_of_which_a_long_one_is_cut() -> None:
+    bench = Bench()
+    assert bench.joined(bench.join(client_id="c" * 30_000)).member_id == "c" * 255 + "-0"
+
+
+def test_a_member_id_that_was_given_out_cannot_become_a_static_member() -> None:
+    bench = Bench()
+    member_id = bench.joined(bench.join()).member_id
+    assert error_of(bench, bench.join(member_id, group_instance_id="one")) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# ---- bounds -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("session_timeout_ms", "expected"),
+    [
+        (5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (6_000, ErrorCode.MEMBER_ID_REQUIRED),
+        (1_800_000, ErrorCode.MEMBER_ID_REQUIRED),
+        (1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (-1, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_a_session_timeout_is_within_the_bounds(session_timeout_ms: int, expected: ErrorCode) -> None:
+    bench = Bench()
+    assert error_of(bench, bench.join(session_timeout_ms=session_timeout_ms)) is expected
+
+
+def test_a_session_of_a_millisecond_can_be_allowed() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, min_session_timeout_ms=1))
+    member_id, caller = bench.enter(session_timeout_ms=1)
+    assert error_of(bench, caller) is ErrorCode.NONE
+    bench.advance(1)
+    assert bench.member_ids() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"protocols": tuple((f"p{number}", b"") for number in range(MAX_MEMBER_PROTOCOLS + 1))},
+        {"protocols": (("p", bytes(MAX_MEMBER_METADATA_BYTES)),)},
+        {"group_instance_id": ""},
+        {"group_instance_id": "i" * 250},
+    ],
+    ids=["protocols", "metadata", "no instance id", "long instance id"],
+)
+def test_what_is_too_much_is_refused_before_anything_is_kept(changes: dict[str, object]) -> None:
+    bench = Bench()
+    assert error_of(bench, bench.join(**changes)) is ErrorCode.INVALID_REQUEST
+    assert len(bench.groups) == 0
+
+
+def test_groups_have_a_limit() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_groups=2))
+    for name in ("a", "b"):
+        assert error_of(bench, bench.join(group_id=name)) is ErrorCode.MEMBER_ID_REQUIRED
+    assert error_of(bench, bench.join(group_id="c")) is ErrorCode.POLICY_VIOLATION
+    assert error_of(bench, bench.join(group_id="a")) is ErrorCode.MEMBER_ID_REQUIRED
+    bench.advance(SESSION_MS)
+    assert error_of(bench, bench.join(group_id="c")) is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_what_all_members_say_of_themselves_has_a_limit() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_metadata_bytes=100))
+    large = (("range", bytes(50)),)
+    member_id, _ = bench.enter(protocols=large)
+    assert error_of(bench, bench.join(group_id="other", protocols=large)) is ErrorCode.POLICY_VIOLATION
+    assert error_of(bench, bench.join(member_id, protocols=(("range", bytes(90)),))) is ErrorCode.NONE
+    assert error_of(bench, bench.join(member_id, protocols=(("range", bytes(96)),))) is ErrorCode.POLICY_VIOLATION
+    bench.leave(member_id)
+    assert error_of(bench, bench.join(group_id="other", protocols=large)) is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_a_stable_group_that_is_full_lets_nobody_in_but_its_members() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
+    leader, follower = bench.stable(2)
+    assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert error_of(bench, bench.join(follower)) is ErrorCode.NONE
+    assert bench.state() is GroupState.STABLE
+    assert bench.is_waiting(bench.join(leader))
+
+
+def test_member_ids_that_were_given_out_and_not_used_have_a_limit() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
+    first = bench.joined(bench.join()).member_id
+    bench.join()
+    assert error_of(bench, bench.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert error_of(bench, bench.join(first)) is ErrorCode.NONE
+
+
+def test_of_a_group_that_became_too_large_those_who_join_last_are_left_out() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_size=3))
+    members = bench.stable(3)
+    bench.settings = attrs.evolve(NO_DELAY, max_size=2)
+    bench.restart()
+    assert bench.state() is GroupState.PREPARING_REBALANCE
+    callers = [bench.join(each) for each in members]
+    assert [error_of(bench, caller) for caller in callers] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ]
+    assert bench.member_ids() == members[:2]
+
+
+# ---- protocols ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
+def test_an_empty_group_wants_a_protocol_type_and_a_protocol(changes: dict[str, object]) -> None:
+    bench = Bench()
+    assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (("sticky", b""),)}, {"protocols": ()}])
+def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(changes: dict[str, object]) -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert error_of(bench, bench.join(follower, **changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.state() is GroupState.STABLE
+    assert bench.heartbeat(follower, 2) is ErrorCode.NONE
+
+
+def test_the_protocol_is_the_one_that_most_members_like_best_of_those_that_all_speak() -> None:
+    bench = Bench(GroupSettings(initial_rebalance_delay_ms=3_000))
+    likes = ["range sticky all", "sticky all", "all sticky", "sticky range all"]
+    entered = [bench.enter(protocols=tuple((name, name.encode()) for name in each.split())) for each in likes]
+    bench.advance(60_000)
+    answers = [bench.joined(caller) for _, caller in entered]
+    assert {answer.protocol for answer in answers} == {"sticky"}
+    assert [member.metadata for member in answers[0].members] == [b"sticky"] * 4
+
+
+def test_a_member_that_leaves_takes_its_vote_along() -> None:
+    bench = Bench()
+    member_id, _ = bench.enter(protocols=(("range", b""), ("sticky", b"")))
+    other, caller = bench.enter(protocols=(("range", b""),))
+    bench.join(member_id, protocols=(("range", b""), ("sticky", b"")))
+    assert bench.joined(caller).protocol == "range"
+    assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    bench.leave(other)
+    assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_a_protocol_that_is_named_twice_counts_once() -> None:
+    bench = Bench()
+    bench.enter(protocols=(("range", b"1"), ("sticky", b""), ("sticky", b"")))
+    assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_an_empty_group_takes_the_protocol_type_of_whoever_comes_next() -> None:
+    bench = Bench()
+    [member_id] = bench.stable(1)
+    bench.leave(member_id)
+    bench.enter(protocol_type="connect", protocols=(("default", b""),))
+    assert bench.groups.describe(GROUP).protocol_type == "connect"  # type: ignore[union-attr]
+
+
+# ---- joining again ------------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_generation() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    answer = bench.joined(bench.join(follower))
+    assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")
+    assert bench.state() is GroupState.STABLE
+    assert bench.synced(bench.sync(follower, 2)).assignment == follower.encode()
+
+
+def test_a_leader_of_a_stable_group_begins_a_rebalance_although_nothing_changed() -> None:
+    """It may have seen other partitions, which is in no metadata."""
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    caller = bench.join(leader)
+    assert bench.is_waiting(caller)
+    assert bench.state() is GroupState.PREPARING_REBALANCE
+    bench.join(follower)
+    assert bench.joined(caller).generation == 3
+
+
+@pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
+def test_a_follower_that_says_something_else_begins_a_rebalance(protocols: tuple[tuple[str, bytes], ...]) -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    caller = bench.join(follower, protocols=protocols)
+    assert bench.is_waiting(caller)
+    leading = bench.joined(bench.join(leader))
+    assert leading.generation == 3
+    assert [each.metadata for each in leading.members] == [b"topics", protocols[0][1]]
+
+
+def test_who_missed_the_answer_gets_it_again_while_the_assignment_is_awaited() -> None:
+    bench = Bench()
+    leader, caller = bench.enter()
+    again = bench.joined(bench.join(leader))
+    assert again == bench.joined(caller)
+    assert [each.member_id for each in again.members] == [leader]
+    assert bench.state() is GroupState.COMPLETING_REBALANCE
+
+
+def test_who_says_something_else_while_the_assignment_is_awaited_begins_a_rebalance() -> None:
+    bench = Bench()
+    leader, _ = bench.enter()
+    assert bench.joined(bench.join(leader, protocols=(("range", b"other"),))).generation == 2
+
+
+def test_who_joins_twice_is_answered_twice() -> None:
+    """The first call is over for its client: an answer must not be left to somebody who is gone, nor be missing."""
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    first, second = bench.join(leader), bench.join(leader)
+    assert error_of(bench, first) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.is_waiting(second)
+    bench.join(follower)
+    assert error_of(bench, second) is ErrorCode.NONE
+
+
+def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, rebalance_timeout_ms=-1)
+    caller = bench.join(leader, rebalance_timeout_ms=-1)
+    bench.advance(SESSION_MS)
+    assert bench.joined(caller).generation == 3
+    assert bench.member_ids() == [leader]
+
+
+def test_nobody_joins_a_group_that_is_being_deleted() -> None:
+    bench = Bench()
+    [member_id] = bench.stable(1)
+    bench.leave(member_id)
+    assert bench.groups.begin_delete(GROUP)
+    assert error_of(bench, bench.join()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.groups.end_delete(GROUP, is_deleted=True)
+    assert error_of(bench, bench.join(protocols=RANGE)) is ErrorCode.MEMBER_ID_REQUIRED

@@ -1,0 +1,288 @@
+"""Static members (KIP-345): they come back under their instance id, and whoever had it before is fenced off."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.server.groups.values import GroupSettings, GroupState, LeavingMember
+
+from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
+
+ANY_OTHER = (("range", b"new"),)
+
+
+def test_a_static_member_gets_its_member_id_without_being_asked_back() -> None:
+    bench = Bench()
+    answer = bench.joined(bench.join(group_instance_id="one"))
+    assert (answer.error, answer.member_id, answer.generation) == (ErrorCode.NONE, "one-0", 1)
+    assert [(each.member_id, each.group_instance_id) for each in answer.members] == [("one-0", "one")]
+
+
+def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    answer = bench.joined(bench.join(group_instance_id="two"))
+    assert (answer.generation, answer.leader, answer.members, answer.skip_assignment) == (2, leader, (), False)
+    assert answer.member_id not in (leader, follower)
+    assert bench.state() is GroupState.STABLE
+    assert bench.synced(bench.sync(answer.member_id, 2, group_instance_id="two")).assignment == follower.encode()
+    assert bench.heartbeat(leader, 2) is ErrorCode.NONE
+
+
+def test_what_it_says_then_counts_from_the_next_rebalance_on() -> None:
+    """[KIP-345] Also another subscription, as long as the chosen protocol stays."""
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    member_id = bench.joined(bench.join(group_instance_id="two", protocols=ANY_OTHER)).member_id
+    assert bench.state() is GroupState.STABLE
+    caller = bench.join(leader)
+    bench.join(member_id, protocols=ANY_OTHER)
+    assert [each.metadata for each in bench.joined(caller).members] == [b"topics", b"new"]
+
+
+def test_the_new_member_id_counts_once_it_is_stored() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    bench.stores_at_once = False
+    caller = bench.join(group_instance_id="two")
+    assert bench.is_waiting(caller)
+    assert bench.heartbeat(follower, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
+    bench.store()
+    member_id = bench.joined(caller).member_id
+    assert {each.member_id: each.assignment for each in bench.log[-1].value.members} == {
+        leader: leader.encode(),
+        member_id: follower.encode(),
+    }
+
+
+def test_where_it_cannot_be_stored_the_old_member_id_counts_again() -> None:
+    bench = Bench()
+    _, follower = bench.stable(2, ["one", "two"])
+    bench.stores_at_once = False
+    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
+    bench.fail_store()
+    assert bench.joined(caller).error is ErrorCode.NOT_COORDINATOR
+    assert bench.heartbeat(follower, 2, "two") is ErrorCode.NONE
+    assert bench.joined(bench.join(follower)).generation == 2
+    assert bench.groups.next_deadline_ms == bench.now_ms + SESSION_MS
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rebalance_that_begins_meanwhile_answers_it_instead(fails: bool) -> None:
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    bench.stores_at_once = False
+    caller = bench.join(group_instance_id="two")
+    first = bench.join(leader)
+    (bench.fail_store if fails else bench.store)()
+    assert {bench.joined(each).generation for each in (caller, first)} == {3}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rebalance_that_is_not_over_yet_keeps_it_waiting(fails: bool) -> None:
+    bench = Bench()
+    leader, _, third = bench.stable(3, ["one", "two"])
+    bench.stores_at_once = False
+    caller = bench.join(group_instance_id="two")
+    bench.join(leader)
+    (bench.fail_store if fails else bench.store)()
+    assert bench.is_waiting(caller)
+    bench.join(third)
+    assert bench.joined(caller).generation == 4
+
+
+def test_a_leader_that_comes_back_does_not_lead_unless_it_can_skip_assigning() -> None:
+    """[KIP-814] It would bring an assignment for a generation that has one."""
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    answer = bench.joined(bench.join(group_instance_id="one"))
+    assert (answer.leader, answer.members, answer.skip_assignment) == (leader, (), False)
+    assert answer.member_id != leader
+    assert bench.synced(bench.sync(answer.member_id, 2)).assignment == leader.encode()
+
+
+def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members() -> None:
+    bench = Bench()
+    _, follower = bench.stable(2, ["one", "two"])
+    answer = bench.joined(bench.join(group_instance_id="one", supports_skipping_assignment=True))
+    assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
+    assert {each.member_id for each in answer.members} == {answer.member_id, follower}
+    again = bench.joined(bench.join(group_instance_id="two", supports_skipping_assignment=True))
+    assert (again.leader, again.skip_assignment, again.members) == (answer.member_id, False, ())
+
+
+def test_a_leader_that_came_back_leads_the_next_generation() -> None:
+    bench = Bench()
+    _, follower = bench.stable(2, ["one", "two"])
+    member_id = bench.joined(bench.join(group_instance_id="one")).member_id
+    caller = bench.join(member_id)
+    bench.join(follower)
+    assert (bench.joined(caller).leader, len(bench.joined(caller).members)) == (member_id, 2)
+
+
+def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_is_chosen() -> None:
+    bench = Bench()
+    both = (("range", b""), ("sticky", b""))
+    leader, _ = bench.stable(2, ["one", "two"], protocols=both)
+    caller = bench.join(group_instance_id="two", protocols=(("sticky", b""),))
+    assert bench.is_waiting(caller)
+    assert bench.state() is GroupState.PREPARING_REBALANCE
+    bench.join(leader, protocols=both)
+    assert (bench.joined(caller).generation, bench.joined(caller).protocol) == (3, "sticky")
+
+
+def test_who_comes_back_during_a_rebalance_has_joined() -> None:
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    first = bench.join(leader)
+    caller = bench.join(group_instance_id="two")
+    assert {bench.joined(each).generation for each in (first, caller)} == {3}
+
+
+def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance() -> None:
+    """The leader may have made an assignment for the old member id by now."""
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    for each in (leader, follower):
+        bench.join(each, protocols=ANY_OTHER)
+    waiting = bench.sync(follower, 3)
+    caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
+    assert bench.synced(waiting).error is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.is_waiting(caller)
+    bench.join(leader, protocols=ANY_OTHER)
+    assert bench.joined(caller).generation == 4
+
+
+def test_whoever_waits_under_the_old_member_id_is_fenced_off() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    waiting = bench.join(leader)
+    bench.join(group_instance_id="one")
+    answer = bench.joined(waiting)
+    assert (answer.error, answer.member_id) == (ErrorCode.FENCED_INSTANCE_ID, leader)
+    assert follower in bench.member_ids()
+
+
+def test_the_old_member_id_is_fenced_off_with_its_instance_id_and_unknown_without() -> None:
+    bench = Bench()
+    _, follower = bench.stable(2, ["one", "two"])
+    bench.join(group_instance_id="two")
+    for instance_id, expected in (("two", ErrorCode.FENCED_INSTANCE_ID), (None, ErrorCode.UNKNOWN_MEMBER_ID)):
+        assert bench.heartbeat(follower, 2, instance_id) is expected
+        assert bench.synced(bench.sync(follower, 2, group_instance_id=instance_id)).error is expected
+        assert bench.joined(bench.join(follower, group_instance_id=instance_id)).error is expected
+        assert bench.leave(LeavingMember(follower, instance_id)) == [expected]
+
+
+def test_a_static_member_may_be_away_for_its_session() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    bench.advance(SESSION_MS - 1)
+    assert bench.heartbeat(leader, 2, "one") is ErrorCode.NONE
+    member_id = bench.joined(bench.join(group_instance_id="two")).member_id
+    bench.advance(SESSION_MS - 1)
+    assert bench.member_ids() == [leader, member_id]
+    bench.advance(1)
+    assert follower not in bench.member_ids()
+
+
+def test_a_static_member_that_does_not_join_a_rebalance_stays_in_the_group() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
+    caller = bench.join(leader, session_timeout_ms=1_000_000)
+    bench.advance(REBALANCE_MS)
+    answer = bench.joined(caller)
+    assert answer.generation == 3
+    assert {each.member_id for each in answer.members} == {leader, follower}
+
+
+def test_a_group_of_static_members_of_whom_none_has_joined_waits_for_one() -> None:
+    bench = Bench()
+    long = {"session_timeout_ms": 500_000}
+    _, _, dynamic = bench.stable(3, ["one", "two"], **long)
+    bench.leave(dynamic)
+    bench.advance(3 * REBALANCE_MS + 1)
+    assert bench.state() is GroupState.PREPARING_REBALANCE
+    caller = bench.join(group_instance_id="one", **long)
+    assert bench.is_waiting(caller)
+    bench.advance(REBALANCE_MS)
+    assert (bench.joined(caller).generation, len(bench.joined(caller).members)) == (4, 2)
+
+
+def test_waiting_for_static_members_takes_no_more_than_a_look_now_and_then() -> None:
+    bench = Bench()
+    quick = {"rebalance_timeout_ms": 0}
+    bench.stable(2, ["one"], **quick)
+    looks, count = bench.groups, 0
+    bench.leave(*[each for each in bench.member_ids() if not each.startswith("one")])
+    end_ms = bench.now_ms + 1_000
+    while (deadline_ms := looks.next_deadline_ms) is not None and deadline_ms <= end_ms:
+        bench.now_ms, count = deadline_ms, count + 1
+        bench.take(looks.on_time(deadline_ms))
+    assert count <= 11
+    assert bench.state() is GroupState.PREPARING_REBALANCE
+
+
+def test_a_static_member_leaves_by_its_instance_id_alone() -> None:
+    """[KIP-345] An administrator removes it; when its client is closed it stays."""
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    assert bench.leave(
+        LeavingMember("", "two"), LeavingMember("", "three"), LeavingMember("somebody", "one"), LeavingMember(leader, "one")
+    ) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.NONE]
+    assert bench.state() is GroupState.EMPTY
+    assert bench.joined(bench.join(group_instance_id="two")).generation == 4
+
+
+def test_a_static_member_that_comes_back_is_let_into_a_full_group() -> None:
+    bench = Bench(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
+    bench.stable(2, ["one", "two"])
+    assert bench.joined(bench.join(group_instance_id="two")).error is ErrorCode.NONE
+    assert bench.joined(bench.join(group_instance_id="three")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_who_comes_back_twice_before_it_is_stored_is_one_member() -> None:
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    bench.stores_at_once = False
+    first, second = bench.join(group_instance_id="two"), bench.join(group_instance_id="two")
+    assert bench.joined(first).error is ErrorCode.FENCED_INSTANCE_ID
+    bench.store()
+    assert bench.is_waiting(second)
+    bench.store()
+    assert bench.member_ids() == [leader, bench.joined(second).member_id]
+
+
+def test_an_assignment_that_was_not_asked_for_is_expected_of_whoever_comes_back() -> None:
+    bench = Bench()
+    leader, follower = bench.stable(2, ["one", "two"])
+    for each in (leader, follower):
+        bench.join(each, protocols=ANY_OTHER)
+    bench.sync(leader, 3)
+    member_id = bench.joined(bench.join(group_instance_id="two", protocols=ANY_OTHER)).member_id
+    for _ in range(REBALANCE_MS // 5_000):
+        bench.heartbeat(leader, 3)
+        bench.heartbeat(member_id, 3)
+        bench.advance(5_000)
+    assert bench.member_ids() == [leader]
+
+
+def test_static_members_are_known_after_a_restart() -> None:
+    bench = Bench()
+    leader, _ = bench.stable(2, ["one", "two"])
+    bench.restart()
+    answer = bench.joined(bench.join(group_instance_id="two"))
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 2, leader)
+    assert bench.state() is GroupState.STABLE
+
+
+def test_a_record_that_names_an_instance_or_a_member_twice_does_no_harm() -> None:
+    bench = Bench()
+    bench.stable(2, ["one", "two"])
+    record = bench.log[-1]
+    doubled = [*record.value.members, record.value.members[0], attrs.evolve(record.value.members[0], member_id="other")]
+    bench.log = [record._replace(value=attrs.evolve(record.value, members=doubled))]
+    bench.restart()
+    assert bench.leave(*bench.member_ids()) == [ErrorCode.NONE] * 3
+    assert bench.groups.describe(GROUP).state is GroupState.EMPTY  # type: ignore[union-attr]
