@@ -162,9 +162,9 @@ class Bench:
 
     def _grow(self, member_ids: list[str], instance_id: str | None, changes: dict[str, Any]) -> None:
         if instance_id is None:
-            member_id, caller = self.enter(**changes)
+            _, caller = self.enter(**changes)
         else:
-            member_id, caller = "", self.join(group_instance_id=instance_id, **changes)
+            caller = self.join(group_instance_id=instance_id, **changes)
         rejoining = [self.join(each, **changes) for each in member_ids]
         answer = self.joined(caller)
         member_ids.append(answer.member_id)

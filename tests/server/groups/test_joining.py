@@ -102,7 +102,7 @@ def test_a_session_timeout_is_within_the_bounds(session_timeout_ms: int, expecte
 
 def test_a_session_of_a_millisecond_can_be_allowed() -> None:
     bench = Bench(attrs.evolve(NO_DELAY, min_session_timeout_ms=1))
-    member_id, caller = bench.enter(session_timeout_ms=1)
+    _, caller = bench.enter(session_timeout_ms=1)
     assert error_of(bench, caller) is ErrorCode.NONE
     bench.advance(1)
     assert bench.member_ids() == []
@@ -189,7 +189,7 @@ def test_an_empty_group_wants_a_protocol_type_and_a_protocol(changes: dict[str, 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (("sticky", b""),)}, {"protocols": ()}])
 def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(changes: dict[str, object]) -> None:
     bench = Bench()
-    leader, follower = bench.stable(2)
+    _, follower = bench.stable(2)
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error_of(bench, bench.join(follower, **changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert bench.state() is GroupState.STABLE
@@ -293,7 +293,7 @@ def test_who_joins_twice_is_answered_twice() -> None:
 
 def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
     bench = Bench()
-    leader, follower = bench.stable(2, rebalance_timeout_ms=-1)
+    leader, _ = bench.stable(2, rebalance_timeout_ms=-1)
     caller = bench.join(leader, rebalance_timeout_ms=-1)
     bench.advance(SESSION_MS)
     assert bench.joined(caller).generation == 3
