@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
+from ..protocol.coordinator.transactions import TransactionLogValue
 from ..protocol.errors import (
     InvalidRecordError,
     InvalidTopicError,
@@ -54,6 +55,7 @@ from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import is_internal
+from .storage.producer_entry import ProducerEntry as ProducerEntry
 from .storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes
 
@@ -74,6 +76,10 @@ class Broker(Reader):
     _coordinators: Coordinators
     _scrub: Scrub
     _leases: SegmentLeases
+
+    def now_ms(self) -> int:
+        """The server's wall clock, ms since the epoch."""
+        return self._now_ms()
 
     @property
     def cluster_id(self) -> str:
@@ -249,6 +255,35 @@ class Broker(Reader):
         return await self._coordinators.transactions.end(
             transactional_id, producer_id, producer_epoch, commit=commit, client_version=client_version
         )
+
+    async def write_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+    ) -> None:
+        """End by hand what a producer has open on one partition, whatever its transaction's state says (KIP-664). Raises
+        RequestError."""
+        await self._coordinators.transactions.write_marker(
+            topic_partition, producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch
+        )
+
+    def active_producers(self, topic_partition: TopicPartition) -> list[ProducerEntry]:
+        """The producers that a partition remembers. Raises RequestError."""
+        self.snapshot(topic_partition)
+        entries = self._manager.topics.actor(topic_partition).log.producers.entries
+        return [entries[producer_id] for producer_id in sorted(entries)]
+
+    def transaction(self, transactional_id: str) -> TransactionLogValue | None:
+        """The state of a transactional id; None when it is not known. Raises RequestError."""
+        return self._coordinators.transactions.state(transactional_id)
+
+    def transactions(self) -> Iterator[tuple[str, TransactionLogValue]]:
+        """Every transactional id with its state."""
+        return self._coordinators.transactions.states()
 
     # ---- groups ----------------------------------------------------------------------------------------------------------
 

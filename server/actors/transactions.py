@@ -263,6 +263,27 @@ class Transactions:
         assert owner.value is not None
         return owner.value.producer_id, owner.value.producer_epoch
 
+    async def write_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+    ) -> None:
+        """End what a producer has open on one partition. Raises RequestError: TRANSACTION_COORDINATOR_FENCED for a coordinator
+        epoch below the one that the log knows."""
+        actor = self._topic.manager.topics.actor(topic_partition)
+        marker = prepare_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=self._now_ms(),
+        )
+        await store(actor, marker, lambda _: self._marker_stored(topic_partition, producer_id, commit))
+
     def states(self) -> Iterator[tuple[str, TransactionLogValue]]:
         """Every transactional id with its state."""
         return ((owner.name, owner.value) for owner in self._ids.values() if owner.value is not None)
@@ -340,15 +361,13 @@ class Transactions:
             raise failures[0]
 
     async def _write_marker(self, topic_partition: TopicPartition, owner: TransactionalId, value: TransactionLogValue) -> None:
-        actor, commit = self._topic.manager.topics.actor(topic_partition), is_commit(value)
-        marker = prepare_marker(
-            producer_id=value.producer_id,
-            producer_epoch=value.producer_epoch,
-            commit=commit,
+        await self.write_marker(
+            topic_partition,
+            value.producer_id,
+            value.producer_epoch,
+            commit=is_commit(value),
             coordinator_epoch=self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch,
-            now_ms=self._now_ms(),
         )
-        await store(actor, marker, lambda _: self._marker_stored(topic_partition, value.producer_id, commit))
 
     async def _store(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
         """Write the id's next state; None: it is forgotten. Raises RequestError: then it is as before."""

@@ -31,7 +31,14 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.METADATA: "metadata",
     ApiKey.API_VERSIONS: "api_versions",
     ApiKey.FIND_COORDINATOR: "find_coordinator",
-    ApiKey.INIT_PRODUCER_ID: "producers",
+    ApiKey.INIT_PRODUCER_ID: "transactions",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
+    ApiKey.END_TXN: "transactions",
+    ApiKey.WRITE_TXN_MARKERS: "transactions",
+    ApiKey.DESCRIBE_PRODUCERS: "transaction_views",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_views",
+    ApiKey.LIST_TRANSACTIONS: "transaction_views",
 }
 """The function has the API's name in small letters."""
 

@@ -34,6 +34,9 @@ from .door import Call
 from .session import Turn
 
 ACKS: Final = (-1, 0, 1)
+FIRST_WITH_ABORTABLE: Final = 11
+FIRST_THAT_JOINS: Final = 12
+"""From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 TIMEOUT_CHECK_S: Final = 1.0
 
@@ -206,16 +209,31 @@ def _checked_append(call: Call, request: ProduceRequest, topic_partition: TopicP
 async def _join_transaction(
     call: Call, transactional_id: str, appends: dict[int, tuple[TopicPartition, Append]], pending: PendingProduce
 ) -> dict[int, tuple[TopicPartition, Append]]:
-    """Let the partitions join their producer's transaction: all do, or the request is answered with why not."""
+    """Let the partitions join their producer's transaction, or see to it that they have: all do, or the request is answered
+    with why not."""
     joining: dict[tuple[int, int], list[TopicPartition]] = {}
     for topic_partition, (_, prepared) in appends.values():
         header = prepared.batches[0][0]
         joining.setdefault((header.producer_id, header.producer_epoch), []).append(topic_partition)
     try:
         for producer, partitions in joining.items():
-            await call.broker.add_partitions_to_transaction(transactional_id, *producer, partitions)
+            if call.version >= FIRST_THAT_JOINS:
+                await call.broker.add_partitions_to_transaction(transactional_id, *producer, partitions)
+            else:
+                call.broker.check_in_transaction(transactional_id, *producer, partitions)
     except RequestError as exc:
+        error = _error_of_transaction(call, exc)
         for slot in appends:
-            pending.put(slot, exc.as_answer())
+            pending.put(slot, error)
         return {}
     return appends
+
+
+def _error_of_transaction(call: Call, error: RequestError) -> RequestError:
+    """Under the code that clients of Produce know."""
+    code = error.code
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.INVALID_TXN_STATE and call.version >= FIRST_WITH_ABORTABLE:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    return RequestError(error.message, code)

@@ -1,0 +1,144 @@
+"""What administrators see of producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions. Source:
+KIP-664, KIP-994 (a duration), KIP-1152 (a pattern)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.messages.transactions import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersProducerState,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsTopicData,
+    DescribeTransactionsTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsTransactionState,
+)
+from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from .door import Call
+from .patterns import compiled_pattern
+
+NAMES: Final = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.PREPARE_ABORT: "PrepareAbort",
+    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
+    TransactionState.COMPLETE_ABORT: "CompleteAbort",
+    TransactionState.DEAD: "Dead",
+}
+"""Kafka's names of the states."""
+KNOWN_FILTERS: Final = frozenset({*NAMES.values(), "PrepareEpochFence"})
+
+
+def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The producers that partitions remember, and where their open transactions begin."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersTopicResponse(
+                name=topic.name,
+                partitions=[_producers(call, TopicPartition(topic.name, number)) for number in topic.partition_indexes],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducersPartitionResponse:
+    try:
+        producers = call.broker.active_producers(topic_partition)
+    except RequestError as exc:
+        return DescribeProducersPartitionResponse(
+            partition_index=topic_partition.partition, error_code=exc.code, error_message=exc.message, active_producers=[]
+        )
+    return DescribeProducersPartitionResponse(
+        partition_index=topic_partition.partition,
+        active_producers=[
+            DescribeProducersProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=-1 if each.current_txn_first_offset is None else each.current_txn_first_offset,
+            )
+            for each in producers
+        ],
+    )
+
+
+def describe_transactions(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    """The state of transactional ids by name."""
+    return DescribeTransactionsResponse(transaction_states=[_described(call, name) for name in body.transactional_ids])
+
+
+def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransactionState:
+    code, value = ErrorCode.NONE, None
+    if not transactional_id:
+        code = ErrorCode.INVALID_REQUEST
+    else:
+        try:
+            value = call.broker.transaction(transactional_id)
+        except RequestError as exc:
+            code = exc.code
+        else:
+            code = ErrorCode.NONE if value is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if value is None:
+        return DescribeTransactionsTransactionState(
+            error_code=code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=NO_TIMESTAMP,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            topics=[],
+        )
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(value.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribeTransactionsTransactionState(
+        transactional_id=transactional_id,
+        transaction_state=NAMES[value.state],
+        transaction_timeout_ms=value.timeout_ms,
+        transaction_start_time_ms=value.start_ms,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        topics=[DescribeTransactionsTopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )
+
+
+def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Transactional ids by state, producer id, how long they have been open, and a regular expression for their names."""
+    unknown = sorted(set(body.state_filters) - KNOWN_FILTERS)
+    try:
+        pattern = compiled_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    except RequestError as exc:
+        return ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
+    now_ms = call.broker.now_ms()
+    found = [
+        ListTransactionsTransactionState(
+            transactional_id=name, producer_id=value.producer_id, transaction_state=NAMES[value.state]
+        )
+        for name, value in call.broker.transactions()
+        if _is_asked_for(body, value, now_ms) and (pattern is None or pattern(name))
+    ]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+def _is_asked_for(body: ListTransactionsRequest, value: TransactionLogValue, now_ms: int) -> bool:
+    if body.state_filters and NAMES[value.state] not in body.state_filters:
+        return False
+    if body.producer_id_filters and value.producer_id not in body.producer_id_filters:
+        return False
+    if body.duration_filter < 0:
+        return True
+    is_open = value.state is TransactionState.ONGOING
+    return is_open and value.start_ms >= 0 and now_ms - value.start_ms > body.duration_filter
