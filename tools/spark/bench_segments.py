@@ -22,6 +22,7 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import parse_header, stamp
 from ...protocol.records.columnar.encode import Encoding, encode_batches
 from ...server.config import LogConfig
+from ...server.storage.checkpoints import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
 from ...server.storage.inventory import read_partition
 from ...server.storage.producer_snapshots import encode_snapshot, snapshot_path
 from ...server.storage.producer_state import ProducerState
@@ -76,7 +77,9 @@ def write_topic(directory: Path, size_bytes: int, segment_bytes: int) -> tuple[i
             (partition / f"{base_offset:020d}.log").write_bytes(segment)
             written, segment, base_offset = written + len(segment), b"", offset
     list(reindex(FILES, read_partition(FILES, str(partition)), LogConfig(), ProducerState(0), lambda size: None))
-    Path(snapshot_path(str(partition), offset)).write_bytes(encode_snapshot([]))  # as a stop leaves one
+    # As a stop in order leaves them.
+    Path(snapshot_path(str(partition), offset)).write_bytes(encode_snapshot([]))
+    (directory / CLEAN_SHUTDOWN_FILE).write_bytes(encode_clean_shutdown())
     return written, offset
 
 
