@@ -1,8 +1,7 @@
 """A split of a segment file read to Arrow batches: about 4 MiB of whole record batches at a time, decoded together.
 
-Each chunk is walked by header first (`segment_walk`): `segment_damage` says what becomes of damage, and runs of batches that
-hold nothing wanted are not decoded. Whole runs go to the columnar codec; a run that it refuses is decoded batch by batch to
-find the one whose records are wrong.
+Each chunk is walked by header first (`segment_walk`); `segment_damage` says what becomes of damage. What is whole goes to the
+columnar codec together; what that refuses is decoded batch by batch to find the one whose records are wrong.
 
 Memory: a chunk, what it decodes to, and a batch that is larger than a chunk. Chunks shrink where batches are highly compressed.
 """
@@ -131,7 +130,7 @@ class SplitReader:
         self.counts.log_total(self.split.path)
 
     def run(self, between_chunks: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-        """An Arrow batch for each run of batches. Raises what `read_split` does."""
+        """An Arrow batch for each chunk. Raises what `read_split` does."""
         position, next_offset = self.split.start_byte, self.split.first_offset
         size = self._chunk_bytes
         while position < self.split.end_byte:
@@ -188,21 +187,20 @@ class SplitReader:
     # ---- decoding ----------------------------------------------------------------------------------------------------
 
     def _decode(self, chunk: HeaderWalk) -> Iterator[pa.RecordBatch]:
+        data = chunk.whole
+        if not data:
+            return
         aborted = self._aborted(chunk)
-        decoded_bytes = 0
-        for start, stop in chunk.runs():
-            data = chunk.whole[start:stop]
-            try:
-                rows = decode_batches(data, self._wanted, committed=_filter(aborted, data))
-            except RequestError:
-                yield from self._decode_each(data, chunk.position + start, aborted)
-                continue
-            decoded_bytes += rows.nbytes
-            if rows.num_rows:
-                yield rows
-        if decoded_bytes > DECODED_BYTES:
-            self._chunk_bytes = max(SMALLEST_CHUNK_BYTES, len(chunk.whole) * DECODED_BYTES // decoded_bytes)
-        elif decoded_bytes < DECODED_BYTES // 4:
+        try:
+            rows = decode_batches(data, self._wanted, committed=_filter(aborted, data))
+        except RequestError:
+            yield from self._decode_each(data, chunk.position, aborted)
+            return
+        if rows.num_rows:
+            yield rows
+        if rows.nbytes > DECODED_BYTES:
+            self._chunk_bytes = max(SMALLEST_CHUNK_BYTES, len(data) * DECODED_BYTES // rows.nbytes)
+        elif rows.nbytes < DECODED_BYTES // 4:
             self._chunk_bytes = min(self.read.chunk_bytes, 2 * self._chunk_bytes)
 
     def _decode_each(self, data: memoryview, position: int, aborted: Sequence[AbortedRange] | None) -> Iterator[pa.RecordBatch]:

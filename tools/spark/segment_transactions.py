@@ -23,7 +23,6 @@ from ...protocol.limits import INT64_MAX
 from ...protocol.records.batch import BatchHeader, check_batch
 from ...protocol.records.control import ControlRecordType, control_record_type
 from ...protocol.records.record import iter_records
-from ...protocol.types import NO_TIMESTAMP
 from ...server.storage.errors import CorruptIndexError, CorruptSnapshotError
 from ...server.storage.filesystem import read_file
 from ...server.storage.paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, base_offset_of, segment_file
@@ -82,7 +81,7 @@ def _newest_snapshot(log: PartitionLog) -> ProducerState:
     return ProducerState(log.log_start_offset)
 
 
-def committed_range(log: PartitionLog, low: int, high: int, *, min_timestamp: int = NO_TIMESTAMP) -> LogRange:
+def committed_range(log: PartitionLog, low: int, high: int) -> LogRange:
     """What a committed reader sees of [low, high). Raises OSError."""
     high = min(high, last_stable_offset(log))
     found: list[AbortedTxn] = []
@@ -97,7 +96,7 @@ def committed_range(log: PartitionLog, low: int, high: int, *, min_timestamp: in
         AbortedRange(producer_id=txn.producer_id, first_offset=txn.first_offset, last_offset=txn.last_offset)
         for txn in sorted(found, key=lambda txn: txn.last_offset)
     )
-    return LogRange(log=log, low=low, high=high, min_timestamp=min_timestamp, aborted=aborted, marked_offset=marked_offset)
+    return LogRange(log=log, low=low, high=high, aborted=aborted, marked_offset=marked_offset)
 
 
 def _entries(segment: SegmentFile) -> list[AbortedTxn] | None:

@@ -58,8 +58,6 @@ class LogRange:
     log: PartitionLog
     low: int
     high: int
-    min_timestamp: int = -1
-    """A hint: batches whose largest timestamp (ms) is below it need not be read."""
     aborted: tuple[AbortedRange, ...] | None = None
     """For a committed read, ascending by `last_offset`; None for an uncommitted one."""
     marked_offset: int = -1
@@ -85,7 +83,6 @@ class SegmentSplit:
     """Whether it ends where the log's last segment ended: a batch may be cut short there."""
     closed_bytes: int | None = None
     """Of a closed segment's whole file: with another size it is another file. None where the file may grow, or is leased."""
-    min_timestamp: int = -1
     aborted: tuple[AbortedRange, ...] | None = None
     """Those that have a part in it; None when aborted transactions are wanted, too."""
     finds_markers: bool = False
@@ -195,7 +192,6 @@ def _split(piece: _Piece, target: int, max_records: int | None) -> Iterator[Segm
             end_offset=end_offset,
             is_tail=segment.is_last and end == segment.size_bytes,
             closed_bytes=None if segment.is_last or segment.is_leased else segment.size_bytes,
-            min_timestamp=wanted.min_timestamp,
             aborted=aborted,
             finds_markers=aborted is not None and segment.base_offset <= wanted.marked_offset,
         )

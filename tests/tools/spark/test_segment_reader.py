@@ -85,13 +85,6 @@ def test_highly_compressed_chunks_are_made_smaller(tmp_path: Path) -> None:
     assert max(sizes) < 70 << 20
 
 
-def test_batches_below_a_pushed_timestamp_are_not_decoded(tmp_path: Path) -> None:
-    batches = [DrawnBatch(times=(10 * slot,)) for slot in range(20)]
-    log = log_in(write_log(tmp_path / "topic-0", [batches]).directory)
-    wanted = LogRange(log=log, low=0, high=log.end_offset, min_timestamp=START_MS + 100)
-    assert offsets_of(plan_splits([wanted], SplitLimits())) == list(range(10, 20))
-
-
 def test_something_is_done_between_chunks(tmp_path: Path) -> None:
     log = log_in(write_log(tmp_path / "topic-0", [uniform(20)]).directory)
     calls: list[None] = []
