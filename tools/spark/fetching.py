@@ -102,8 +102,8 @@ class _Position:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             if self._skip_gaps:  # nobody knows which offset comes behind it
                 raise CorruptRecordError(
-                    f"{name}: offset {wanted} is damaged and was not taken out of the log, so failOnDataLoss cannot pass over it: "
-                    f"{error.message}; stop the server and run `triolog repair`, or read up to there and begin behind it"
+                    f"{name}: offset {wanted} is damaged and was not taken out of the log, so failOnDataLoss cannot pass over "
+                    f"it: {error.message}; stop the server and run `triolog repair`, or read up to there and begin behind it"
                 ) from error
             data_loss.report(self._fails, f"{name}: offset {wanted} cannot be read: {error.message}")
             self._skip_gaps = True
