@@ -19,7 +19,6 @@ from ..errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from ..limits import MIB
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
-from ..schema.fields import STRING, wire
 from ..schema.fields import struct as message
 from ..schema.primitives import COPIED_BYTES
 from ..types import Bytes
@@ -28,21 +27,24 @@ from .apis import APIS, Api, ApiKey
 MAX_REQUEST_BYTES: Final = 100 * MIB
 """Largest request (Kafka: socket.request.max.bytes)."""
 
-_HEADER: Final = struct.Struct(">hhi")
+_HEADER: Final = struct.Struct(">hhih")
 _ANSWER: Final = struct.Struct(">ii")
 _ANSWER_BYTES: Final = 4
 
 
 @message
-class _ClientId:
-    """The part of a request's header behind the fixed fields. The string has a length of 2 bytes in all versions."""
-
-    client_id: str | None = wire(STRING, nullable="0+", default=None)
-
-
-@message
 class _Tags:
     """Tagged fields of a header; none are known."""
+
+
+class Header(NamedTuple):
+    """A request's header up to where tagged fields may stand. `size_bytes` of it have been read."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    size_bytes: int
 
 
 class Request(NamedTuple):
@@ -96,31 +98,55 @@ class KafkaConnection:
         return None if frame is None else self._read(frame)
 
     def _read(self, frame: memoryview) -> Request:
-        if len(frame) < _HEADER.size:
-            raise RemoteProtocolError(f"a request of {len(frame)} bytes is shorter than its header")
-        key, version, correlation_id = _HEADER.unpack_from(frame)
-        api = self._apis.get(key)
+        header = read_header(frame)
+        version, correlation_id, client_id = header.version, header.correlation_id, header.client_id
+        api = self._apis.get(header.api_key)
         if api is None:
-            raise RemoteProtocolError(f"api key {key} is not served here", ErrorCode.UNSUPPORTED_VERSION)
-        is_spoken = api.lowest_read <= version <= api.highest
-        if not is_spoken and api.key is not ApiKey.API_VERSIONS:
+            raise RemoteProtocolError(f"api key {header.api_key} is not served here", ErrorCode.UNSUPPORTED_VERSION)
+        if not api.lowest_read <= version <= api.highest:
+            if api.key is ApiKey.API_VERSIONS:
+                return Request(api, version, correlation_id, client_id, None, len(frame))
             raise RemoteProtocolError(
                 f"{api.name} v{version} is not served here; v{api.lowest_read} to v{api.highest} are",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        client, at = codec.read(_ClientId, 0, frame, _HEADER.size, flexible=False)
-        if not is_spoken:
-            return Request(api, version, correlation_id, client.client_id, None, len(frame))
-        flexible = api.is_flexible(version)
+        flexible, at = api.is_flexible(version), header.size_bytes
         if flexible:
-            _, at = codec.read(_Tags, 0, frame, at, flexible=True)
+            at = _pass_over_tags(frame, at)
         body, _ = codec.read(api.request, version, frame, at, flexible=flexible)
-        return Request(api, version, correlation_id, client.client_id, body, len(frame))
+        return Request(api, version, correlation_id, client_id, body, len(frame))
+
+
+def read_header(frame: memoryview) -> Header:
+    """The fields that every header has; the client id has a length of 2 bytes in all versions. Raises RemoteProtocolError."""
+    if len(frame) < _HEADER.size:
+        raise RemoteProtocolError(f"a request of {len(frame)} bytes is shorter than its header of {_HEADER.size}")
+    key, version, correlation_id, length = _HEADER.unpack_from(frame)
+    if length == -1:
+        return Header(key, version, correlation_id, None, _HEADER.size)
+    stop = _HEADER.size + length
+    if length < 0 or stop > len(frame):
+        raise RemoteProtocolError(f"a client id claims {length} bytes, {len(frame) - _HEADER.size} are left")
+    try:
+        client_id = str(frame[_HEADER.size : stop], "utf-8")
+    except UnicodeDecodeError as exc:
+        raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
+    return Header(key, version, correlation_id, client_id, stop)
+
+
+def _pass_over_tags(frame: memoryview, at: int) -> int:
+    """Where the body begins. There is nearly never a tag."""
+    if at < len(frame) and frame[at] == 0:
+        return at + 1
+    _, at = codec.read(_Tags, 0, frame, at, flexible=True)
+    return at
 
 
 def answer_buffers(request: Request, body: object) -> list[Bytes]:
-    """The buffers of an answer, records as they came."""
-    return encode_answer(request.api, request.version, request.correlation_id, body)
+    """The buffers of an answer, records as they came. A version of ApiVersions that is not spoken here is answered in version
+    0, which every client reads (KIP-511)."""
+    version = 0 if request.body is None else request.version
+    return encode_answer(request.api, version, request.correlation_id, body)
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:

@@ -69,7 +69,7 @@ class Versions(NamedTuple):
         first, dash, last = text.partition("-")
         if first.endswith("+") and not dash:
             return cls(int(first[:-1]), INT16_MAX)
-        return cls(int(first), int(last or first))
+        return cls(int(first), int(last if dash else first))
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,50 @@
+"""Damaged bytes of every message in every served version."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from triolog.protocol.errors import RemoteProtocolError
+from triolog.protocol.schema import codec
+
+from tests.support.counts import counts
+from tests.support.kafka_values import SIDES, Message, random_value
+
+LONGEST = 1500
+"""Cuts of longer messages say nothing that those of shorter ones do not, and there are many."""
+
+
+def damaged(data: bytes, random: Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        changed[random.randrange(len(changed))] = random.choice((0, 1, 127, 128, 255, random.randrange(256)))
+    return bytes(changed)
+
+
+def check_is_read_or_refused(message: Message, data: bytes) -> None:
+    with contextlib.suppress(RemoteProtocolError):
+        codec.read(message.cls, message.version, memoryview(data), flexible=message.flexible)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_every_cut_of_a_message_is_refused(name: str) -> None:
+    for message in SIDES[name]:
+        for seed in range(counts(30)):
+            value = random_value(message.cls, message.version, Random(seed))
+            data = b"".join(codec.write(value, message.version, flexible=message.flexible))
+            for stop in range(min(len(data), LONGEST)):
+                with pytest.raises(RemoteProtocolError):
+                    codec.read(message.cls, message.version, memoryview(data)[:stop], flexible=message.flexible)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_message_with_changed_bytes_is_read_or_refused(name: str) -> None:
+    random = Random(name)
+    for message in SIDES[name]:
+        for _ in range(counts(300)):
+            value = random_value(message.cls, message.version, random)
+            data = b"".join(codec.write(value, message.version, flexible=message.flexible))
+            if data:
+                check_is_read_or_refused(message, damaged(data, random))

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import io
+import itertools
+import struct
+from random import Random
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.request_header.v1.header import RequestHeader as KioHeaderV1
+from kio.schema.request_header.v2.header import RequestHeader as KioHeaderV2
+from kio.schema.response_header.v0.header import ResponseHeader as KioAnswerHeaderV0
+from kio.schema.response_header.v1.header import ResponseHeader as KioAnswerHeaderV1
+from kio.serial import entity_reader, entity_writer
+from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.connection import (
+    MAX_REQUEST_BYTES,
+    KafkaConnection,
+    Request,
+    answer_buffers,
+    encode_answer,
+    read_header,
+)
+from triolog.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from triolog.protocol.kafka.messages.fetch import FetchableTopicResponse, FetchPartitionData, FetchResponse
+from triolog.protocol.kafka.messages.groups import HeartbeatRequest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.schema import codec
+from triolog.protocol.schema.primitives import COPIED_BYTES
+
+from tests.support.kafka_oracles import ORACLES
+from tests.support.kafka_values import MESSAGES, Message, random_value
+
+REQUESTS: Final = [message for message in MESSAGES if message.side == "request"]
+RESPONSES: Final = [message for message in MESSAGES if message.side == "response"]
+CLIENT_IDS: Final = st.one_of(st.none(), st.just(""), st.text(max_size=300))
+
+
+def frame(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def header(key: int, version: int, *, client_id: bytes | None = b"client", correlation_id: int = 7) -> bytes:
+    text = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    return struct.pack(">hhi", key, version, correlation_id) + text
+
+
+def request_bytes(message: Message, body: Any, tags: bytes = b"\0") -> bytes:
+    data = b"".join(codec.write(body, message.version, flexible=message.flexible))
+    return header(message.api.key, message.version) + (tags if message.flexible else b"") + data
+
+
+def received(*pieces: bytes, **settings: int) -> list[Request]:
+    connection = KafkaConnection(**settings)  # type: ignore[arg-type]
+    found = []
+    for piece in pieces:
+        connection.receive_data(piece)
+        while (request := connection.next_request()) is not None:
+            found.append(request)
+    return found
+
+
+# ---- headers -----------------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1), client_id=CLIENT_IDS, correlation_id=st.integers(-(2**31), 2**31 - 1))
+def test_requests_with_headers_that_kio_writes_are_read(seed: int, client_id: str | None, correlation_id: int) -> None:
+    """Version 2 for flexible messages, else 1; the client id has a length of two bytes in both."""
+    oracle = ORACLES["kio"]
+    message = Random(seed).choice([each for each in REQUESTS if oracle.knows(each)])
+    body = random_value(message.cls, message.version, Random(seed), oracle.choose)
+    schema = KioHeaderV2 if message.flexible else KioHeaderV1
+    with io.BytesIO() as buffer:
+        entity_writer(schema)(
+            buffer,
+            schema(
+                request_api_key=message.api.key,
+                request_api_version=message.version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+            ),
+        )
+        data = buffer.getvalue() + oracle.encode(message, body)
+    assert received(frame(data)) == [Request(message.api, message.version, correlation_id, client_id, body, len(data))]
+
+
+@pytest.mark.parametrize("client_id", [None, b"", b"c", "grüße".encode(), b"x" * 32767])
+def test_the_client_id_has_a_length_of_two_bytes_in_all_versions(client_id: bytes | None) -> None:
+    expected = None if client_id is None else client_id.decode()
+    for version, tags in ((8, b""), (12, b"\0")):
+        data = header(ApiKey.METADATA, version, client_id=client_id) + tags
+        data += b"".join(codec.write(MetadataRequest(topics=None), version, flexible=bool(tags)))
+        assert [request.client_id for request in received(frame(data))] == [expected]
+
+
+def test_a_header_says_where_it_ends() -> None:
+    data = memoryview(header(3, 12, client_id=b"ab") + b"more")
+    assert read_header(data) == (3, 12, 7, "ab", 12)
+    assert read_header(memoryview(header(3, 12, client_id=None))) == (3, 12, 7, None, 10)
+
+
+def test_tagged_fields_of_a_header_are_passed_over() -> None:
+    message = Message(APIS[ApiKey.HEARTBEAT], "request", 4)
+    body = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    for tags in (b"\0", b"\1\0\3abc", b"\2\0\0\x80\1\1x", b"\x80\0"):
+        assert [request.body for request in received(frame(request_bytes(message, body, tags)))] == [body]
+
+
+@pytest.mark.parametrize("tags", [b"", b"\1", b"\1\0", b"\1\0\5abc", b"\xff\xff\xff\xff\x0f", b"\xff" * 6])
+def test_tagged_fields_of_a_header_that_are_not_there_are_refused(tags: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"_Tags v0|more than 5 bytes"):
+        received(frame(header(ApiKey.LIST_GROUPS, 3) + tags))
+
+
+def test_a_header_that_is_cut_anywhere_is_refused() -> None:
+    data = header(ApiKey.LIST_GROUPS, 3)
+    for stop in range(1, len(data)):
+        with pytest.raises(RemoteProtocolError):
+            received(frame(data[:stop]))
+
+
+@pytest.mark.parametrize("length", [-(2**15), -2, 7, 2**15 - 1])
+def test_a_client_id_of_a_wrong_length_is_refused(length: int) -> None:
+    data = struct.pack(">hhih", ApiKey.LIST_GROUPS, 0, 1, length) + b"client"
+    with pytest.raises(RemoteProtocolError, match=f"a client id claims {length} bytes, 6 are left"):
+        received(frame(data))
+
+
+def test_a_client_id_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="a client id is not UTF-8"):
+        received(frame(header(ApiKey.LIST_GROUPS, 0, client_id=b"\xff")))
+
+
+# ---- what is served ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1, -32768])
+def test_a_version_of_api_versions_that_is_not_spoken_has_no_body_and_is_answered_in_version_0(version: int) -> None:
+    for rest in (b"", b"\0", b"\0\5kafka\0", b"\xff" * 40):
+        data = header(ApiKey.API_VERSIONS, version) + rest
+        (request,) = received(frame(data))
+        assert request == Request(APIS[ApiKey.API_VERSIONS], version, 7, "client", None, len(data))
+        body = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)])
+        (answer,) = answer_buffers(request, body)
+        assert answer == frame(struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4))
+
+
+@pytest.mark.parametrize("key", [-1, 4, 7, 71, 32767, -32768])
+def test_an_unknown_key_is_refused(key: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"api key {key} is not served here") as caught:
+        received(frame(header(key, 0)))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in APIS.values() if api.key is not ApiKey.API_VERSIONS], ids=lambda api: str(api.name)
+)
+def test_versions_that_are_not_served_are_refused(api: Any) -> None:
+    for version in {-1, api.lowest_read - 1, api.highest + 1, 32767}:
+        with pytest.raises(
+            RemoteProtocolError, match=rf"{api.name} v{version} is not served here; v{api.lowest_read} to"
+        ) as caught:
+            received(frame(header(api.key, version) + bytes(100)))
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_only_the_given_apis_are_served() -> None:
+    apis = {ApiKey.METADATA: attrs.evolve(APIS[ApiKey.METADATA], highest=8)}
+    connection = KafkaConnection(apis)
+    data = header(ApiKey.METADATA, 8) + b"".join(codec.write(MetadataRequest(topics=None), 8, flexible=False))
+    connection.receive_data(frame(data))
+    assert connection.next_request() is not None
+    for other in (header(ApiKey.METADATA, 9), header(ApiKey.LIST_GROUPS, 0), header(ApiKey.API_VERSIONS, 0)):
+        connection = KafkaConnection(apis)
+        connection.receive_data(frame(other + bytes(9)))
+        with pytest.raises(RemoteProtocolError, match="not served here"):
+            connection.next_request()
+
+
+def test_a_body_that_ends_too_early_is_refused_and_names_its_message() -> None:
+    message = Message(APIS[ApiKey.METADATA], "request", 12)
+    data = request_bytes(message, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
+    for stop in range(16, len(data)):
+        with pytest.raises(RemoteProtocolError, match=r"MetadataRequest v12|_Tags"):
+            received(frame(data[:stop]))
+
+
+# ---- frames ------------------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.floats(0, 1), max_size=12))
+def test_frames_may_be_split_anywhere(seed: int, cuts: list[float]) -> None:
+    random = Random(seed)
+    messages = [random.choice(REQUESTS) for _ in range(4)]
+    bodies = [random_value(message.cls, message.version, random) for message in messages]
+    data = b"".join(frame(request_bytes(message, body)) for message, body in zip(messages, bodies, strict=True))
+    places = [0, *sorted(int(cut * len(data)) for cut in cuts), len(data)]
+    pieces = [data[start:stop] for start, stop in itertools.pairwise(places) if start < stop]
+    found = received(*pieces)
+    assert [(request.api, request.version, request.body) for request in found] == [
+        (message.api, message.version, body) for message, body in zip(messages, bodies, strict=True)
+    ]
+
+
+def test_bytes_one_by_one_are_a_request_when_the_last_has_come() -> None:
+    data = frame(header(ApiKey.LIST_GROUPS, 0))
+    connection = KafkaConnection()
+    for byte in data[:-1]:
+        connection.receive_data(bytes([byte]))
+        assert connection.next_request() is None
+    assert connection.unread_bytes == len(data) - 1
+    connection.receive_data(data[-1:])
+    request = connection.next_request()
+    assert request is not None
+    assert (request.api.key, request.size_bytes) == (ApiKey.LIST_GROUPS, len(data) - 4)
+    assert connection.unread_bytes == 0
+
+
+def test_records_of_a_request_in_one_piece_are_a_view_of_it() -> None:
+    message = Message(APIS[ApiKey.PRODUCE], "request", 9)
+    partition = ProducePartition(index=0, records=b"r" * 1000)
+    body = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[ProduceTopic(name="t", partition_data=[partition])])
+    data = frame(request_bytes(message, body))
+    (request,) = received(data)
+    assert request.body.topic_data[0].partition_data[0].records.obj is data
+
+
+@pytest.mark.parametrize("length", [0, -1, -(2**31), 101, 2**31 - 1])
+def test_a_frame_of_no_or_more_bytes_than_the_limit_is_refused_before_it_comes(length: int) -> None:
+    connection = KafkaConnection(max_request_bytes=100)
+    connection.receive_data(struct.pack(">i", length))
+    with pytest.raises(RemoteProtocolError, match="max_frame_bytes=100"):
+        connection.next_request()
+
+
+def test_a_frame_as_large_as_the_limit_is_read() -> None:
+    data = header(ApiKey.LIST_GROUPS, 0) + bytes(84)
+    assert len(received(frame(data), max_request_bytes=len(data))) == 1
+    assert MAX_REQUEST_BYTES == 104857600  # Kafka: socket.request.max.bytes
+
+
+def test_a_bare_token_is_a_frame_without_a_header() -> None:
+    connection = KafkaConnection()
+    connection.receive_data(frame(b"\0user\0secret")[:9])
+    assert connection.next_frame() is None
+    connection.receive_data(frame(b"\0user\0secret")[9:])
+    token = connection.next_frame()
+    assert token == b"\0user\0secret"
+
+
+def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:
+    connection = KafkaConnection()
+    assert not connection.end_received
+    connection.receive_data(b"")
+    assert connection.end_received
+    assert connection.next_request() is None
+    with pytest.raises(LocalProtocolError, match="3 bytes were fed after the end"):
+        connection.receive_data(b"abc")
+
+
+# ---- answers -----------------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1), correlation_id=st.integers(-(2**31), 2**31 - 1))
+def test_answers_are_what_kio_reads(seed: int, correlation_id: int) -> None:
+    """Header version 1 for flexible messages, else 0; always 0 for ApiVersions, whose client may not know flexible ones."""
+    oracle = ORACLES["kio"]
+    message = Random(seed).choice([each for each in RESPONSES if oracle.knows(each)])
+    body = random_value(message.cls, message.version, Random(seed), oracle.choose)
+    data = b"".join(encode_answer(message.api, message.version, correlation_id, body))
+    assert struct.unpack_from(">i", data) == (len(data) - 4,)
+    tagged = message.flexible and message.api.key is not ApiKey.API_VERSIONS
+    found, size = entity_reader(KioAnswerHeaderV1 if tagged else KioAnswerHeaderV0)(data[4:], 0)
+    assert found.correlation_id == correlation_id
+    assert oracle.decode(message, data[4 + size :]) == body
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_answers_of_api_versions_have_the_header_without_tagged_fields(version: int) -> None:
+    request = Request(APIS[ApiKey.API_VERSIONS], version, 5, None, ApiVersionsRequest(), 1)
+    (data,) = answer_buffers(request, ApiVersionsResponse())
+    assert bytes(data[4:10]) == b"\0\0\0\5\0\0"
+    (body,) = codec.write(ApiVersionsResponse(), version, flexible=version >= 3)
+    assert data[8:] == body
+
+
+def test_large_records_of_an_answer_are_buffers_of_their_own() -> None:
+    records = memoryview(bytes(COPIED_BYTES))
+    partition = FetchPartitionData(partition_index=0, high_watermark=1, aborted_transactions=None, records=records)
+    answer = FetchResponse(session_id=0, responses=[FetchableTopicResponse(topic="t", partitions=[partition] * 2)])
+    request = Request(APIS[ApiKey.FETCH], 12, 9, None, None, 1)._replace(body=answer)
+    head, first, between, second, tail = answer_buffers(request, answer)
+    assert first is records
+    assert second is records
+    data = b"".join((head, first, between, second, tail))
+    assert struct.unpack_from(">iib", data) == (len(data) - 4, 9, 0)
+    assert codec.read(FetchResponse, 12, memoryview(data), 9, flexible=True) == (answer, len(data))
+
+
+def test_an_answer_without_large_records_is_one_buffer() -> None:
+    for message in RESPONSES:
+        body = random_value(message.cls, message.version, Random(1))
+        if not any(size in repr(body) for size in ("topic_data", "records=b")):
+            assert len(encode_answer(message.api, message.version, 1, body)) == 1, message

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial.readers import read_unsigned_varint as read_with_kio
+from kio.serial.writers import write_unsigned_varint as write_with_kio
+from triolog.protocol.errors import RemoteProtocolError
+from triolog.protocol.limits import UINT32_MAX
+from triolog.protocol.schema import primitives
+from triolog.protocol.schema.primitives import (
+    KEPT_LAYOUTS,
+    UNSIGNED_VARINTS,
+    ArrayLayouts,
+    RunLayouts,
+    read_unsigned_varint,
+    write_unsigned_varint,
+)
+
+NUMBERS = st.one_of(
+    st.sampled_from([0, 1, 127, 128, 16383, 16384, 2**21, 2**28 - 1, 2**28, UINT32_MAX]), st.integers(0, UINT32_MAX)
+)
+
+
+@given(number=NUMBERS, before=st.binary(max_size=3), after=st.binary(max_size=3))
+def test_varints_round_trip_and_are_kios(number: int, before: bytes, after: bytes) -> None:
+    encoded = write_unsigned_varint(number)
+    with io.BytesIO() as theirs:
+        write_with_kio(theirs, number)
+        assert encoded == theirs.getvalue()
+    assert read_with_kio(encoded, 0) == (number, len(encoded))
+    data = memoryview(before + encoded + after)
+    assert read_unsigned_varint(data, len(before)) == (number, len(before) + len(encoded))
+
+
+def test_the_table_has_all_of_one_byte() -> None:
+    assert [write_unsigned_varint(number) for number in range(128)] == UNSIGNED_VARINTS
+
+
+@pytest.mark.parametrize("data", [b"\x80" * 5 + b"\0", b"\xff" * 6, b"\xff" * 100], ids=len)
+def test_a_varint_of_more_than_five_bytes_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 5 bytes"):
+        read_unsigned_varint(memoryview(data), 0)
+
+
+def test_a_varint_above_32_bits_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="4294967296, above 32 bits"):
+        read_unsigned_varint(memoryview(b"\x80\x80\x80\x80\x10"), 0)
+
+
+def test_a_varint_that_ends_too_early_is_the_end_of_the_data() -> None:
+    with pytest.raises(IndexError):
+        read_unsigned_varint(memoryview(b"\x80\x80"), 0)
+
+
+def test_layouts_are_those_of_their_counts_and_not_all_are_kept() -> None:
+    arrays, runs = ArrayLayouts("i"), RunLayouts(["hB", "Bx"], ["i"])
+    for count in range(2 * KEPT_LAYOUTS):
+        numbers = list(range(count))
+        packed = struct.pack(f">{count}i", *numbers)
+        assert arrays[count].pack(*numbers) == packed
+        assert runs[count,](-2, 9, *numbers, 8) == b"\xff\xfe\x09" + packed + b"\x08\0"
+    assert len(arrays) == len(runs) == KEPT_LAYOUTS
+
+
+@pytest.mark.parametrize(
+    ("length", "complaint"),
+    [(-1, "x has a length of -1 and may not be null"), (9, "x claims 9 bytes, 8 are left"), (7, "x has 7 bytes, a string may")],
+)
+def test_a_refused_length_says_what_is_wrong_with_it(length: int, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        primitives.refuse_length("x", length, 8)
+
+
+@pytest.mark.parametrize(
+    ("count", "complaint"),
+    [(-1, "x has a count of -1 and may not"), (9, "x claims 9 elements, 8 bytes are left"), (7, "x has 7 elements, a message")],
+)
+def test_a_refused_count_says_what_is_wrong_with_it(count: int, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        primitives.refuse_count("x", count, 8)
