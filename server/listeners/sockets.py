@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 from collections.abc import Awaitable, Callable
@@ -92,6 +93,8 @@ class Listener:
                 nursery.start_soon(self._serve, stream)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
+        with contextlib.suppress(OSError):  # the peer is gone already
+            stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
         served = self.open(Transport(stream, _peer_of(stream)))
         self._served[served] = None
         if self._is_stopping:

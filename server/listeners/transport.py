@@ -45,6 +45,7 @@ class Transport:
     """Called when buffers were sent."""
     broke: Callable[[], None] = lambda: None
     """Called when the peer takes no more."""
+    send_timeout_s: float = SEND_TIMEOUT_S
     unsent_bytes: int = 0
     _unsent: deque[Bytes] = attrs.field(factory=deque)
     _to_send: trio.Event = attrs.field(factory=trio.Event)
@@ -109,7 +110,7 @@ class Transport:
                     continue
                 piece = self._next_piece()
                 if (sent := self._send_now(piece)) < len(piece):
-                    with trio.fail_after(SEND_TIMEOUT_S):
+                    with trio.fail_after(self.send_timeout_s):
                         await self.stream.send_all(memoryview(piece)[sent:])
                 self.unsent_bytes -= len(piece)
                 self.progressed()

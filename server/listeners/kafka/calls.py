@@ -77,13 +77,18 @@ class KafkaCalls:
 
 def kafka_listener(broker: Broker, address: Address, admission: Admission, *, advertised: Address | None = None) -> Listener:
     """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected."""
-    door = KafkaDoor(broker, advertised, apis=SERVED)
+    return listener_of(KafkaDoor(broker, advertised, apis=SERVED), address, admission)
+
+
+def listener_of(door: KafkaDoor, address: Address, admission: Admission) -> Listener:
+    """A listener whose connections share `door`."""
 
     def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
         return KafkaCalls(door, session, Produces(nursery)).take_up
 
     def open_session(transport: Transport) -> Served:
-        session = KafkaSession(transport, KafkaConnection(SERVED), admission.budget, open_calls)
+        connection = KafkaConnection(door.apis)
+        session = KafkaSession(transport, connection, admission.budget, open_calls, idle_timeout_s=door.idle_timeout_s)
         return Served(session.serve, session.stop_reading)
 
     return Listener(address, admission, open_session)

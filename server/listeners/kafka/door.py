@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import attrs
@@ -12,7 +11,7 @@ from ....protocol.kafka.apis import APIS, Api
 from ...broker import Broker
 from ...broker_config import Address
 from .fetch_sessions import FetchSessions
-from .session import KafkaSession
+from .session import IDLE_TIMEOUT_S, KafkaSession
 
 NO_TOPIC_ID: Final = bytes(16)
 
@@ -32,10 +31,12 @@ class KafkaDoor:
     broker: Broker
     advertised: Address | None = None
     """Where clients are sent; None: to the address that they have connected to."""
-    apis: Mapping[int, Api] = attrs.field(factory=lambda: APIS)
+    apis: dict[int, Api] = attrs.field(factory=lambda: APIS)
     auto_create_topics: bool = True
     num_partitions: int = 1
     """Of a topic that is made because somebody asked for it."""
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    """A connection without a request for so long is closed."""
     fetch_sessions: FetchSessions = attrs.field(factory=FetchSessions)
 
     @property

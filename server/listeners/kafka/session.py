@@ -33,8 +33,8 @@ REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn."""
 IDLE_TIMEOUT_S: Final = 600.0
 """A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
-IDLE_CHECK_S: Final = 10.0
-"""How exact that is: moving the deadline with every request would cost more than the request's header."""
+IDLE_CHECKS: Final = 10
+"""How often within that time it is looked again at a connection that is busy."""
 
 
 @attrs.define(eq=False)
@@ -73,6 +73,7 @@ class KafkaSession:
     budget: InFlightBudget
     open_calls: Callable[[KafkaSession, trio.Nursery], TakeUp]
     """Makes what serves the requests; the nursery is for what goes on beside them."""
+    idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
     software: str = "-"
     """Name and version of the client's library, as it says."""
@@ -82,6 +83,8 @@ class KafkaSession:
     _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _parked: trio.CancelScope | None = None
     _is_waiting_for_request: bool = False
+    _idle_since: float = 0.0
+    """When the last request was taken up."""
     _takes_no_more: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -100,6 +103,7 @@ class KafkaSession:
                     writing.start_soon(self.transport.write)
                     async with trio.open_nursery() as nursery:
                         take_up = self.open_calls(self, nursery)
+                        nursery.start_soon(self._end_when_idle)
                         with self._reading:
                             await self._serve_requests(take_up)
                         while self._turns:
@@ -122,7 +126,7 @@ class KafkaSession:
 
     async def _serve_next(self, take_up: TakeUp) -> bool:
         """Take one request and serve it. A frame of its own: an idle connection must not keep its last request in memory."""
-        self._postpone_idle_end()
+        self._idle_since = trio.current_time()
         request = await self._next_request()
         if request is None:
             return False
@@ -135,16 +139,27 @@ class KafkaSession:
             return False
         turn = Turn(self, request)
         self._turns.append(turn)
-        await take_up(turn)
+        try:
+            await take_up(turn)
+        except Exception:
+            LOGGER.exception("%s v%d of %s met a bug", request.api.name, request.version, self.peer)
+            self.fail("its request met a bug of the server")
         return True
 
     def _may_join_produces(self) -> bool:
         return len(self._turns) < MAX_PRODUCES_IN_FLIGHT and self._turns[-1].request.api.key is ApiKey.PRODUCE
 
-    def _postpone_idle_end(self) -> None:
-        earliest = trio.current_time() + IDLE_TIMEOUT_S
-        if not earliest <= self._reading.deadline < float("inf"):
-            self._reading.deadline = earliest + IDLE_CHECK_S
+    async def _end_when_idle(self) -> None:
+        """A task beside the requests: a deadline that every request moves would cost more than the request's header, and one
+        around the requests would cut off those that wait for long."""
+        while not self._takes_no_more:
+            left = self._idle_since + self.idle_timeout_s - trio.current_time()
+            is_busy = bool(self._turns) or not self._is_waiting_for_request
+            if left <= 0 and not is_busy:
+                LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
+                self.stop_reading()
+                return
+            await trio.sleep(max(left, self.idle_timeout_s / IDLE_CHECKS if is_busy else 0))
 
     async def _next_request(self) -> Request | None:
         """The next request; None when the peer is done, gone, or broke the protocol."""
@@ -163,7 +178,8 @@ class KafkaSession:
             try:
                 request = self.connection.next_request()
             except RemoteProtocolError as exc:
-                self.fail(str(exc))
+                self._log_end(str(exc))
+                self.stop_reading()
                 return None
             if request is not None:
                 await self.budget.acquire(request.size_bytes)
@@ -180,8 +196,7 @@ class KafkaSession:
 
     @contextmanager
     def parked(self, seconds: float) -> Iterator[trio.CancelScope]:
-        """Around a wait that ends early when the server stops or the connection is given up. It does not count as idleness."""
-        self._reading.deadline = float("inf")
+        """Around a wait that ends early when the server stops or the connection is given up."""
         with trio.move_on_after(seconds) as scope:
             self._parked = scope
             if self._takes_no_more:
@@ -204,11 +219,13 @@ class KafkaSession:
         self._wake_waiting()
 
     def fail(self, why: str) -> None:
-        """End the connection without an answer: so Kafka tells a peer that it broke the protocol, or a producer with acks 0 of
-        an error."""
-        LOGGER.warning("%s (client %s, %s) is disconnected: %s", self.peer, self.client_id, self.software, why)
+        """End the connection without the answers that are due: so Kafka tells a producer with acks 0 of an error."""
+        self._log_end(why)
         self._forget_turns()
         self.stop_reading()
+
+    def _log_end(self, why: str) -> None:
+        LOGGER.warning("%s (client %s, %s) is disconnected: %s", self.peer, self.client_id, self.software, why)
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""

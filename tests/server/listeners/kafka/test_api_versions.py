@@ -1,0 +1,62 @@
+"""What a client learns first, in versions that we speak and in ones that we do not."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triolog.protocol.schema import codec
+from triolog.server.listeners.kafka.calls import SERVED
+
+from tests.support.kafka_stream import KafkaStream
+
+UNSUPPORTED_VERSION = 35
+REQUEST = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_version_lists_what_is_served(client: KafkaStream, version: int) -> None:
+    answer = await client.call(REQUEST, version)
+    assert answer.error_code == 0
+    assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == {
+        key: (api.lowest, api.highest) for key, api in SERVED.items()
+    }
+
+
+async def test_produce_is_listed_from_version_0_on(client: KafkaStream) -> None:
+    """librdkafka concludes from it that gzip, snappy and lz4 are understood (KAFKA-18659)."""
+    answer = await client.call(REQUEST, 3)
+    assert next(each for each in answer.api_keys if each.api_key == ApiKey.PRODUCE).min_version == 0
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+async def test_a_version_that_is_not_spoken_is_answered_in_version_0_with_an_error(client: KafkaStream, version: int) -> None:
+    """The body may be anything: only the header is read. A client asks again with what it learns (KIP-511)."""
+    header = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, -1)
+    await client.send_raw(struct.pack(">i", len(header) + 3) + header + b"\xff\xff\xff")
+    frame = await client.receive_frame()
+    assert struct.unpack_from(">i", frame) == (77,)
+    answer, end = codec.read(ApiVersionsResponse, 0, memoryview(frame), 4, flexible=False)
+    assert end == len(frame)
+    assert answer.error_code == UNSUPPORTED_VERSION
+    api = APIS[ApiKey.API_VERSIONS]
+    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [
+        (ApiKey.API_VERSIONS, api.lowest, api.highest)
+    ]
+    assert (await client.call(REQUEST, 0)).error_code == 0
+
+
+async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(client: KafkaStream) -> None:
+    """Java clients of before 3.9 fail when they meet one (KAFKA-17492)."""
+    before, since = [await client.call(REQUEST, version) for version in (3, 4)]
+    assert before.supported_features == []
+    assert {each.name for each in since.supported_features} == {each.name for each in before.finalized_features}
+    assert all(each.min_version == 0 for each in since.supported_features)
+
+
+async def test_a_client_may_have_any_name(client: KafkaStream) -> None:
+    """Kafka answers INVALID_REQUEST when the name has other characters than it likes."""
+    odd = ApiVersionsRequest(client_software_name="my client! ", client_software_version="")
+    assert (await client.call(odd, 3)).error_code == 0

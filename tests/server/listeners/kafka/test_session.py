@@ -1,0 +1,331 @@
+"""Connections of Kafka's protocol: framing, the order of answers, and peers that do what no client should."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.protocol.kafka.apis import ApiKey
+from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.kafka import calls
+from triolog.server.listeners.kafka.door import Call
+from triolog.server.listeners.kafka.session import MAX_UNSENT_BYTES, KafkaSession
+
+from tests.support.brokers import LARGE, until
+from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_server import (
+    TOPIC,
+    KafkaServer,
+    batch,
+    fetch_partition,
+    fetch_request,
+    kafka_server,
+    produce_request,
+    produced,
+)
+from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import frame
+
+HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+PARKED_MS = 120_000
+PATIENCE_S = 30.0
+
+
+def session_of(kafka: KafkaServer) -> KafkaSession:
+    """That of the only connection."""
+    [served] = kafka.listener._served
+    session = getattr(served.serve, "__self__", None)
+    assert isinstance(session, KafkaSession)
+    return session
+
+
+async def is_serving(kafka: KafkaServer) -> bool:
+    """Whether another connection is answered."""
+    async with kafka.connected() as other:
+        return (await other.call(HELLO, 3)).error_code == 0
+
+
+# ---- framing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [999, -1, 4, ApiKey.SASL_HANDSHAKE + 1000])
+async def test_an_unknown_api_key_ends_that_connection_only(kafka: KafkaServer, client: KafkaStream, key: int) -> None:
+    header = struct.pack(">hhih", key, 0, 1, -1)
+    async with kafka.connected() as other:
+        await client.send_raw(struct.pack(">i", len(header)) + header)
+        assert await client.is_closed_by_server()
+        assert (await other.call(HELLO, 3)).error_code == 0
+
+
+@pytest.mark.parametrize("version", [3, 19, -1])
+async def test_a_version_that_is_not_served_ends_the_connection_without_an_answer(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    header = struct.pack(">hhih", ApiKey.FETCH, version, 1, -1)
+    await client.send_raw(struct.pack(">i", len(header)) + header)
+    assert await client.is_closed_by_server()
+    assert await is_serving(kafka)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_versions_of_produce_that_are_advertised_for_librdkafka_are_not_read(
+    client: KafkaStream, version: int
+) -> None:
+    await client.send_raw(frame(produce_request(batch("x"), acks=1), version, 1))
+    assert await client.is_closed_by_server()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", MAX_REQUEST_BYTES + 1),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+    ids=["negative", "empty", "oversize", "tls", "http", "ssh"],
+)
+async def test_a_length_that_no_request_has_ends_the_connection_at_once(
+    kafka: KafkaServer, client: KafkaStream, data: bytes
+) -> None:
+    await client.send_raw(data)
+    assert await client.is_closed_by_server()
+    assert await is_serving(kafka)
+
+
+async def test_a_frame_that_claims_much_costs_what_was_sent(kafka: KafkaServer, client: KafkaStream) -> None:
+    """Nothing is allocated for what a length says, and nothing counted as in flight."""
+    await client.send_raw(struct.pack(">i", MAX_REQUEST_BYTES) + b"\0" * 100)
+    assert await is_serving(kafka)
+    assert kafka.admission.budget.used == 0
+
+
+async def test_a_body_that_ends_too_early_ends_the_connection(kafka: KafkaServer, client: KafkaStream) -> None:
+    whole = frame(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 1, 1)
+    await client.send_raw(struct.pack(">i", len(whole) - 6) + whole[4:-2])
+    assert await client.is_closed_by_server()
+    assert await is_serving(kafka)
+
+
+async def test_a_request_that_comes_a_byte_at_a_time_is_answered(client: KafkaStream) -> None:
+    for byte in frame(HELLO, 3, 1):
+        await client.send_raw(bytes([byte]))
+    assert struct.unpack_from(">i", await client.receive_frame()) == (1,)
+
+
+async def test_a_client_id_may_be_null(client: KafkaStream) -> None:
+    await client.send_raw(frame(HELLO, 3, 5, client_id=None))
+    assert struct.unpack_from(">i", await client.receive_frame()) == (5,)
+
+
+# ---- order -------------------------------------------------------------------------------------------------------------
+
+
+async def test_answers_come_in_the_order_of_the_requests(client: KafkaStream) -> None:
+    """Produces of one connection are under way together, and with other requests among them."""
+    for number in range(100):
+        await client.send(produce_request(batch(f"{number}"), partition=number % 3), 9)
+        if not number % 7:
+            await client.send(HELLO, 3)
+    offsets: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for number in range(100):
+        [partition] = (await client.receive()).responses[0].partition_responses
+        assert partition.error_code == 0
+        offsets[partition.index].append(partition.base_offset)
+        if not number % 7:
+            assert (await client.receive()).error_code == 0
+    assert all(found == list(range(len(found))) for found in offsets.values())
+
+
+async def test_produces_that_wait_for_the_device_are_answered_in_their_order(fast_path: Path) -> None:
+    """The second one's partition is not held up; its answer waits all the same."""
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC, 2)
+        with gate.hold("write", "topic-0/00000000000000000000.log"):
+            await client.send(produce_request(batch("slow"), partition=0), 9)
+            await client.send(produce_request(batch("fast"), partition=1), 9)
+            await until(lambda: kafka.broker.snapshot(TopicPartition(TOPIC, 1)).log_end_offset == 1)
+        assert [(await client.receive()).responses[0].partition_responses[0].index for _ in range(2)] == [0, 1]
+
+
+async def test_a_parked_fetch_holds_up_what_comes_behind_it(kafka: KafkaServer, client: KafkaStream) -> None:
+    """As in Kafka: one request of a connection at a time."""
+    await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
+    await client.send(HELLO, 3)
+    async with kafka.connected() as other:
+        await produced(other, batch("wake up"))
+    assert (await client.receive()).responses[0].partitions[0].records
+    assert (await client.receive()).error_code == 0
+
+
+async def test_what_was_taken_is_answered_before_a_broken_frame_ends_the_connection(client: KafkaStream) -> None:
+    requests = [frame(produce_request(batch(f"{number}")), 9, number) for number in range(3)]
+    await client.send_raw(b"".join(requests) + struct.pack(">i", -1))
+    assert [struct.unpack_from(">i", await client.receive_frame())[0] for _ in range(3)] == [0, 1, 2]
+    assert await client.is_closed_by_server()
+
+
+async def test_acks_0_has_no_answer_and_holds_up_none(kafka: KafkaServer, client: KafkaStream) -> None:
+    for number in range(3):
+        await client.send(produce_request(batch(f"{number}"), acks=0), 9, expects_answer=False)
+    assert await produced(client, batch("answered")) == 3
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [{"topic": "no-such-topic"}, {"partition": 99}, {"records": b"\0" * 61}],
+    ids=["topic", "partition", "records"],
+)
+async def test_acks_0_ends_the_connection_when_it_fails(
+    kafka: KafkaServer, client: KafkaStream, request_fields: dict[str, Any]
+) -> None:
+    fields = {"records": batch("lost"), "acks": 0, **request_fields}
+    await client.send(produce_request(**fields), 9, expects_answer=False)
+    assert await client.is_closed_by_server()
+    assert await is_serving(kafka)
+
+
+# ---- peers that do what no client should ---------------------------------------------------------------------------------
+
+
+async def test_a_client_that_sends_no_more_still_gets_its_answers(client: KafkaStream) -> None:
+    """The half of the connection that it reads from stays open until then."""
+    for number in range(5):
+        await client.send(produce_request(batch(f"{number}")), 9)
+    await client.stream.send_eof()
+    for _ in range(5):
+        assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+    assert await client.is_closed_by_server()
+
+
+async def test_a_client_that_goes_in_mid_request_leaves_nothing(kafka: KafkaServer) -> None:
+    async with kafka.connected() as client:
+        await client.send_raw(frame(HELLO, 3, 1)[:-1])
+    await until(lambda: kafka.listener.connections == 0)
+    assert kafka.admission.budget.used == 0
+
+
+async def test_a_reset_in_mid_answer_ends_that_connection_only(kafka: KafkaServer) -> None:
+    async with kafka.connected() as producer:
+        for _ in range(8):
+            await produced(producer, batch(b"x" * 1_000_000))
+    async with kafka.connected(receive_buffer_bytes=4096) as client:
+        await client.send(fetch_request(fetch_partition()), 11)
+        await client.stream.receive_some(100)
+        await client.reset()
+    await until(lambda: kafka.listener.connections == 0)
+    assert kafka.admission.budget.used == 0
+    assert await is_serving(kafka)
+
+
+async def test_a_reset_while_a_fetch_is_parked_ends_it_when_it_is_answered(kafka: KafkaServer) -> None:
+    async with kafka.connected() as client:
+        await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
+        await until(lambda: kafka.admission.budget.used > 0)
+        await client.reset()
+    async with kafka.connected() as producer:
+        await produced(producer, batch("wake up"))
+    await until(lambda: kafka.listener.connections == 0)
+    assert kafka.admission.budget.used == 0
+
+
+async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer) -> None:
+    """What it has not taken is bounded: by one answer above the limit."""
+    async with kafka.connected() as producer:
+        for _ in range(4):
+            await produced(producer, batch(b"x" * 1_000_000))
+    await until(lambda: kafka.listener.connections == 0)
+    async with kafka.connected(receive_buffer_bytes=4096) as client:
+        await client.send_raw(frame(fetch_request(fetch_partition()), 11, 1) * 20)
+        await until(lambda: kafka.listener.connections == 1)
+        transport = session_of(kafka).transport
+        await until(lambda: transport.unsent_bytes > MAX_UNSENT_BYTES)
+        assert await is_serving(kafka)
+        assert transport.unsent_bytes < MAX_UNSENT_BYTES + 5_000_000
+        await client.reset()
+
+
+async def test_an_idle_connection_is_closed(fast_path: Path) -> None:
+    async with kafka_server(fast_path, door={"idle_timeout_s": 0.02}) as kafka, kafka.connected() as client:
+        assert (await client.call(HELLO, 3)).error_code == 0
+        assert await client.is_closed_by_server()
+
+
+async def test_bytes_that_never_become_a_request_do_not_keep_a_connection(fast_path: Path) -> None:
+    async with kafka_server(fast_path, door={"idle_timeout_s": 0.02}) as kafka, kafka.connected() as client:
+
+        async def trickle() -> None:
+            while True:
+                await client.stream.send_all(b"\0")
+
+        with trio.fail_after(PATIENCE_S), pytest.raises(trio.BrokenResourceError):
+            await trickle()
+
+
+async def test_a_parked_fetch_is_not_idle(fast_path: Path) -> None:
+    idle_s = 0.02
+    async with kafka_server(fast_path, door={"idle_timeout_s": idle_s}) as kafka:
+        await kafka.broker.create_topic(TOPIC)
+        async with kafka.connected() as client:
+            begin = trio.current_time()
+            answer = await client.call(fetch_request(fetch_partition(), max_wait_ms=100), 11)
+            assert trio.current_time() - begin > 4 * idle_s
+            assert answer.responses[0].partitions[0].error_code == 0
+
+
+async def test_peers_that_vanish_are_looked_for(kafka: KafkaServer, client: KafkaStream) -> None:
+    """One that is gone without a word costs a connection until the system finds out."""
+    await client.call(HELLO, 3)
+    endpoint = session_of(kafka).transport.stream.socket
+    assert endpoint.getsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE)
+
+
+# ---- stop, and bugs ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_answers_a_parked_fetch_and_takes_no_more(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS, max_bytes=LARGE), 11)
+    await until(lambda: kafka.admission.budget.used > 0)
+    kafka.listener.stop(grace_s=30)
+    [partition] = (await client.receive()).responses[0].partitions
+    assert (partition.error_code, partition.records) == (0, b"")
+    assert await client.is_closed_by_server()
+    await until(lambda: kafka.listener.connections == 0)
+
+
+async def test_a_stop_lets_produces_be_answered(fast_path: Path) -> None:
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC)
+        with gate.hold("write", "topic-0/00000000000000000000.log"):
+            await client.send(produce_request(batch("taken")), 9)
+            await until(lambda: kafka.admission.budget.used > 0)
+            kafka.listener.stop(grace_s=30)
+        assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+        assert await client.is_closed_by_server()
+
+
+async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
+    kafka: KafkaServer, client: KafkaStream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(call: Call, body: object) -> object:
+        raise ZeroDivisionError("planted")
+
+    known = calls.handler_of
+    monkeypatch.setattr(calls, "handler_of", lambda key: handler if key is ApiKey.METADATA else known(key))
+    with caplog.at_level(logging.ERROR):
+        await client.send(MetadataRequest(topics=None, include_cluster_authorized_operations=False), 5)
+        assert await client.is_closed_by_server()
+    assert "ZeroDivisionError: planted" in caplog.text
+    assert await is_serving(kafka)
+    assert kafka.admission.budget.used == 0
