@@ -105,8 +105,8 @@ class Joining:
         self.rebalance.effects.answer(token, JoinAnswer(error=error, member_id=member_id))
 
     def _accepts(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether there is room. While a group rebalances those who have joined count, so that the last ones of a group that
-        is too large are left out."""
+        """Whether there is room. While a group rebalances those who have joined count, so that members that are gone keep nobody
+        out, and the last ones of a group that is too large are left out; but members that are gone have a limit too."""
         max_size = self.rebalance.settings.max_size
         if request.member_id == NO_MEMBER_ID and request.group_instance_id in group.static_members:
             return True
@@ -114,7 +114,9 @@ class Joining:
         if group.state is EMPTY:
             return len(group.pending_joins) < max_size or request.member_id in group.pending_joins
         if group.state is PREPARING_REBALANCE:
-            return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < max_size
+            if member is not None and member.is_awaiting_join:
+                return True
+            return group.awaiting_join_count < max_size and (member is not None or len(group.members) < 2 * max_size)
         return member is not None or len(group.members) < max_size
 
     def _is_too_much(self, group: ClassicGroup, request: Join) -> bool:

@@ -11,6 +11,7 @@ from triolog.server.groups.values import (
     GroupSettings,
     GroupState,
     JoinAnswer,
+    LeavingMember,
 )
 
 from tests.support.group_bench import GROUP, RANGE, SESSION_MS, Bench
@@ -152,6 +153,21 @@ def test_a_stable_group_that_is_full_lets_nobody_in_but_its_members() -> None:
     assert error_of(bench, bench.join(follower)) is ErrorCode.NONE
     assert bench.state() is GroupState.STABLE
     assert bench.is_waiting(bench.join(leader))
+
+
+def test_members_that_are_gone_keep_nobody_out_of_a_full_group_but_have_a_limit_too() -> None:
+    bench = Bench(attrs.evolve(NO_DELAY, max_size=2))
+    bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
+    bench.leave(LeavingMember("", "two"))
+    joining = [bench.join(group_instance_id=f"new-{number}", session_timeout_ms=1_000_000) for number in range(3)]
+    assert error_of(bench, joining.pop()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    bench.advance(60_000)
+    assert [error_of(bench, caller) for caller in joining] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert len(bench.member_ids()) == 3
+    bench.leave(LeavingMember("", "new-1"))
+    joining = [bench.join(group_instance_id=f"newer-{number}", session_timeout_ms=1_000_000) for number in range(3)]
+    assert [bench.is_waiting(caller) for caller in joining] == [True, True, False]
+    assert len(bench.member_ids()) == 4
 
 
 def test_member_ids_that_were_given_out_and_not_used_have_a_limit() -> None:
