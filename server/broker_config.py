@@ -71,6 +71,10 @@ class BrokerConfig:
     max_staged_bytes: int = 2**34
     stage_commit_expiration_ms: int = 30 * 86_400_000
     max_lease_ms: int = 3_600_000
+    auto_create_topics_enable: bool = True
+    num_partitions: int = 1
+    lenient: bool = False
+    """Whether Kafka clients get what tests want instead of what Kafka refuses; see docs/kafka-compatibility.md."""
     stop_grace_ms: int = 5_000
     stop_timeout_ms: int = 30_000
     durable: bool = True

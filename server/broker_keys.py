@@ -298,6 +298,27 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             low=1000,
             high=2**53,
         ),
+        BrokerKey(
+            name="auto_create_topics_enable",
+            type="bool",
+            read=_switch,
+            default="true",
+            doc="Whether a Kafka client that asks for a topic that is not there, and lets it be made, gets one.",
+        ),
+        _number(
+            "num_partitions",
+            1,
+            "Partitions of a topic for which a Kafka client names no number.",
+            low=1,
+            high=MAX_PARTITIONS_PER_TOPIC,
+        ),
+        BrokerKey(
+            name="lenient",
+            type="bool",
+            read=_switch,
+            default="false",
+            doc="For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes.",
+        ),
         _number(
             "stop_grace_ms",
             5000,

@@ -127,18 +127,24 @@ async def open_broker(
     kafka: Address | None = None,
     durability: str | None = None,
     config: Mapping[str, str] | None = None,
+    lenient: bool = True,
     now_ms: NowMs = system_now_ms,
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
     `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`, `kafka`: where to listen with which
     protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
-    the block. `config`: defaults of all topics. Raises StorageError, OSError or RequestError when it cannot start.
+    the block. `config`: defaults of all topics. `lenient`: Kafka clients get what tests want instead of what Kafka refuses,
+    such as topics with more replicas than there are nodes. Raises StorageError, OSError or RequestError when it cannot start.
     """
     with _directory(path) as (directory, lasting):
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
         settings = BrokerConfig(
-            data_dirs=(directory,), native=native, topic_defaults=defaults.overlay(config or {}), durable=lasting
+            data_dirs=(directory,),
+            native=native,
+            topic_defaults=defaults.overlay(config or {}),
+            lenient=lenient,
+            durable=lasting,
         )
         async with open_broker_core(settings, now_ms=now_ms) as core:
             async with _listening(core, Addresses(native, kafka)) as addresses:

@@ -32,9 +32,6 @@ class KafkaDoor:
     advertised: Address | None = None
     """Where clients are sent; None: to the address that they have connected to."""
     apis: dict[int, Api] = attrs.field(factory=lambda: APIS)
-    auto_create_topics: bool = True
-    num_partitions: int = 1
-    """Of a topic that is made because somebody asked for it."""
     idle_timeout_s: float = IDLE_TIMEOUT_S
     """A connection without a request for so long is closed."""
     fetch_sessions: FetchSessions = attrs.field(factory=FetchSessions)
@@ -42,6 +39,11 @@ class KafkaDoor:
     @property
     def node_id(self) -> int:
         return self.broker.node_id
+
+    @property
+    def lenient(self) -> bool:
+        """Whether tests get what they want instead of what Kafka refuses."""
+        return self.broker.config.lenient
 
     def nodes(self, session: KafkaSession) -> list[Node]:
         """The brokers of the cluster."""

@@ -42,7 +42,10 @@ async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
-        return _found(call, await _metadata(call, name, may_create=may_create and call.door.auto_create_topics and not by_id))
+        return _found(
+            call,
+            await _metadata(call, name, may_create=may_create and call.broker.config.auto_create_topics_enable and not by_id),
+        )
     except RequestError as exc:
         return _missing(asked.name, asked.topic_id, exc.code)
 
@@ -54,7 +57,7 @@ async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata
         if not may_create:
             raise
     try:
-        await call.broker.create_topic(name, call.door.num_partitions)
+        await call.broker.create_topic(name, call.broker.config.num_partitions)
     except TopicAlreadyExistsError:
         """Somebody else was faster."""
     return call.broker.topic_metadata(name)
