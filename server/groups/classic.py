@@ -226,10 +226,17 @@ class ClassicGroups:
     def end_delete(self, group_id: str, *, is_deleted: bool) -> None:
         """The group is gone, or it is as it was."""
         group = self._groups.get(group_id)
-        if group is not None and is_deleted:
+        if group is None or group.state is not DEAD:
+            return
+        if is_deleted:
             del self._groups[group_id]
-        elif group is not None:
+        else:
             group.transition_to(EMPTY)
+
+    def is_being_stored(self, group_id: str) -> bool:
+        """Whether a record of the group is on its way into the log."""
+        group = self._groups.get(group_id)
+        return group is not None and group in self._stores.values()
 
     def is_idle(self, group_id: str) -> bool:
         """Whether the group is empty and nothing of it is being stored: what the log has of it is all there is."""

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import attrs
 
 from ...protocol.errors import ErrorCode
+from ...protocol.limits import INT16_MAX, INT32_MAX
 from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
 from .member import Member, metadata_bytes
 from .rebalance import Rebalance, joined
@@ -67,6 +68,10 @@ def check_join(settings: GroupSettings, request: Join) -> ErrorCode:
         return ErrorCode.INVALID_REQUEST
     if len(request.protocols) > MAX_MEMBER_PROTOCOLS or metadata_bytes(request.protocols) > MAX_MEMBER_METADATA_BYTES:
         return ErrorCode.INVALID_REQUEST
+    names = (request.protocol_type, *(name for name, _ in request.protocols))
+    if request.rebalance_timeout_ms > INT32_MAX or any(len(name.encode()) > INT16_MAX for name in names):
+        # The flexible versions of JoinGroup carry what the record cannot.
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
 
@@ -105,8 +110,8 @@ class Joining:
         self.rebalance.effects.answer(token, JoinAnswer(error=error, member_id=member_id))
 
     def _accepts(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether there is room. While a group rebalances those who have joined count, so that members that are gone keep nobody
-        out, and the last ones of a group that is too large are left out; but members that are gone have a limit too."""
+        """Whether there is room. While a group rebalances those who have joined count, so that members that are gone keep
+        nobody out, and the last ones of a group that is too large are left out; but who is gone has a limit too."""
         max_size = self.rebalance.settings.max_size
         if request.member_id == NO_MEMBER_ID and request.group_instance_id in group.static_members:
             return True

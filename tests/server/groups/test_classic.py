@@ -270,6 +270,14 @@ def test_a_deleted_group_begins_anew() -> None:
     assert bench.joined(bench.enter()[1]).generation == 1
 
 
+def test_a_group_that_came_to_be_while_its_offsets_were_deleted_stays() -> None:
+    bench = Bench()
+    assert bench.groups.begin_delete(GROUP)
+    [member_id] = bench.stable(1)
+    bench.groups.end_delete(GROUP, is_deleted=True)
+    assert bench.member_ids() == [member_id]
+
+
 def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about_to_join() -> None:
     bench = Bench()
     bench.leave(*bench.stable(1))

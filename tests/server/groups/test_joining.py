@@ -114,10 +114,13 @@ def test_a_session_of_a_millisecond_can_be_allowed() -> None:
     [
         {"protocols": tuple((f"p{number}", b"") for number in range(MAX_MEMBER_PROTOCOLS + 1))},
         {"protocols": (("p", bytes(MAX_MEMBER_METADATA_BYTES)),)},
+        {"protocols": (("p" * 32_768, b""),)},
+        {"protocol_type": "é" * 16_384},
+        {"rebalance_timeout_ms": 2**31},
         {"group_instance_id": ""},
         {"group_instance_id": "i" * 250},
     ],
-    ids=["protocols", "metadata", "no instance id", "long instance id"],
+    ids=["protocols", "metadata", "long name", "long type", "long timeout", "no instance id", "long instance id"],
 )
 def test_what_is_too_much_is_refused_before_anything_is_kept(changes: dict[str, object]) -> None:
     bench = Bench()
