@@ -54,7 +54,8 @@ from .storage.checkpoints import encode_uuid
 from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.leased_files import LeasedPartition as LeasedPartition
-from .storage.paths import is_internal
+from .storage.paths import check_topic_name as check_topic_name
+from .storage.paths import is_internal as is_internal
 from .storage.producer_entry import ProducerEntry as ProducerEntry
 from .storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes

@@ -3,7 +3,9 @@ answer has it, where Kafka lets the client ask again."""
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode, RequestError, TopicAlreadyExistsError
+from typing import Final
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, TopicAlreadyExistsError
 from ....protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -13,10 +15,12 @@ from ....protocol.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from ....protocol.limits import INT32_MIN
-from ...broker import TopicMetadata
+from ...broker import TopicMetadata, check_topic_name, is_internal
 from .door import NO_TOPIC_ID, Call
 
-NO_LEADER = -1
+NO_LEADER: Final = -1
+FIRST_WITH_TOPIC_IDS: Final = 12
+"""Versions 10 and 11 have a field for them, and are refused when it is used (Kafka: KafkaApis)."""
 
 
 async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
@@ -25,7 +29,8 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
     if asked is None or (call.version == 0 and not asked):
         topics = [_found(call, call.broker.topic_metadata(name)) for name in call.broker.topics()]
     else:
-        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in asked]
+        different = {(each.name, each.topic_id): each for each in asked}.values()
+        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in different]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=None)
@@ -41,20 +46,22 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
 async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
+        if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
+            raise InvalidRequestError(f"Metadata v{call.version} asks by name; by id v{FIRST_WITH_TOPIC_IDS} does")
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
-        return _found(
-            call,
-            await _metadata(call, name, may_create=may_create and call.broker.config.auto_create_topics_enable and not by_id),
-        )
+        return _found(call, await _metadata(call, name, may_create=may_create and not by_id))
     except RequestError as exc:
-        return _missing(asked.name, asked.topic_id, exc.code)
+        name_or_none = asked.name or "" if call.version < FIRST_WITH_TOPIC_IDS else asked.name
+        return _missing(name_or_none, asked.topic_id, exc.code)
 
 
 async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata:
+    """What is known of a topic, which is made where that is wished and possible. Raises RequestError."""
     try:
         return call.broker.topic_metadata(name)
     except RequestError:
-        if not may_create:
+        check_topic_name(name)
+        if not may_create or not call.broker.config.auto_create_topics_enable or is_internal(name):
             raise
     try:
         await call.broker.create_topic(name, call.broker.config.num_partitions)

@@ -1,0 +1,194 @@
+"""Metadata: all, none or some topics in every version, topics that are made by being asked for, ids, and what is offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.limits import INT32_MIN
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker_config import Address
+from triolog.server.listeners.kafka.door import NO_TOPIC_ID
+
+from tests.support.brokers import actor_of
+from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
+
+VERSIONS = range(14)
+UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, INVALID_TOPIC, INVALID_REQUEST, UNKNOWN_TOPIC_ID = 3, 5, 17, 42, 100
+
+
+def asking(
+    *names: str | None, topic_id: bytes = NO_TOPIC_ID, may_create: bool = False, with_operations: bool = False
+) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=topic_id, name=name) for name in names],
+        allow_auto_topic_creation=may_create,
+        include_cluster_authorized_operations=with_operations,
+        include_topic_authorized_operations=with_operations,
+    )
+
+
+def asking_for_all() -> MetadataRequest:
+    return MetadataRequest(topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_topic_is_described_as_far_as_the_version_goes(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking(TOPIC), version)
+    [broker] = answer.brokers
+    assert (broker.node_id, broker.host, broker.port) == (kafka.broker.node_id, *kafka.address)
+    assert answer.controller_id == (broker.node_id if version >= 1 else -1)
+    assert answer.cluster_id == (kafka.broker.cluster_id if version >= 2 else None)
+    [topic] = answer.topics
+    assert (topic.error_code, topic.name, topic.is_internal) == (0, TOPIC, False)
+    assert topic.topic_id == (kafka.topic_id() if version >= 10 else NO_TOPIC_ID)
+    for number, partition in enumerate(topic.partitions):
+        assert (partition.error_code, partition.partition_index, partition.leader_id) == (0, number, broker.node_id)
+        assert partition.replica_nodes == partition.isr_nodes == [broker.node_id]
+        assert partition.offline_replicas == []
+        assert partition.leader_epoch == (0 if version >= 7 else -1)
+    assert len(topic.partitions) == 3
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_all_topics_are_a_null_list_and_in_version_0_an_empty_one(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    await kafka.broker.create_topic("another")
+    answer = await client.call(asking_for_all() if version else asking(), version)
+    assert [topic.name for topic in answer.topics] == ["another", TOPIC]
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+async def test_an_empty_list_asks_for_brokers_only(client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking(), version)
+    assert answer.topics == []
+    assert len(answer.brokers) == 1
+
+
+async def test_a_topic_that_is_named_twice_is_answered_once(client: KafkaStream) -> None:
+    answer = await client.call(asking(TOPIC, "missing", TOPIC, "missing"), 9)
+    assert [topic.name for topic in answer.topics] == [TOPIC, "missing"]
+
+
+# ---- topics that are made by being asked for -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_missing_topic_is_made_when_the_request_lets_it(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    """Before version 4 every request does. The answer has it already."""
+    answer = await client.call(asking("new", may_create=True), version)
+    assert [(topic.error_code, topic.name, len(topic.partitions)) for topic in answer.topics] == [(0, "new", 1)]
+    refused = await client.call(asking("other", may_create=False), version)
+    assert refused.topics[0].error_code == (0 if version < 4 else UNKNOWN_TOPIC_OR_PARTITION)
+    assert ("other" in kafka.broker.topics()) is (version < 4)
+
+
+async def test_no_topic_is_made_where_the_server_does_not_let_it(fast_path: Path) -> None:
+    async with kafka_server(fast_path, auto_create_topics_enable=False) as kafka, kafka.connected() as client:
+        answer = await client.call(asking("new", may_create=True), 9)
+        assert answer.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+        assert list(kafka.broker.topics()) == []
+
+
+async def test_a_topic_that_is_made_has_as_many_partitions_as_the_server_says(fast_path: Path) -> None:
+    async with kafka_server(fast_path, num_partitions=7) as kafka, kafka.connected() as client:
+        answer = await client.call(asking("new", may_create=True), 9)
+        assert len(answer.topics[0].partitions) == 7
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+@pytest.mark.parametrize("name", ["", "..", "with space", "x" * 250, "\u00e4"])
+async def test_a_name_that_no_topic_can_have_is_refused_as_such(client: KafkaStream, name: str, may_create: bool) -> None:
+    answer = await client.call(asking(name, may_create=may_create), 9)
+    assert [(topic.error_code, topic.name) for topic in answer.topics] == [(INVALID_TOPIC, name)]
+
+
+async def test_a_name_that_collides_with_another_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.create_topic("a.b")
+    assert (await client.call(asking("a_b", may_create=True), 9)).topics[0].error_code == INVALID_TOPIC
+
+
+async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(kafka: KafkaServer, client: KafkaStream) -> None:
+    """It is made when it is needed; until then a client may ask again."""
+    answer = await client.call(asking("__consumer_offsets", may_create=True), 9)
+    assert answer.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.commit_offsets("group", [(TopicPartition(TOPIC, 0), 1, None)])
+    answer = await client.call(asking_for_all(), 9)
+    assert {topic.name: topic.is_internal for topic in answer.topics} == {"__consumer_offsets": True, TOPIC: False}
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_topic_is_found_by_its_id(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking(None, topic_id=kafka.topic_id()), version)
+    assert [(topic.error_code, topic.name, topic.topic_id) for topic in answer.topics] == [(0, TOPIC, kafka.topic_id())]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_an_id_that_no_topic_has_is_answered_without_a_name(client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking(None, topic_id=b"\x07" * 16, may_create=True), version)
+    [topic] = answer.topics
+    assert (topic.error_code, topic.name, topic.topic_id) == (UNKNOWN_TOPIC_ID, None, b"\x07" * 16)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("known", [True, False])
+async def test_before_version_12_nothing_is_found_by_id(
+    kafka: KafkaServer, client: KafkaStream, version: int, known: bool
+) -> None:
+    """An answer of these versions cannot leave a name out."""
+    topic_id = kafka.topic_id() if known else b"\x07" * 16
+    answer = await client.call(asking(None, topic_id=topic_id), version)
+    assert [(topic.error_code, topic.name, topic.topic_id) for topic in answer.topics] == [(INVALID_REQUEST, "", topic_id)]
+
+
+@pytest.mark.parametrize("version", VERSIONS[10:])
+async def test_neither_a_name_nor_an_id_is_refused(client: KafkaStream, version: int) -> None:
+    [topic] = (await client.call(asking(None), version)).topics
+    assert topic.error_code in (INVALID_REQUEST, INVALID_TOPIC)
+
+
+async def test_a_topic_that_is_made_again_has_another_id(kafka: KafkaServer, client: KafkaStream) -> None:
+    before = kafka.topic_id()
+    await kafka.broker.delete_topic(TOPIC)
+    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
+    await kafka.broker.create_topic(TOPIC)
+    assert (await client.call(asking(None, topic_id=before), 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
+    [topic] = (await client.call(asking(TOPIC), 12)).topics
+    assert topic.topic_id not in (before, NO_TOPIC_ID)
+
+
+# ---- the rest ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS[8:])
+async def test_operations_that_nobody_asks_for_are_the_smallest_number(client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking(TOPIC, "missing"), version)
+    assert {topic.topic_authorized_operations for topic in answer.topics} == {INT32_MIN}
+    assert answer.cluster_authorized_operations == INT32_MIN
+
+
+async def test_clients_are_sent_where_they_came_from_or_where_they_are_told(fast_path: Path) -> None:
+    advertised = Address("broker.example", 19092)
+    async with kafka_server(fast_path, door={"advertised": advertised}) as kafka, kafka.connected() as client:
+        [broker] = (await client.call(asking(), 9)).brokers
+        assert (broker.host, broker.port) == advertised
+
+
+async def test_a_partition_that_is_offline_has_no_leader(kafka: KafkaServer, client: KafkaStream) -> None:
+    actor_of(kafka.broker, TopicPartition(TOPIC, 1)).take_offline("the test says so")
+    [topic] = (await client.call(asking(TOPIC), 9)).topics
+    assert [(each.error_code, each.leader_id) for each in topic.partitions] == [
+        (0, kafka.broker.node_id),
+        (LEADER_NOT_AVAILABLE, -1),
+        (0, kafka.broker.node_id),
+    ]
+    assert topic.partitions[1].offline_replicas == [kafka.broker.node_id]
