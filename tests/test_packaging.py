@@ -27,17 +27,20 @@ IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
 import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
+NEED_THE_METRICS_EXTRA = ("triolog.server.listeners.http", "triolog.server.listeners.metrics", "triolog.server.listeners.health")
+NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
+NEED |= {"h11": NEED_THE_METRICS_EXTRA, "prometheus_client": NEED_THE_METRICS_EXTRA}
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
     if not module.name.endswith(".__main__"):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as exc:
-            if exc.name not in ("numpy", "pyarrow", "pyspark") or not module.name.startswith(NEED_THE_SPARK_EXTRA):
+            if exc.name not in NEED or not module.name.startswith(NEED[exc.name]):
                 raise
         print(module.name)
 """
-"""Only what is made for Spark may fail to import without it, and only for want of what the extra brings."""
+"""Only what is made for an extra may fail to import without it, and only for want of what the extra brings."""
 
 
 @attrs.frozen(kw_only=True)
