@@ -341,3 +341,15 @@ class TransactionCoordinatorFencedError(RequestError):
     """A transaction marker of a coordinator that was replaced."""
 
     default_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class SaslAuthenticationError(RequestError):
+    """A login that failed. The message goes to the client, so it does not tell what about a password was wrong."""
+
+    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class AuthorizationError(RequestError):
+    """Something that the principal of a connection may not do. The code says on which kind of resource."""
+
+    default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -30,6 +30,7 @@ FLOORS: Final = {
     "protocol.native": 2,
     "server.config": 3,
     "server.clock": 3,
+    "server.security": 3,
     "server.storage": 4,
     "server.groups": 4,
     "server.broker_config": 4,
@@ -53,6 +54,7 @@ SOCKETS: Final = ("socket", "ssl", "select", "selectors")
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+    "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
 }
 """The cores know neither threads nor sockets; the protocol and the groups neither clock nor files, log and groups no wire
