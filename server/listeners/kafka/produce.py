@@ -6,7 +6,7 @@ the last answer makes the response. With acks 0 there is none, so a failure ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from ....protocol.errors import (
     InvalidTxnStateError,
     RequestError,
     RequestTimedOutError,
+    UnsupportedCompressionTypeError,
 )
 from ....protocol.kafka.messages.produce import (
     ProducePartition,
@@ -28,17 +29,22 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from ....protocol.types import TopicPartition
+from ....protocol.records.batch import MAGIC
+from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import Append, AppendResult
 from .door import Call
 from .session import Turn
 
 ACKS: Final = (-1, 0, 1)
+FIRST_WITH_ZSTD: Final = 7
 FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_JOINS: Final = 12
 """From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 TIMEOUT_CHECK_S: Final = 1.0
+"""How exact a timeout is, and the shortest: nothing is waited for but the device, so that 0, which some clients send, must not
+be over before the append was tried."""
+MAGIC_POSITION: Final = 16
 
 
 @attrs.define(eq=False)
@@ -47,16 +53,14 @@ class PendingProduce:
 
     turn: Turn
     request: ProduceRequest
+    forget: Callable[[PendingProduce], None]
+    """Called when it is answered: its records are not to be kept any longer."""
     _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
     _missing: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._missing = sum(len(topic.partition_data) for topic in self.request.topic_data)
         self._results = [None] * self._missing
-
-    @property
-    def is_answered(self) -> bool:
-        return self.turn.is_answered
 
     def put(self, slot: int, result: AppendResult | RequestError) -> None:
         """One partition's answer; the last one makes the response."""
@@ -78,6 +82,7 @@ class PendingProduce:
         self.answer()
 
     def answer(self) -> None:
+        self.forget(self)
         results = iter(self._results)
         self.turn.answer(
             ProduceResponse(
@@ -118,7 +123,7 @@ class Produces:
 
     async def take(self, call: Call, turn: Turn, request: ProduceRequest) -> None:
         """Enqueue the appends of a request; waits only for room in a mailbox."""
-        pending = PendingProduce(turn, request)
+        pending = PendingProduce(turn, request, self._forget)
         if request.acks:
             self._watch(pending)
         appends = _prepare(call, request, pending)
@@ -132,30 +137,22 @@ class Produces:
             pending.answer()
 
     def _watch(self, pending: PendingProduce) -> None:
-        if len(self._pending) > MAX_WATCHED:
-            self._forget_answered()
         self._pending[pending] = trio.current_time() + max(0, pending.request.timeout_ms) / 1000
         if not self._watching:
             self._watching = True
             self.nursery.start_soon(self._expire_produces)
 
-    def _forget_answered(self) -> None:
-        for pending in [each for each in self._pending if each.is_answered]:
-            del self._pending[pending]
+    def _forget(self, pending: PendingProduce) -> None:
+        self._pending.pop(pending, None)
 
     async def _expire_produces(self) -> None:
         """Answer produces whose timeout is over, while there are any. A connection that is idle is not woken."""
         while self._pending:
-            now = trio.current_time()
-            self._forget_answered()
-            for pending, deadline in list(self._pending.items()):
-                if deadline <= now:
-                    pending.expire()
             await trio.sleep(TIMEOUT_CHECK_S)
+            now = trio.current_time()
+            for pending in [each for each, deadline in self._pending.items() if deadline <= now]:
+                pending.expire()
         self._watching = False
-
-
-MAX_WATCHED: Final = 64
 
 
 def _named_partitions(call: Call, request: ProduceRequest) -> Iterator[tuple[ProducePartition, str | RequestError]]:
@@ -193,17 +190,27 @@ def _checked_append(call: Call, request: ProduceRequest, topic_partition: TopicP
         raise RequestError(f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
     if not asked.records:
         raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+    _check_magic(topic_partition, asked.records)
     append = call.broker.prepare(topic_partition, asked.records)
     batches = append[1].batches
     if len(batches) != 1:
         raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, this one {len(batches)}")
-    is_transactional = batches[0][0].is_transactional
+    header = batches[0][0]
+    if call.version < FIRST_WITH_ZSTD and header.compression_type is CompressionType.ZSTD:
+        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
+    is_transactional = header.is_transactional
     if is_transactional != (request.transactional_id is not None):
         raise InvalidTxnStateError(
             f"{topic_partition}: the batch is {'' if is_transactional else 'not '}transactional, and the request names "
             f"{'no transactional id' if is_transactional else 'one'}"
         )
     return append
+
+
+def _check_magic(topic_partition: TopicPartition, records: Bytes) -> None:
+    """Kafka calls another format than that of the batches invalid, not damaged."""
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+        raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
 
 
 async def _join_transaction(

@@ -1,0 +1,316 @@
+"""Produce: what is stored and answered in every version, and what a producer is told that may not or cannot."""
+
+from __future__ import annotations
+
+import gc
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.limits import MIB
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import CompressionType, TopicPartition
+from triolog.server.listeners.kafka.produce import PendingProduce
+
+from tests.support.brokers import until, values_from
+from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request, produced
+from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import frame
+from tests.support.logs import START_MS
+from tests.support.record_batches import patched
+
+VERSIONS = range(3, 14)
+FIRST_WITH_IDS = 13
+PARTITION = TopicPartition(TOPIC, 0)
+(
+    CORRUPT_MESSAGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    REQUEST_TIMED_OUT,
+    MESSAGE_TOO_LARGE,
+    INVALID_TOPIC,
+    INVALID_REQUIRED_ACKS,
+    INVALID_TIMESTAMP,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    INVALID_RECORD,
+    UNKNOWN_TOPIC_ID,
+) = (2, 3, 7, 10, 17, 21, 32, 45, 47, 48, 76, 87, 100)
+
+
+async def answered(client: KafkaStream, request: ProduceRequest, version: int = 9) -> Any:
+    """The answer about the only partition."""
+    answer = await client.call(request, version)
+    [partition] = answer.responses[0].partition_responses
+    return partition
+
+
+# ---- what is stored ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_are_stored_and_their_offset_is_answered(
+    kafka: KafkaServer, client: KafkaStream, version: int, acks: int
+) -> None:
+    for number in range(3):
+        request = produce_request(batch(f"{number}", "x"), partition=1, acks=acks, topic_id=kafka.topic_id())
+        answer = await client.call(request, version)
+        [topic] = answer.responses
+        assert (topic.topic_id, topic.name) == ((kafka.topic_id(), "") if version >= FIRST_WITH_IDS else (bytes(16), TOPIC))
+        [partition] = topic.partition_responses
+        assert (partition.index, partition.error_code, partition.base_offset) == (1, 0, 2 * number)
+        assert partition.log_append_time_ms == -1
+        assert partition.log_start_offset == (0 if version >= 5 else -1)
+        assert (partition.record_errors, partition.error_message) == ([], None)
+        assert partition.current_leader.leader_id == -1
+    stored = await values_from(kafka.broker, TopicPartition(TOPIC, 1))
+    assert stored == [b"0", b"x", b"1", b"x", b"2", b"x"]
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+async def test_every_codec_is_stored_as_it_comes(kafka: KafkaServer, client: KafkaStream, codec: CompressionType) -> None:
+    await produced(client, batch(b"a" * 10_000, "b", compression_type=codec))
+    assert await values_from(kafka.broker) == [b"a" * 10_000, b"b"]
+
+
+async def test_null_and_empty_keys_values_and_headers_are_stored(kafka: KafkaServer, client: KafkaStream) -> None:
+    rows = [(START_MS, None, None, ()), (START_MS, b"", b"", (("h", None), ("h", b""), ("", b"x")))]
+    await produced(client, build_batch(rows))
+    assert await values_from(kafka.broker) == [None, b""]
+
+
+async def test_several_topics_and_partitions_are_answered_in_the_order_asked(kafka: KafkaServer, client: KafkaStream) -> None:
+    """An error of one does not keep the others from being stored."""
+    await kafka.broker.create_topic("other")
+    parts = [ProducePartition(index=number, records=batch("x")) for number in (2, 0, 9)]
+    topics = [
+        ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts),
+        ProduceTopic(name="missing", topic_id=bytes(16), partition_data=parts[:1]),
+        ProduceTopic(name="other", topic_id=bytes(16), partition_data=[parts[1]]),
+    ]
+    answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    found = [(topic.name, each.index, each.error_code) for topic in answer.responses for each in topic.partition_responses]
+    assert found == [(TOPIC, 2, 0), (TOPIC, 0, 0), (TOPIC, 9, 3), ("missing", 2, 3), ("other", 0, 0)]
+
+
+async def test_a_partition_that_is_named_twice_gets_both(kafka: KafkaServer, client: KafkaStream) -> None:
+    parts = [ProducePartition(index=0, records=batch(value)) for value in ("first", "second")]
+    topic = ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)
+    answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
+    assert [each.base_offset for each in answer.responses[0].partition_responses] == [0, 1]
+    assert await values_from(kafka.broker) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("topics", [[], [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=[])]])
+async def test_a_request_without_partitions_is_answered(client: KafkaStream, topics: list[ProduceTopic]) -> None:
+    answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    assert [topic.partition_responses for topic in answer.responses] == [[] for _ in topics]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 7])
+async def test_the_leader_epoch_in_a_batch_is_not_looked_at(client: KafkaStream, epoch: int) -> None:
+    """Clients write what they like; it lies before what the CRC covers."""
+    assert await produced(client, patched(batch("x"), partition_leader_epoch=epoch)) == 0
+
+
+async def test_log_append_time_is_answered(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+    partition = await answered(client, produce_request(batch("x", timestamp=1), topic="stamped"))
+    assert partition.log_append_time_ms == START_MS
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+async def test_acks_that_mean_nothing_are_refused(kafka: KafkaServer, client: KafkaStream, version: int, acks: int) -> None:
+    request = produce_request(batch("x"), acks=acks, topic_id=kafka.topic_id())
+    assert (await answered(client, request, version)).error_code == INVALID_REQUIRED_ACKS
+    assert await values_from(kafka.broker) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_errors_are_told_as_far_as_the_version_goes(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    partition = await answered(client, produce_request(batch("x"), partition=-1, topic_id=kafka.topic_id()), version)
+    assert (partition.error_code, partition.base_offset) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert (partition.log_append_time_ms, partition.log_start_offset) == (-1, -1)
+    assert bool(partition.error_message) is (version >= 8)
+
+
+async def test_a_topic_id_of_nothing_and_of_what_was_deleted_is_unknown(kafka: KafkaServer, client: KafkaStream) -> None:
+    """A topic that is made again has another id: what was meant for the old one does not land there."""
+    before = kafka.topic_id()
+    await kafka.broker.delete_topic(TOPIC)
+    await kafka.broker.create_topic(TOPIC)
+    for topic_id in (before, bytes(16), b"\x07" * 16):
+        partition = await answered(client, produce_request(batch("x"), topic_id=topic_id), 13)
+        assert partition.error_code == UNKNOWN_TOPIC_ID
+    assert await values_from(kafka.broker) == []
+
+
+def _two_batches() -> bytes:
+    return batch("1") + batch("2")
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, INVALID_RECORD),
+        (b"", INVALID_RECORD),
+        (_two_batches(), INVALID_RECORD),
+        (patched(batch("x"), last_offset_delta=5), INVALID_RECORD),
+        (patched(batch("x"), base_offset=1), INVALID_RECORD),
+        (patched(batch("x"), attributes=0x20), INVALID_RECORD),
+        (patched(batch("x"), magic=1), INVALID_RECORD),
+        (patched(batch("x"), magic=0), INVALID_RECORD),
+        (batch("x")[:-1], CORRUPT_MESSAGE),
+        (batch("x") + b"\0", CORRUPT_MESSAGE),
+        (batch("x")[:-1] + b"\xff", CORRUPT_MESSAGE),
+        (patched(batch("x"), attributes=5), UNSUPPORTED_COMPRESSION_TYPE),
+        (patched(batch("x"), attributes=1), CORRUPT_MESSAGE),
+        (batch(b"x" * (MIB + 100)), MESSAGE_TOO_LARGE),
+        (batch("x", timestamp=START_MS + 2 * 3_600_000), INVALID_TIMESTAMP),
+    ],
+    ids=[
+        "null",
+        "empty",
+        "two batches",
+        "count",
+        "base offset",
+        "control",
+        "magic 1",
+        "magic 0",
+        "cut",
+        "garbage behind",
+        "crc",
+        "codec 5",
+        "no gzip",
+        "large",
+        "future",
+    ],
+)
+async def test_records_that_cannot_be_stored_are_refused(
+    kafka: KafkaServer, client: KafkaStream, records: bytes | None, error: int
+) -> None:
+    partition = await answered(client, produce_request(records))
+    assert partition.error_code == error, partition.error_message
+    assert partition.error_message
+    assert await values_from(kafka.broker) == []
+
+
+async def test_a_small_batch_that_expands_beyond_the_limit_is_refused(kafka: KafkaServer, client: KafkaStream) -> None:
+    """What it becomes is bounded while it is unpacked, not afterwards."""
+    bomb = batch(bytes(65 * MIB), compression_type=CompressionType.ZSTD)
+    assert len(bomb) < 100_000
+    assert (await answered(client, produce_request(bomb))).error_code == MESSAGE_TOO_LARGE
+    assert await produced(client, batch("x")) == 0
+
+
+@pytest.mark.parametrize("version", [6, 7])
+async def test_zstd_is_refused_before_version_7(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    records = batch("x", compression_type=CompressionType.ZSTD)
+    error = (await answered(client, produce_request(records), version)).error_code
+    assert error == (0 if version >= 7 else UNSUPPORTED_COMPRESSION_TYPE)
+
+
+async def test_a_compacted_topic_wants_keys(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+    assert (await answered(client, produce_request(batch("x"), topic="compacted"))).error_code == INVALID_RECORD
+
+
+async def test_internal_topics_are_not_written_by_clients(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.commit_offsets("group", [(PARTITION, 1, None)])
+    assert (await answered(client, produce_request(batch("x"), topic="__consumer_offsets"))).error_code == INVALID_TOPIC
+
+
+# ---- idempotence ---------------------------------------------------------------------------------------------------------
+
+
+def _numbered(sequence: int, *, producer_id: int = 7, epoch: int = 0, count: int = 1) -> bytes:
+    values = [f"{sequence + number}" for number in range(count)]
+    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+async def test_a_duplicate_is_answered_with_the_offset_it_had(kafka: KafkaServer, client: KafkaStream) -> None:
+    for number in range(7):
+        assert await produced(client, _numbered(number)) == number
+    for number in range(2, 7):
+        assert await produced(client, _numbered(number)) == number
+    assert len(await values_from(kafka.broker)) == 7
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (_numbered(0), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (_numbered(8), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (_numbered(6, count=2), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (_numbered(7, epoch=2), OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+    ids=["older than the last five", "gap", "overlap", "newer epoch does not begin at 0"],
+)
+async def test_sequences_that_do_not_follow_are_refused(client: KafkaStream, records: bytes, error: int) -> None:
+    for number in range(7):
+        await produced(client, _numbered(number))
+    assert (await answered(client, produce_request(records))).error_code == error
+
+
+async def test_an_older_epoch_is_told_so(client: KafkaStream) -> None:
+    await produced(client, _numbered(0, epoch=1))
+    assert (await answered(client, produce_request(_numbered(0, epoch=0)))).error_code == INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("version", [9, 13])
+async def test_a_transactional_batch_names_its_transaction_and_no_other_does(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    transactional = batch("x", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    for records, transactional_id in ((transactional, None), (_numbered(0), "mover")):
+        request = produce_request(records, transactional_id=transactional_id, topic_id=kafka.topic_id())
+        assert (await answered(client, request, version)).error_code == INVALID_TXN_STATE
+    assert await values_from(kafka.broker) == []
+
+
+# ---- time and memory -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
+async def test_a_timeout_of_0_is_no_reason_to_say_that_it_took_too_long(client: KafkaStream, timeout_ms: int) -> None:
+    """On one broker nothing is waited for but the device."""
+    for number in range(20):
+        partition = await answered(client, produce_request(batch("x"), timeout_ms=timeout_ms))
+        assert (partition.error_code, partition.base_offset) == (0, number)
+
+
+async def test_a_device_that_takes_longer_than_the_timeout_is_told(fast_path: Path) -> None:
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC)
+        with gate.hold("write", "topic-0/00000000000000000000.log"):
+            partition = await answered(client, produce_request(batch("x"), timeout_ms=1))
+        assert partition.error_code == REQUEST_TIMED_OUT
+        await until(lambda: kafka.broker.snapshot(PARTITION).log_end_offset == 1)
+        assert await produced(client, batch("y")) == 1
+
+
+async def test_records_that_are_stored_are_not_kept_in_memory(client: KafkaStream) -> None:
+    """A pending request has its records; one that is answered must not keep them until its timeout is looked at."""
+    for _ in range(10):
+        await produced(client, batch("x"))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, PendingProduce)]
+
+
+async def test_a_request_in_many_pieces_is_one_request(client: KafkaStream) -> None:
+    data = frame(produce_request(batch(b"x" * 500_000)), 9, 1)
+    for start in range(0, len(data), 70_001):
+        await client.send_raw(data[start : start + 70_001])
+        await trio.lowlevel.checkpoint()
+    assert struct.unpack_from(">i", await client.receive_frame()) == (1,)
