@@ -21,9 +21,9 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsResponse,
     ListTransactionsTransactionState,
 )
+from ....protocol.patterns import compiled_pattern
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from .door import Call
-from .patterns import compiled_pattern
 
 NAMES: Final = {
     TransactionState.EMPTY: "Empty",

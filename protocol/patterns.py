@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ....protocol.errors import ErrorCode, RequestError
+from .errors import ErrorCode, RequestError
 
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATTERN_BYTES: Final = 1 << 20
