@@ -45,6 +45,8 @@ from .actors.segment_leases import Lease as Lease
 from .actors.segment_leases import SegmentLeases
 from .actors.stage_checks import StagedShare as StagedShare
 from .actors.stage_commits import Committed as Committed
+from .actors.security import Security as Security
+from .actors.security import open_security
 from .actors.stages import StageWrite as StageWrite
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
@@ -56,6 +58,9 @@ from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import check_topic_name as check_topic_name
 from .storage.paths import is_internal as is_internal
+from .security.acls import Acl as Acl
+from .security.acls import AclFilter as AclFilter
+from .security.acls import check_new_acl as check_new_acl
 from .storage.producer_entry import ProducerEntry as ProducerEntry
 from .storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes
@@ -100,6 +105,7 @@ class Broker(Reader):
         prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
+    security: Security
 
     def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
         """Pack plain records into one batch, with the topic's codec, for a partition."""
@@ -437,11 +443,13 @@ async def open_broker_core(
     disk = Disk(fs or OsFileSystem())
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
-        manager.nursery.start_soon(_compact, manager)
+        cleaner = CleanerCounters()
+        manager.nursery.start_soon(_compact, manager, cleaner)
+        security = await open_security(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases)
+            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, cleaner, security)

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
+from ..protocol.kafka.scram import ScramMechanism
 from ..protocol.limits import MAX_FRAME_BYTES, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, MAX_PRODUCERS_PER_PARTITION, MIB
 from .config import LogConfig
 
@@ -30,6 +32,36 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ListenerSecurity(enum.Enum):
+    """How clients of a listener are known, and whether others can read along (Kafka: security.protocol)."""
+
+    PLAINTEXT = "plaintext"
+    SSL = "ssl"
+    SASL_PLAINTEXT = "sasl_plaintext"
+    SASL_SSL = "sasl_ssl"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (ListenerSecurity.SSL, ListenerSecurity.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (ListenerSecurity.SASL_PLAINTEXT, ListenerSecurity.SASL_SSL)
+
+
+class ClientAuth(enum.Enum):
+    """Whether clients show a certificate (Kafka: ssl.client.auth)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+PLAIN: Final = "PLAIN"
+SASL_MECHANISMS: Final = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
+"""What there is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,3 +111,20 @@ class BrokerConfig:
     stop_timeout_ms: int = 30_000
     durable: bool = True
     """False for a directory that goes with the process: its small files are not synced."""
+    native_security: ListenerSecurity = ListenerSecurity.PLAINTEXT
+    kafka_security: ListenerSecurity = ListenerSecurity.PLAINTEXT
+    ssl_certificate_file: str | None = None
+    ssl_key_file: str | None = None
+    ssl_client_ca_file: str | None = None
+    native_ssl_client_auth: ClientAuth = ClientAuth.NONE
+    kafka_ssl_client_auth: ClientAuth = ClientAuth.NONE
+    ssl_handshake_timeout_ms: int = 10_000
+    sasl_enabled_mechanisms: tuple[str, ...] = SASL_MECHANISMS
+    sasl_users_file: str | None = None
+    sasl_users: Mapping[str, str] = attrs.field(factory=dict, repr=lambda users: repr(list(users)))
+    """Passwords by user: for embedders, who have no file."""
+    connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
+    acl_enable: bool = False
+    super_users: tuple[str, ...] = ()
+    allow_everyone_if_no_acl_found: bool = False

@@ -46,6 +46,7 @@ from .inventory import PartitionFiles, read_directory, read_partition
 from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
 from .salvage import GoodBatch, scan_batches
+from .security_file import SECURITY_FILE
 from .topics_file import TOPICS_FILE, decode_topics, encode_topics
 
 MAX_ATTEMPTS: Final = 20
@@ -284,7 +285,7 @@ def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None,
 def _write_small_files(fs: FileSystem, plan: BackupPlan, target: str, backups: Sequence[PartitionBackup]) -> None:
     for name, data in plan.small.items():
         if name not in _WRITTEN_ANEW:
-            replace_file(fs, f"{target}/{name}", data)
+            replace_file(fs, f"{target}/{name}", data, private=name == SECURITY_FILE)
     if TOPICS_FILE in plan.small:
         replace_file(fs, f"{target}/{TOPICS_FILE}", _topics(fs, plan))
     ends = {backup.topic_partition: backup.log_end_offset for backup in backups}

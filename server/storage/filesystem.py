@@ -57,6 +57,10 @@ class FileSystem(Protocol):
         """Force data, and the size needed to read it back, to the device."""
         ...
 
+    def restrict(self, fd: int) -> None:
+        """Let nobody but the file's owner read or write it."""
+        ...
+
     def map(self, fd: int, size: int) -> Bytes:
         """A read-only view of the first `size` (> 0) bytes that shows later writes."""
         ...
@@ -160,6 +164,9 @@ class OsFileSystem:
     def sync(self, fd: int) -> None:
         getattr(os, "fdatasync", os.fsync)(fd)
 
+    def restrict(self, fd: int) -> None:
+        os.fchmod(fd, 0o600)
+
     def map(self, fd: int, size: int) -> Bytes:
         return mmap.mmap(fd, size, prot=mmap.PROT_READ)  # type: ignore[return-value]
 
@@ -256,14 +263,17 @@ def link_file(fs: FileSystem, source: str, target: str) -> bool:
     return True
 
 
-def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
+def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True, private: bool = False) -> None:
     """Put `data` at `path` so that a crash leaves the old content or the new: `.tmp`, sync, rename, directory sync.
 
-    `durable=False` leaves out both syncs, for directories that do not outlive their process.
+    `durable=False` leaves out both syncs, for directories that do not outlive their process. `private`: nobody but the owner
+    may read it.
     """
     temporary = path + ".tmp"
     fd = fs.open(temporary, CREATE | os.O_TRUNC)
     try:
+        if private:
+            fs.restrict(fd)
         fs.write(fd, [data], 0)
         if durable:
             fs.sync(fd)

@@ -29,6 +29,7 @@ from .findings import Observer, Reporter
 from .inventory import StoppedDirectory
 from .partition_check import Known, PartitionSummary, check_partition
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE, read_producer_id_block
+from .security_file import SECURITY_FILE, read_security
 from .small_files_check import read_offsets
 from .topics_file import TOPICS_FILE, Topic, decode_topics
 
@@ -91,6 +92,7 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
         text = "there is no clean marker: the server did not stop in order, and checks its logs when it starts"
         reporter.remark("clean stop", f"{path}/{CLEAN_SHUTDOWN_FILE}", text)
     _check_producer_ids(fs, path, reporter)
+    _check_security(fs, path, reporter)
     says = DirectorySays(
         was_clean=was_clean,
         topics=_read_topics(fs, f"{path}/{TOPICS_FILE}", reporter),
@@ -118,6 +120,13 @@ def _check_producer_ids(fs: FileSystem, directory: str, reporter: Reporter) -> N
         read_producer_id_block(fs, directory)
     except (CheckpointError, ValueError) as exc:
         reporter.damage("producer ids", f"{directory}/{PRODUCER_ID_BLOCK_FILE}", str(exc))
+
+
+def _check_security(fs: FileSystem, directory: str, reporter: Reporter) -> None:
+    try:
+        read_security(fs, directory)
+    except CheckpointError as exc:
+        reporter.damage("users and ACLs", f"{directory}/{SECURITY_FILE}", str(exc))
 
 
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:

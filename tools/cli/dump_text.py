@@ -28,6 +28,7 @@ from ...server.storage.gaps import FILE_NAME as QUARANTINE_FILE
 from ...server.storage.gaps import NO_FILE, decode_gaps
 from ...server.storage.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ...server.storage.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
+from ...server.storage.security_file import SECURITY_FILE, decode_security
 from ...server.storage.topics_file import TOPICS_FILE, decode_topics
 from .dump_report import Report
 
@@ -98,6 +99,17 @@ def _producer_ids(path: str, data: bytes) -> Iterator[str]:
     yield f"producer ids from {decode_producer_id_block(path, data)} on were never given out"
 
 
+def _security(path: str, data: bytes) -> Iterator[str]:
+    """Without what a password could be guessed from."""
+    state = decode_security(path, data)
+    yield f"generation {state.generation}"
+    for (user, mechanism), credential in sorted(state.credentials.items()):
+        yield f"user {user}: {mechanism.sasl_name}, {credential.iterations} iterations"
+    for acl in sorted(state.acls):
+        resource = f"{acl.pattern_type.name} {acl.resource_type.name} {acl.resource_name}"
+        yield f"{acl.permission.name} {acl.principal} at {acl.host}: {acl.operation.name} on {resource}"
+
+
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     RECOVERY_POINT_FILE: _offsets,
     HIGH_WATERMARK_FILE: _offsets,
@@ -110,5 +122,6 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     CLEAN_SHUTDOWN_FILE: _clean_shutdown,
     TOPICS_FILE: _topics,
     PRODUCER_ID_BLOCK_FILE: _producer_ids,
+    SECURITY_FILE: _security,
 }
 """How each file is read, by its name."""
