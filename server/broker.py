@@ -106,6 +106,7 @@ class Broker(Reader):
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
     security: Security
+    """Who may log in, and who may do what."""
 
     def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
         """Pack plain records into one batch, with the topic's codec, for a partition."""
@@ -443,8 +444,7 @@ async def open_broker_core(
     disk = Disk(fs or OsFileSystem())
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
-        cleaner = CleanerCounters()
-        manager.nursery.start_soon(_compact, manager, cleaner)
+        manager.nursery.start_soon(_compact, manager)
         security = await open_security(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
@@ -452,4 +452,4 @@ async def open_broker_core(
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, cleaner, security)
+            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, security)

@@ -444,6 +444,7 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             default="false",
             doc="For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes.",
         ),
+        *SECURITY_KEYS,
         _number(
             "stop_grace_ms",
             5000,
