@@ -22,11 +22,12 @@ from ..protocol.errors import (
 from ..protocol.records.builder import BatchBuilder
 from ..protocol.types import Bytes, CompressionType, TopicPartition
 from .actors.coordinators import Coordinators, open_coordinators
+from .actors.descriptions import DirectoryContents as DirectoryContents
 from .actors.descriptions import DirectoryDescription as DirectoryDescription
 from .actors.descriptions import PartitionDescription as PartitionDescription
 from .actors.descriptions import TopicDescription as TopicDescription
 from .actors.descriptions import TopicMetadata as TopicMetadata
-from .actors.descriptions import describe_config, describe_directories, describe_topic, topic_metadata
+from .actors.descriptions import describe_config, describe_directories, describe_topic, directory_contents, topic_metadata
 from .actors.disk import Disk, DiskStatistics
 from .actors.groups import check_group
 from .actors.log_manager import LogManager, open_log_manager
@@ -48,6 +49,7 @@ from .actors.stage_commits import Committed as Committed
 from .actors.security import Security as Security
 from .actors.security import open_security
 from .actors.stages import StageWrite as StageWrite
+from .actors.topic_changes import ConfigChange
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
 from .storage.append import AppendResult as AppendResult
@@ -166,13 +168,15 @@ class Broker(Reader):
         partitions: int = 1,
         configs: Mapping[str, str] | None = None,
         *,
+        lenient: bool = False,
         validate_only: bool = False,
     ) -> str:
-        """Make a topic and answer its id. Raises RequestError; with `validate_only` nothing is made."""
+        """Make a topic and answer its id. Raises RequestError; with `validate_only` nothing is made. `lenient`: keys that
+        do not exist are kept."""
         if validate_only:
-            self._manager.check_new_topic(name, partitions, configs or {})
+            self._manager.check_new_topic(name, partitions, configs or {}, lenient=lenient)
             return ""
-        topic = await self._manager.create_topic(name, partitions, configs or {})
+        topic = await self._manager.create_topic(name, partitions, configs or {}, lenient=lenient)
         return encode_uuid(topic.topic_id)
 
     async def delete_topic(self, name: str) -> None:
@@ -198,7 +202,8 @@ class Broker(Reader):
         return describe_topic(self._manager.topics.get(name))
 
     def describe_config(self, name: str) -> dict[str, tuple[str, str]]:
-        """(value, source) of every topic key; the source is `topic` or `default`. Raises RequestError."""
+        """(value, source) of every topic key, and of others that the topic has; the source is `topic` or `default`. Raises
+        RequestError."""
         return describe_config(self._manager.topics.get(name))
 
     async def alter_configs(
@@ -207,6 +212,13 @@ class Broker(Reader):
         """Override topic keys, and let others follow the server's defaults again. In effect, and on the device, when this
         returns. Raises RequestError; then nothing is changed."""
         await self._manager.alter_configs(name, changes, deletes, validate_only=validate_only)
+
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+    ) -> None:
+        """The same with a function of what the topic overrides; nobody else changes that meanwhile. `lenient`: keys that do
+        not exist are kept. Raises RequestError."""
+        await self._manager.change_configs(name, change, lenient=lenient, validate_only=validate_only)
 
     async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Let a topic have `total` partitions, more than it has. Raises RequestError."""
@@ -388,6 +400,14 @@ class Broker(Reader):
     def log_directories(self) -> list[DirectoryDescription]:
         """Every log directory: whether it serves, what lies there unserved, and how its reserve stands."""
         return describe_directories(self._manager)
+
+    async def directory_contents(self) -> list[DirectoryContents]:
+        """Every log directory: the partitions that are served from it, their sizes, and the room on its device."""
+        return await directory_contents(self._manager)
+
+    def directory_of(self, topic_partition: TopicPartition) -> str:
+        """The log directory that holds a partition. Raises RequestError."""
+        return self._manager.topics.partition(topic_partition).directory.path
 
 
 @attrs.define(eq=False)

@@ -1,13 +1,15 @@
 """Topic configuration: Kafka's keys, their types, defaults and ranges, and ours beside them.
 
 A `LogConfig` is frozen; topic overrides are laid over the server's defaults with `LogConfig.overlay`. Unknown keys and
-values outside their range are refused by name. `TOPIC_KEYS` is also what the table in docs/operations.md is made from.
+values outside their range are refused by name. Keys of Kafka's that have no meaning on one node without tiered storage are
+checked and kept, without effect. `TOPIC_KEYS` and `KEPT_KEYS` are also what the tables in docs/operations.md are made from.
 Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_keys` holds the server's own keys.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
@@ -235,7 +237,13 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             "`full` walks every record of a produced batch; `header` trusts the producer's header.",
         ),
         _switch("fetch.check.crcs", False, "Check CRC and header of every batch before it is answered to a reader."),
-        _number("min.insync.replicas", 1, "One server is one replica.", low=1, high=1),
+        _number(
+            "min.insync.replicas",
+            1,
+            "One server is one replica: kept for those who ask, no append waits for it or is refused.",
+            low=1,
+            high=INT32_MAX,
+        ),
         _choice(
             "disk.full.policy",
             DiskFullPolicy.REFUSE,
@@ -273,6 +281,77 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
 }
 
 
+def _read_throttled_replicas(text: str) -> str:
+    if text.strip() not in ("", "*") and not all(re.fullmatch(r"\s*\d+:\d+\s*", part) for part in text.split(",")):
+        raise ValueError(f"{text!r} is neither * nor a list of partition:node")
+    return text
+
+
+def _read_nothing_but_false(text: str) -> bool:
+    if text.lower() != "false":
+        raise ValueError(f"{text!r} is not false: there is no tiered storage here")
+    return False
+
+
+def _read_as_it_is(text: str) -> str:
+    return text
+
+
+def _throttled(side: str) -> ConfigKey:
+    return ConfigKey(
+        name=f"{side}.replication.throttled.replicas",
+        type="list",
+        default="",
+        read=_read_throttled_replicas,
+        write=str,
+        doc="Nothing is replicated.",
+        valid="*, partition:node",
+    )
+
+
+KEPT_KEYS: Final[dict[str, ConfigKey]] = {
+    key.name: key
+    for key in (
+        _throttled("leader"),
+        _throttled("follower"),
+        _switch("unclean.leader.election.enable", False, "A partition has one replica, its leader."),
+        ConfigKey(
+            name="remote.storage.enable",
+            type="boolean",
+            default=False,
+            read=_read_nothing_but_false,
+            write=lambda value: str(value).lower(),
+            doc="There is no tiered storage.",
+            valid="false",
+        ),
+        _switch("remote.log.copy.disable", False, "There is no tiered storage."),
+        _switch("remote.log.delete.on.disable", False, "There is no tiered storage."),
+        _number("local.retention.ms", -2, "There is no tiered storage; retention.ms counts.", unit="ms", low=-2),
+        _number("local.retention.bytes", -2, "There is no tiered storage; retention.bytes counts.", unit="bytes", low=-2),
+    )
+}
+"""Kafka's topic keys that are kept and have no effect."""
+
+FORMER_KEYS: Final[dict[str, ConfigKey]] = {
+    name: ConfigKey(name=name, type=kind, default=None, read=_read_as_it_is, write=str, doc=doc, valid="anything")
+    for name, kind, doc in (
+        ("message.format.version", "string", "Records are stored in format 2, that of Kafka 0.11 and later."),
+        ("message.downconversion.enable", "boolean", "Records are answered as they are stored."),
+        ("message.timestamp.difference.max.ms", "long", "message.timestamp.before.max.ms and after.max.ms count."),
+    )
+}
+"""Kept in the same way: keys that Kafka 4 does not have any more and that programs for older brokers still name."""
+
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = {**TOPIC_KEYS, **KEPT_KEYS, **FORMER_KEYS}
+
+
+def _read_value(key: ConfigKey, text: str) -> Any:
+    try:
+        return key.read(text)
+    except ValueError as exc:
+        raise InvalidConfigError(f"topic configuration {key.name}={text!r}: {exc}") from exc
+
+
 @attrs.frozen(kw_only=True)
 class LogConfig:
     """Everything a log needs to know about itself. Fields are the topic keys with `_` for `.`."""
@@ -307,24 +386,25 @@ class LogConfig:
     max_compaction_lag_ms: int = INT64_MAX
     min_cleanable_dirty_ratio: float = 0.5
 
-    def overlay(self, overrides: Mapping[str, str]) -> LogConfig:
+    def overlay(self, overrides: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
         """This configuration with the topic keys of `overrides` (Kafka's names, text values) laid over it.
 
+        Keys that are only kept change nothing; `lenient`: neither do unknown ones, and nobody looks at the values of both.
         Raises InvalidConfigError naming the key, the value and what would be valid.
         """
         changes: dict[str, Any] = {}
         for name, text in overrides.items():
-            key = TOPIC_KEYS.get(name)
-            if key is None:
+            key = (TOPIC_KEYS if lenient else KNOWN_KEYS).get(name)
+            if key is None and not lenient:
                 raise InvalidConfigError(
                     f"unknown topic configuration key {name!r}; `triolog topics describe` lists the known ones"
                 )
             if not isinstance(text, str):
                 raise InvalidConfigError(f"topic configuration {name} is a {type(text).__name__}; values are strings")
-            try:
-                changes[key.attribute] = key.read(text)
-            except ValueError as exc:
-                raise InvalidConfigError(f"topic configuration {name}={text!r}: {exc}") from exc
+            if key is not None:
+                value = _read_value(key, text)
+                if name in TOPIC_KEYS:
+                    changes[key.attribute] = value
         config = attrs.evolve(self, **changes)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfigError(

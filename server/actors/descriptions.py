@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 
 from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
 from ..storage.checkpoints import encode_uuid
+from ..storage.log_directory import LogDirectory
 from ..storage.paths import is_internal
 from .log_manager import LogManager
 from .partition import PartitionActor
@@ -60,6 +62,18 @@ class DirectoryDescription:
     """Segments deleted since the start to keep the reserve."""
 
 
+@attrs.frozen(kw_only=True)
+class DirectoryContents:
+    """What a log directory holds, and its device; -1 where that cannot be said."""
+
+    path: str
+    in_service: bool
+    sizes: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """Bytes of the log of each partition that is served."""
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
 def describe_topic(hosted: HostedTopic) -> TopicDescription:
     return TopicDescription(
         name=hosted.topic.name,
@@ -86,10 +100,11 @@ def _leader_epoch(partition: HostedPartition | OfflinePartition) -> int | Reques
 
 
 def describe_config(hosted: HostedTopic) -> dict[str, tuple[str, str]]:
-    """(value, source) of every topic key; the source is `topic` or `default`."""
-    return {
-        key: (value, "topic" if key in hosted.topic.configs else "default") for key, value in hosted.config.as_strings().items()
-    }
+    """(value, source) of every topic key, and of others that the topic has; the source is `topic` or `default`."""
+    overrides = hosted.topic.configs
+    values = hosted.config.as_strings()
+    values |= {key: value for key, value in overrides.items() if key not in values}
+    return {key: (value, "topic" if key in overrides else "default") for key, value in values.items()}
 
 
 def describe_directories(manager: LogManager) -> list[DirectoryDescription]:
@@ -111,6 +126,34 @@ def describe_directories(manager: LogManager) -> list[DirectoryDescription]:
             )
         )
     return described
+
+
+async def directory_contents(manager: LogManager) -> list[DirectoryContents]:
+    """Every configured log directory, in the order of the configuration."""
+    in_service = {directory.path: directory for directory in manager.log_directories.live}
+    contents = []
+    for path in manager.config.data_dirs:
+        directory = in_service.get(path)
+        if directory is None:
+            contents.append(DirectoryContents(path=path, in_service=False))
+        else:
+            total, usable = await manager.disk.call(_room, directory)
+            sizes = _sizes(manager, directory)
+            contents.append(DirectoryContents(path=path, in_service=True, sizes=sizes, total_bytes=total, usable_bytes=usable))
+    return contents
+
+
+def _room(directory: LogDirectory) -> tuple[int, int]:
+    """Blocks."""
+    try:
+        return directory.total_bytes(), directory.free_bytes()
+    except OSError:
+        return -1, -1
+
+
+def _sizes(manager: LogManager, directory: LogDirectory) -> dict[TopicPartition, int]:
+    actors = [hosted.actor for hosted in manager.topics.hosted() if hosted.directory is directory]
+    return {actor.topic_partition: actor.snapshot().size_in_bytes for actor in actors if actor.log.offline is None}
 
 
 def _describe(number: int, source: PartitionActor | RequestError) -> PartitionDescription:

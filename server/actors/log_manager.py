@@ -33,7 +33,7 @@ from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report
 from .log_retention import LogRetention
 from .partition import PartitionActor
-from .topic_changes import TopicChanges
+from .topic_changes import ConfigChange, TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class LogManager:
         self.changes.doomed += [(delete_at, path) for path in found.doomed]
         jobs: list[Job] = []
         for topic in topics:
-            config = self.config.topic_defaults.overlay(topic.configs)
+            config = self.config.topic_defaults.overlay(topic.configs, lenient=True)
             self.topics.add(HostedTopic(topic, config, []))
             jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
         for opened in await LogOpener(self.log_directories, self.now_ms, found, report).open_all(jobs):
@@ -132,13 +132,13 @@ class LogManager:
 
     # ---- topics and records ----------------------------------------------------------------------------------------------
 
-    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> LogConfig:
+    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
         """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
-        return self.changes.check_new(name, partitions, configs)
+        return self.changes.check_new(name, partitions, configs, lenient=lenient)
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> Topic:
         """See TopicChanges.create."""
-        return await self.changes.create(name, partitions, configs)
+        return await self.changes.create(name, partitions, configs, lenient=lenient)
 
     async def create_internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """The same for a topic of the server's own, whose name clients cannot use."""
@@ -153,6 +153,12 @@ class LogManager:
     ) -> None:
         """See TopicChanges.alter_configs."""
         await self.changes.alter_configs(name, changes, deletes, validate_only=validate_only)
+
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+    ) -> None:
+        """See TopicChanges.change_configs."""
+        await self.changes.change_configs(name, change, lenient=lenient, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
         """See TopicChanges.delete."""

@@ -6,7 +6,7 @@ A change that was begun is finished, whoever waits for it; one that the disk ref
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidTopicError,
 from ...protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
-from ..config import TOPIC_KEYS, LogConfig
+from ..config import KNOWN_KEYS, LogConfig
 from ..storage.catalogue import Catalogue
 from ..storage.checkpoints import random_uuid
 from ..storage.errors import LogOfflineError, StorageError
@@ -41,6 +41,9 @@ from .topics import HostedPartition, HostedTopic, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
+ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
+"""What a topic overrides -> what it is to override. Raises RequestError."""
+
 
 @attrs.define(eq=False)
 class TopicChanges:
@@ -57,8 +60,11 @@ class TopicChanges:
 
     # ---- make ------------------------------------------------------------------------------------------------------------
 
-    def check_new(self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False) -> LogConfig:
-        """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
+    def check_new(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+    ) -> LogConfig:
+        """The configuration that the topic would have; `lenient` as `LogConfig.overlay` has it. Raises the RequestError that
+        says why it cannot be."""
         check_topic_name(name)
         if name in self.topics:
             raise TopicAlreadyExistsError(f"topic {name!r} exists already")
@@ -70,12 +76,15 @@ class TopicChanges:
                     f"topic {name!r} collides with {hosted.topic.name!r}: '.' and '_' count as the same character"
                 )
         _check_count(name, partitions)
-        return self.directories.config.topic_defaults.overlay(configs)
+        return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 
-    async def create(self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False) -> Topic:
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+    ) -> Topic:
         """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same."""
         async with self._lock:
-            config = self.check_new(name, partitions, configs, internal=internal)
+            config = self.check_new(name, partitions, configs, internal=internal, lenient=lenient)
+            _say_what_is_unknown(name, configs)
             topic = Topic(name=name, topic_id=random_uuid(), partitions=partitions, configs=dict(configs))
             hosted = HostedTopic(topic, config, [])
             with trio.CancelScope(shield=True):
@@ -172,26 +181,28 @@ class TopicChanges:
     async def alter_configs(
         self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
     ) -> None:
-        """Override topic keys with `changes`, and let those in `deletes` follow the server's defaults again.
+        """Override topic keys with `changes`, and let those in `deletes` follow the server's defaults again."""
+        await self.change_configs(name, partial(_altered, changes=changes, deletes=deletes), validate_only=validate_only)
 
-        The entry is on the device first, then every partition takes the configuration over in its turn.
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+    ) -> None:
+        """Let a topic override what `change` makes of what it overrides; nobody else changes it meanwhile.
+
+        The entry is on the device first, then every partition takes the configuration over in its turn. What it had overridden
+        before is not checked again: a lenient server may have taken it.
         """
         async with self._lock:
             hosted = self.topics.get(name)
-            topic, config = self._altered(hosted, changes, deletes)
+            configs = change(hosted.topic.configs)
+            defaults = self.directories.config.topic_defaults
+            changed = {key: value for key, value in configs.items() if hosted.topic.configs.get(key) != value}
+            defaults.overlay(changed, lenient=lenient)
+            config = defaults.overlay(configs, lenient=True)
             if not validate_only:
+                _say_what_is_unknown(name, changed)
                 with trio.CancelScope(shield=True):
-                    await self._alter(hosted, topic, config)
-
-    def _altered(self, hosted: HostedTopic, changes: Mapping[str, str], deletes: Sequence[str]) -> tuple[Topic, LogConfig]:
-        for key in deletes:
-            if key not in TOPIC_KEYS:
-                raise InvalidConfigError(f"unknown topic configuration key {key!r}; known are {', '.join(sorted(TOPIC_KEYS))}")
-            if key in changes:
-                raise InvalidConfigError(f"topic configuration {key} is to be set and to be deleted; say one of both")
-        configs = {key: value for key, value in hosted.topic.configs.items() if key not in deletes} | dict(changes)
-        config = self.directories.config.topic_defaults.overlay(configs)
-        return attrs.evolve(hosted.topic, configs=configs), config
+                    await self._alter(hosted, attrs.evolve(hosted.topic, configs=configs), config)
 
     async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
         try:
@@ -273,6 +284,20 @@ class TopicChanges:
 def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[LogDirectory, str, str]:
     source = f"{directory.path}/{partition_directory(topic_partition)}"
     return directory, source, f"{directory.path}/{marked_directory(topic_partition, DELETE_DIR_SUFFIX)}"
+
+
+def _altered(overrides: Mapping[str, str], *, changes: Mapping[str, str], deletes: Sequence[str]) -> dict[str, str]:
+    for key in deletes:
+        if key not in KNOWN_KEYS and key not in overrides:
+            raise InvalidConfigError(f"unknown topic configuration key {key!r}; known are {', '.join(sorted(KNOWN_KEYS))}")
+        if key in changes:
+            raise InvalidConfigError(f"topic configuration {key} is to be set and to be deleted; say one of both")
+    return {key: value for key, value in overrides.items() if key not in deletes} | dict(changes)
+
+
+def _say_what_is_unknown(name: str, configs: Mapping[str, str]) -> None:
+    if unknown := sorted(set(configs) - set(KNOWN_KEYS)):
+        LOGGER.warning("topic %s is configured with %s: no such keys, they are kept and mean nothing", name, ", ".join(unknown))
 
 
 def _check_count(name: str, partitions: int) -> None:

@@ -86,6 +86,10 @@ class FileSystem(Protocol):
         """Bytes that an unprivileged process may still write on the device that holds `path`."""
         ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the device that holds `path`."""
+        ...
+
     def make_directory(self, path: str) -> None: ...
     def remove_directory(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None:
@@ -200,6 +204,10 @@ class OsFileSystem:
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

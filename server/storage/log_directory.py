@@ -245,5 +245,8 @@ class LogDirectory:
     def free_bytes(self) -> int:
         return self.fs.free_bytes(self.path)
 
+    def total_bytes(self) -> int:
+        return self.fs.total_bytes(self.path)
+
     def close(self) -> None:
         self.lock.release()

@@ -57,7 +57,7 @@ def topic_config(says: DirectorySays, topic: str) -> LogConfig:
     """The configuration of a topic as `topics.json` overrides Kafka's defaults; the defaults where that cannot be read."""
     entry = says.topics.get(topic)
     try:
-        return LogConfig() if entry is None else LogConfig().overlay(entry.configs)
+        return LogConfig() if entry is None else LogConfig().overlay(entry.configs, lenient=True)
     except ValueError:
         return LogConfig()
 

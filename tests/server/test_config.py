@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.limits import INT32_MAX, INT64_MAX
 from triolog.protocol.types import CompressionType, TimestampType
-from triolog.server.config import TOPIC_KEYS, ConfigKey, Durability, DurabilityMode, LogConfig, RecordValidation
+from triolog.server.config import (
+    FORMER_KEYS,
+    KEPT_KEYS,
+    KNOWN_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    Durability,
+    DurabilityMode,
+    LogConfig,
+    RecordValidation,
+)
 
 KEYS = pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
 OTHERS: dict[str, tuple[str, ...]] = {
@@ -163,3 +173,48 @@ def test_any_other_durability_is_refused_with_what_was_found(text: str) -> None:
         assert repr(text) in str(exc)  # noqa: PT017 - one of two outcomes
     else:
         assert Durability.parse(str(durability)) == durability
+
+
+@pytest.mark.parametrize("key", KEPT_KEYS.values(), ids=lambda key: key.name)
+def test_a_key_that_is_kept_has_a_default_a_sentence_and_no_effect(key: ConfigKey) -> None:
+    text = key.write(key.default)
+    assert key.read(text) == key.default
+    assert key.doc.endswith(".")
+    assert LogConfig().overlay({key.name: text}) == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("leader.replication.throttled.replicas", "0"),
+        ("follower.replication.throttled.replicas", "0:1,"),
+        ("unclean.leader.election.enable", "maybe"),
+        ("remote.storage.enable", "true"),
+        ("local.retention.ms", "-3"),
+    ],
+)
+def test_values_of_kept_keys_are_checked_unless_lenient(name: str, text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=name):
+        LogConfig().overlay({name: text})
+    assert LogConfig().overlay({name: text}, lenient=True) == LogConfig()
+
+
+@pytest.mark.parametrize("text", ["", "*", "0:1", "0:1, 1:2"])
+def test_throttled_replicas_are_none_all_or_pairs(text: str) -> None:
+    assert LogConfig().overlay({"leader.replication.throttled.replicas": text}) == LogConfig()
+
+
+@pytest.mark.parametrize("name", FORMER_KEYS)
+def test_keys_of_older_brokers_are_taken_and_mean_nothing(name: str) -> None:
+    assert LogConfig().overlay({name: "2.8-IV1"}) == LogConfig()
+
+
+def test_lenient_passes_over_unknown_keys_and_still_checks_known_ones() -> None:
+    config = LogConfig().overlay({"no.such.key": "1", "segment.bytes": "2000"}, lenient=True)
+    assert config == LogConfig(segment_bytes=2000)
+    with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
+        LogConfig().overlay({"segment.bytes": "many"}, lenient=True)
+
+
+def test_no_key_is_there_twice() -> None:
+    assert len(KNOWN_KEYS) == len(TOPIC_KEYS) + len(KEPT_KEYS) + len(FORMER_KEYS)

@@ -416,6 +416,11 @@ class CrashFileSystem:
         self._directory(path)
         return self.free
 
+    def total_bytes(self, path: str) -> int:
+        self._enter("total_bytes")
+        self._directory(path)
+        return self.free
+
     def make_directory(self, path: str) -> None:
         self._enter("make_directory")
         directory = self._root

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ...server.broker_keys import BROKER_KEYS
-from ...server.config import TOPIC_KEYS
+from ...server.config import KEPT_KEYS, TOPIC_KEYS
 
 BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.config_table -->"
 END: Final = "<!-- end of {name} -->"
@@ -36,9 +36,19 @@ def topic_table() -> str:
     return "\n".join(rows)
 
 
+def kept_table() -> str:
+    """Kafka's topic keys that are kept and have no effect, as a Markdown table."""
+    rows = ["| key | type | default | valid | why it has no effect |", "|---|---|---|---|---|"]
+    rows += [
+        f"| `{key.name}` | {key.type} | `{key.write(key.default)}` | {key.valid} | {key.doc} |" for key in KEPT_KEYS.values()
+    ]
+    return "\n".join(rows)
+
+
 def renewed(page: str) -> str:
-    """The page with both tables as the code has them. Raises ValueError when a marker is missing."""
-    for name, table in (("server keys", server_table()), ("topic keys", topic_table())):
+    """The page with its tables as the code has them. Raises ValueError when a marker is missing."""
+    tables = {"server keys": server_table(), "topic keys": topic_table(), "kept topic keys": kept_table()}
+    for name, table in tables.items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, found, rest = page.partition(begin)
         _, found_end, after = rest.partition(end)

@@ -20,7 +20,11 @@ KAFKA_TOPIC_KEYS: Final = frozenset(
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
+        "follower.replication.throttled.replicas",
         "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
         "max.compaction.lag.ms",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
@@ -30,15 +34,19 @@ KAFKA_TOPIC_KEYS: Final = frozenset(
         "min.compaction.lag.ms",
         "min.insync.replicas",
         "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
         "retention.bytes",
         "retention.ms",
         "segment.bytes",
         "segment.index.bytes",
         "segment.jitter.ms",
         "segment.ms",
+        "unclean.leader.election.enable",
     }
 )
-"""Topic keys that Kafka 4.1 and triolog have in common; the others are ours."""
+"""Topic keys that Kafka 4.1 has; the others are ours, an older Kafka's or nobody's."""
 
 KAFKA_SMALLEST: Final[Mapping[str, int]] = {"segment.bytes": 1_048_576}
 """Kafka 4.1's smallest values, where ours are smaller."""
@@ -52,7 +60,7 @@ def create_topic_commands(topics: Iterable[Topic], bootstrap_server: str, config
         words += ["--partitions", str(topic.partitions), "--replication-factor", "1"]
         for key, value in sorted({**topic.configs, **configs}.items()):
             if key not in KAFKA_TOPIC_KEYS:
-                yield f"# {topic.name}: {key}={value} is triolog's own, Kafka has no such key"
+                yield f"# {topic.name}: {key}={value} is left out, Kafka 4.1 has no such key"
                 continue
             smallest = KAFKA_SMALLEST.get(key)
             if smallest is not None and int(value) < smallest:

@@ -97,6 +97,34 @@ async def test_validating_changes_nothing(tmp_path: Path) -> None:
         assert stored_configs(tmp_path) == broker.describe_topic(TOPIC).configs == {}
 
 
+async def test_a_key_that_is_kept_is_shown_and_can_be_taken_away(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.alter_configs(TOPIC, {"unclean.leader.election.enable": "true", "message.format.version": "2.0"})
+        assert broker.describe_config(TOPIC)["unclean.leader.election.enable"] == ("true", "topic")
+    async with one_partition(tmp_path) as broker:
+        assert broker.describe_config(TOPIC)["message.format.version"] == ("2.0", "topic")
+        await broker.alter_configs(TOPIC, {}, ["unclean.leader.election.enable", "message.format.version"])
+        assert broker.describe_topic(TOPIC).configs == {}
+
+
+async def test_an_unknown_key_that_a_lenient_server_took_bothers_nobody_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        with pytest.raises(InvalidConfigError):
+            await broker.create_topic(TOPIC, 1, {"no.such.key": "1"})
+        await broker.create_topic(TOPIC, 1, {"no.such.key": "1"}, lenient=True)
+        assert "no such keys, they are kept and mean nothing" in caplog.text
+    async with one_partition(tmp_path) as broker:
+        await broker.alter_configs(TOPIC, {"retention.ms": "5"})
+        assert broker.describe_config(TOPIC)["no.such.key"] == ("1", "topic")
+        with pytest.raises(InvalidConfigError):
+            await broker.alter_configs(TOPIC, {"no.such.key": "2"})
+        await broker.change_configs(TOPIC, lambda overrides: {**overrides, "no.such.key": "2"}, lenient=True)
+        await broker.alter_configs(TOPIC, {}, ["no.such.key"])
+    assert stored_configs(tmp_path) == {"retention.ms": "5"}
+
+
 async def test_a_change_that_the_disk_refuses_is_not_in_effect(tmp_path: Path) -> None:
     fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs) as broker:

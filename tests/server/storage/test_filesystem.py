@@ -275,3 +275,4 @@ def test_free_bytes_are_those_of_the_device(tmp_path: Path) -> None:
     assert 0 < free <= shutil.disk_usage(tmp_path).total
     with pytest.raises(FileNotFoundError):
         OsFileSystem().free_bytes(str(tmp_path / "missing"))
+    assert OsFileSystem().total_bytes(str(tmp_path)) == shutil.disk_usage(tmp_path).total
