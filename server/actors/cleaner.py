@@ -32,6 +32,7 @@ from ..storage.errors import SnapshotExpiredError
 from ..storage.filesystem import OsFileSystem
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
+from .cleaner_counters import CleanerCounters
 from .cleaner_process import CleanerFailedError, open_cleaner_process
 from .log_manager import LogManager
 from .topics import HostedPartition
@@ -54,6 +55,7 @@ class Cleaner:
     """State of the cleaner: what is clean, and what is left alone. Owner: the task of `run`."""
 
     manager: LogManager
+    counters: CleanerCounters = attrs.field(factory=CleanerCounters)
     clean_up_to: dict[Log, int] = attrs.field(factory=dict)
     """First dirty offset by log. By log, because a topic can be deleted and made again."""
     uncleanable: dict[Log, str] = attrs.field(factory=dict)
@@ -99,6 +101,7 @@ class Cleaner:
         for known in (self.clean_up_to, self.uncleanable, self._failures, self._deaths):
             for log in [log for log in known if log not in logs]:
                 del known[log]
+        self.counters.uncleanable = len(self.uncleanable)
 
     # ---- choosing --------------------------------------------------------------------------------------------------------
 
@@ -153,15 +156,18 @@ class Cleaner:
             max_bytes_per_second=config.cleaner_io_max_bytes_per_second,
         )
         started, size = trio.current_time(), log.size_in_bytes
+        self.counters.cleaning = str(log.topic_partition)
         try:
             result = await self._run_round(candidate, job)
         except (SegmentsChangedError, RequestError) as exc:
+            self.counters.given_up += 1
             LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, exc)
             return False
         except CleanerFailedError as exc:
             self._note_failure(log, exc)
             return False
         finally:
+            self.counters.cleaning = None
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
                 await self.manager.disk.call(discard_cleaned, self.manager.fs, job.directory)
         self._failures.pop(log, None)
@@ -175,6 +181,7 @@ class Cleaner:
             trio.current_time() - started,
             result.keys,
         )
+        self.counters.done(size, log.size_in_bytes, trio.current_time() - started)
         self.clean_up_to[log] = result.next_dirty_offset
         await self._write_checkpoint(candidate.hosted.directory)
         return True
@@ -192,6 +199,7 @@ class Cleaner:
             return done
 
     def _note_failure(self, log: Log, error: CleanerFailedError) -> None:
+        self.counters.failed += 1
         self._failures[log] = self._failures.get(log, 0) + 1
         deaths = self._deaths[log] = self._deaths.get(log, 0) + (error.kind == "died")
         if error.kind == "gone":
@@ -200,6 +208,7 @@ class Cleaner:
             LOGGER.warning("a compaction of %s failed and is tried again: %s", log.topic_partition, error)
         else:
             self.uncleanable[log] = str(error)
+            self.counters.uncleanable = len(self.uncleanable)
             advice = "look at it with `triolog verify`, and stop the server to `triolog repair` it"
             LOGGER.error(
                 "%s is not compacted any more until the next start: %s%s",
@@ -222,7 +231,7 @@ class Cleaner:
             self._written[directory.path] = offsets
 
 
-async def run_cleaner(manager: LogManager) -> None:
+async def run_cleaner(manager: LogManager, counters: CleanerCounters) -> None:
     """Compact what is due until cancelled. Its process sees files of the system only: on another disk nothing is done."""
     if manager.config.cleaner_enable and isinstance(manager.fs, OsFileSystem):
-        await Cleaner(manager).run()
+        await Cleaner(manager, counters).run()

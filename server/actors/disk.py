@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -23,11 +24,12 @@ import trio
 
 from ...protocol.limits import KIB, MIB
 from ...protocol.types import Bytes
-from ..storage.diskops import DiskOp, FileHandle, Map, Open, Procedure, Read, name_file
-from ..storage.errors import SnapshotExpiredError
+from ..storage.diskops import DiskOp, FileHandle, Map, Open, Procedure, Read, Sync, name_file
+from ..storage.errors import SnapshotExpiredError, SyncFailedError
 from ..storage.filesystem import CachedReadUnsupportedError, FileSystem
 from ..storage.index import AbstractIndex
 from .descriptors import DescriptorBudget
+from .durations import Durations
 
 T = TypeVar("T")
 
@@ -60,6 +62,9 @@ class DiskStatistics:
     cached_reads: int
     cold_reads: int
     descriptors: int
+    syncs: Durations
+    """How long files of logs took to be forced to the device."""
+    failed_syncs: int
 
 
 @attrs.define(eq=False)
@@ -81,9 +86,13 @@ class Disk:
     _hops: int = 0
     _cached_reads: int = 0
     _cold_reads: int = 0
+    _syncs: Durations = attrs.field(factory=Durations)
+    _failed_syncs: int = 0
 
     def statistics(self) -> DiskStatistics:
-        return DiskStatistics(self._hops, self._cached_reads, self._cold_reads, self.budget.held)
+        return DiskStatistics(
+            self._hops, self._cached_reads, self._cold_reads, self.budget.held, self._syncs.copy(), self._failed_syncs
+        )
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -95,7 +104,15 @@ class Disk:
                     if file.fd is None:
                         await self._open(file, self._threads)
                 self._hops += 1
-                await trio.to_thread.run_sync(_run_all, self.fs, operations, limiter=self._threads)
+                sync_times: list[float] = []
+                try:
+                    await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
+                except OperationFailedError as exc:
+                    self._failed_syncs += isinstance(exc.cause, SyncFailedError)
+                    raise
+                finally:
+                    for seconds in sync_times:
+                        self._syncs.add(seconds)
 
     async def drive(self, procedure: Procedure[T]) -> T:
         """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
@@ -255,10 +272,16 @@ class Disk:
             await trio.to_thread.run_sync(_close_each, self.fs, fds, limiter=self._threads)
 
 
-def _run_all(fs: FileSystem, operations: Sequence[DiskOp]) -> None:
+def _run_all(fs: FileSystem, operations: Sequence[DiskOp], sync_times: list[float]) -> None:
+    """Adds to `sync_times` how many seconds each sync took."""
     for operation in operations:
         try:
-            operation.run(fs)
+            if operation.__class__ is Sync:
+                started_s = perf_counter()
+                operation.run(fs)
+                sync_times.append(perf_counter() - started_s)
+            else:
+                operation.run(fs)
         except OSError as exc:
             name_file(exc, operation)
             raise OperationFailedError(operation, exc) from exc

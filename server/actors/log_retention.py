@@ -57,6 +57,8 @@ class LogRetention:
     directories: LogDirectories
     topics: Topics
     now_ms: NowMs
+    taken_segments: int = 0
+    """Taken out since the start, for their age, for the size of their log, or because the disk is full."""
 
     # ---- the regular look ------------------------------------------------------------------------------------------------
 
@@ -100,6 +102,7 @@ class LogRetention:
         taken = 0
         while count := await hosted.actor.perform(partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)):
             taken += count
+            self.taken_segments += count
             if count == TAKEN_OUT_PER_TURN:
                 await trio.sleep(pause_s)
         log = hosted.actor.log

@@ -73,6 +73,8 @@ class PartitionStatistics:
     """What one partition's actor has done and has before it."""
 
     appends: int
+    appended_bytes: int
+    fetched_bytes: int
     groups: int
     largest_group: int
     syncs: int
@@ -91,11 +93,14 @@ class PartitionActor:
     background: trio.Nursery
     """Where flushes run beside the appends; it lives longer than the actor."""
     waiters: Waiters = attrs.field(factory=Waiters)
+    fetched_bytes: int = 0
+    """What readers were handed of the log."""
     _mailbox: Mailbox[Append | Perform] = attrs.field(factory=Mailbox)
     _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     _stopped: trio.Event = attrs.field(factory=trio.Event)
     _closed_with: RequestError | None = None
     _appends: int = 0
+    _appended_bytes: int = 0
     _groups: int = 0
     _largest_group: int = 0
     _flusher: Flusher = attrs.field(init=False)
@@ -119,6 +124,8 @@ class PartitionActor:
     def statistics(self) -> PartitionStatistics:
         return PartitionStatistics(
             self._appends,
+            self._appended_bytes,
+            self.fetched_bytes,
             self._groups,
             self._largest_group,
             self._flusher.syncs,
@@ -313,7 +320,9 @@ class PartitionActor:
             except (OperationFailedError, OSError) as exc:
                 await self._fail(plan, appends, exc)
                 return
+            size = plan.segment.size
             commit(self.log, plan)
+            self._appended_bytes += plan.segment.size - size
             self._appends += len(appends)
             self._groups += 1
             self._largest_group = max(self._largest_group, len(appends))

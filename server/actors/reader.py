@@ -160,7 +160,12 @@ class Reader:
                 answers.append(FetchAnswer(each.topic_partition, fetched, None))
                 size += len(fetched.records)
                 left -= len(fetched.records)
+                self._count(each.topic_partition, len(fetched.records))
         return answers, size >= min_bytes or any(answer.error for answer in answers)
+
+    def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
+        with contextlib.suppress(RequestError):  # deleted meanwhile
+            self._manager.topics.actor(topic_partition).fetched_bytes += fetched_bytes
 
     # ---- lookups ---------------------------------------------------------------------------------------------------------
 

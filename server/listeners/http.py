@@ -77,7 +77,9 @@ def http_listener(address: Address, answer: Answer, *, max_body_bytes: int = MAX
         session = HttpSession(transport, answer, max_body_bytes)
         return Served(session.serve, session.stop_reading)
 
-    return Listener(address, Admission(trio.Semaphore(MAX_CONNECTIONS), InFlightBudget(MAX_CONNECTIONS * MIB)), open_session)
+    return Listener(
+        address, Admission(trio.Semaphore(MAX_CONNECTIONS), InFlightBudget(MAX_CONNECTIONS * MIB)), open_session, "http"
+    )
 
 
 class _TooLargeError(Exception):

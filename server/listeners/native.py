@@ -57,7 +57,7 @@ def native_listener(broker: Broker, address: Address, admission: Admission) -> L
         session = Session(transport, connection, admission.budget)
         return Served(partial(serve_session, session, broker, version=version), session.stop_reading)
 
-    return Listener(address, admission, open_session)
+    return Listener(address, admission, open_session, "native")
 
 
 async def serve_session(session: Session, broker: Broker, *, version: str) -> None:

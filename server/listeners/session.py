@@ -8,16 +8,20 @@ unsent. Answers leave in the order they are ready.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
 
 from ...protocol.errors import LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
 from ...protocol.limits import MIB
+from ...protocol.native import messages
 from ...protocol.native.connection import CONNECTION_CLOSED, NEED_DATA, PAUSED, NativeConnection, Request
 from ...protocol.native.fields import Body
 from .budget import InFlightBudget
+from .counters import ApiCounters
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -25,6 +29,16 @@ LOGGER: Final = logging.getLogger(__name__)
 MAX_UNSENT_BYTES: Final = 16 * MIB
 """Answers that a peer has not taken; past it no more requests are read from it, and no long poll is answered."""
 HELLO_TIMEOUT_S: Final = 10.0
+UNKNOWN_API: Final = "unknown"
+"""Under this name requests are counted that are for no call of the server's."""
+
+
+class Taken(NamedTuple):
+    """A request that was taken and is not answered."""
+
+    size_bytes: int
+    counters: ApiCounters
+    started_s: float
 
 
 @attrs.define(eq=False)
@@ -40,7 +54,8 @@ class Session:
     lingers: bool = False
     """Answers were on their way when reading ended, and the peer may have sent more."""
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
-    _sizes: dict[int, int] = attrs.field(factory=dict)
+    _taken: dict[int, Taken] = attrs.field(factory=dict)
+    """By correlation id."""
     _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _is_waiting_for_request: bool = False
     _takes_no_more: bool = False
@@ -57,14 +72,15 @@ class Session:
 
     def respond(self, correlation_id: int, error: RequestError | None, body: Body | None) -> None:
         """Answer a request. An answer that is larger than a frame may be becomes an error."""
-        if correlation_id not in self._sizes:
+        if correlation_id not in self._taken:
             return
         try:
             pieces = self.connection.send_response(correlation_id, error, body)
         except LocalProtocolError as exc:
             too_large = RecordTooLargeError(f"the answer does not fit a frame: {exc}; ask for fewer bytes or partitions")
             pieces = self.connection.send_response(correlation_id, too_large)
-        self._settle(correlation_id)
+            error, body = too_large, None
+        self._settle(correlation_id, (error.code,) if error is not None else error_codes(body))
         self.transport.send(pieces)
 
     def discard(self, correlation_id: int) -> None:
@@ -77,6 +93,7 @@ class Session:
         if self.failed:
             return
         self.failed = self.lingers = True
+        self.transport.counters.refused += 1
         self.forget_unanswered()
         self.transport.send(self.connection.send_fatal_error(error))
         self.stop_reading()
@@ -85,8 +102,10 @@ class Session:
         if self._progress:
             self._progress.unpark_all()
 
-    def _settle(self, correlation_id: int) -> None:
-        self.budget.release(self._sizes.pop(correlation_id))
+    def _settle(self, correlation_id: int, errors: Sequence[int] = ()) -> None:
+        taken = self._taken.pop(correlation_id)
+        self.budget.release(taken.size_bytes)
+        taken.counters.answered(perf_counter() - taken.started_s, errors)
         self._wake_waiting()
 
     # ---- reading -------------------------------------------------------------------------------------------------------
@@ -113,7 +132,9 @@ class Session:
                 return None
             if isinstance(event, Request):
                 await self.budget.acquire(event.size_bytes)
-                self._sizes[event.correlation_id] = event.size_bytes
+                name = event.api if event.api in messages.REQUESTS else UNKNOWN_API
+                counters = self.transport.counters.api(name)
+                self._taken[event.correlation_id] = Taken(event.size_bytes, counters, perf_counter())
                 return event
             if event is CONNECTION_CLOSED:
                 return None
@@ -141,7 +162,7 @@ class Session:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
         if not self._takes_no_more:
             self._takes_no_more = True
-            self.lingers = bool(self._sizes or self.transport.unsent_bytes or self._has_unread_bytes())
+            self.lingers = bool(self._taken or self.transport.unsent_bytes or self._has_unread_bytes())
         if self._is_waiting_for_request:
             self._reading.cancel()
 
@@ -152,11 +173,23 @@ class Session:
 
     async def all_answered(self) -> None:
         """Wait until no request is without its answer."""
-        while self._sizes:
+        while self._taken:
             await self._progress.park()
 
     def forget_unanswered(self) -> None:
         """Give the bytes of requests back that will not be answered."""
-        for size in self._sizes.values():
-            self.budget.release(size)
-        self._sizes.clear()
+        for taken in self._taken.values():
+            self.budget.release(taken.size_bytes)
+        self._taken.clear()
+
+
+def error_codes(body: Any) -> list[int]:
+    """The codes of the errors in the entries of an answer, each once. Entries stand in lists of maps."""
+    codes: list[int] = []
+    for entries in body.values() if body else ():
+        if entries.__class__ is list and entries and entries[0].__class__ is dict:
+            for entry in entries:
+                error = entry.get("error")
+                if error is not None and error[0] not in codes:
+                    codes.append(error[0])
+    return codes

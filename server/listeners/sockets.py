@@ -13,6 +13,7 @@ import trio
 
 from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
+from .counters import ProtocolCounters
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -37,10 +38,16 @@ class Admission:
 
     slots: trio.Semaphore
     budget: InFlightBudget
+    protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
+    """What they have counted, by protocol."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Admission:
         return cls(trio.Semaphore(config.max_connections), InFlightBudget(config.max_broker_in_flight_bytes))
+
+    def counters(self, protocol: str) -> ProtocolCounters:
+        """The one place where all connections of a protocol count."""
+        return self.protocols.setdefault(protocol, ProtocolCounters(protocol))
 
 
 @attrs.define(eq=False)
@@ -50,6 +57,8 @@ class Listener:
     address: Address
     admission: Admission
     open: Callable[[Transport], Served]
+    protocol: str = "other"
+    """Under which name its connections are counted."""
     _served: dict[Served, None] = attrs.field(factory=dict)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _connections: trio.Nursery | None = None
@@ -95,14 +104,18 @@ class Listener:
     async def _serve(self, stream: trio.SocketStream) -> None:
         with contextlib.suppress(OSError):  # the peer is gone already
             stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
-        served = self.open(Transport(stream, _peer_of(stream)))
+        counters = self.admission.counters(self.protocol)
+        served = self.open(Transport(stream, _peer_of(stream), counters))
         self._served[served] = None
+        counters.connections += 1
+        counters.accepted += 1
         if self._is_stopping:
             served.stop_reading()
         try:
             await served.serve()
         finally:
             del self._served[served]
+            counters.connections -= 1
             self.admission.slots.release()
 
     def stop(self, grace_s: float) -> None:

@@ -20,6 +20,7 @@ import trio
 
 from ...protocol.limits import KIB, MIB
 from ...protocol.types import Bytes
+from .counters import ProtocolCounters
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class Transport:
 
     stream: trio.SocketStream
     peer: str
+    counters: ProtocolCounters = attrs.field(factory=lambda: ProtocolCounters("-"))
+    """Of all connections of its protocol."""
     progressed: Callable[[], None] = lambda: None
     """Called when buffers were sent."""
     broke: Callable[[], None] = lambda: None
@@ -70,6 +73,7 @@ class Transport:
                 data = os.read(self.stream.socket.fileno(), size)
         if data is None:
             data = await self.stream.receive_some(size)
+        self.counters.received_bytes += len(data)
         self._is_drained = len(data) < size
         if not self._is_drained:
             self._receive_bytes = min(2 * size, MAX_RECEIVE_BYTES)
@@ -113,6 +117,7 @@ class Transport:
                     with trio.fail_after(self.send_timeout_s):
                         await self.stream.send_all(memoryview(piece)[sent:])
                 self.unsent_bytes -= len(piece)
+                self.counters.sent_bytes += len(piece)
                 self.progressed()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as exc:
             LOGGER.debug("%s took no more answers: %r", self.peer, exc)
