@@ -31,6 +31,7 @@ FLOORS: Final = {
     "protocol.native": 2,
     "server.config": 3,
     "server.clock": 3,
+    "server.faults": 3,
     "server.security": 3,
     "server.storage": 4,
     "server.groups": 4,
@@ -40,13 +41,15 @@ FLOORS: Final = {
     "server.broker_settings": 6,
     "server.broker": 6,
     "server.listeners": 7,
-    "server.app": 8,
-    "server.embedded": 8,
+    "server.control": 8,
     "tools.client": 8,
-    "tools.cli": 9,
-    "tools.bench": 9,
-    "tools.demo": 9,
-    "tools.spark": 10,
+    "server.app": 9,
+    "server.embedded": 9,
+    "tools.cli": 10,
+    "tools.bench": 10,
+    "tools.demo": 10,
+    "tools.pytest_plugin": 10,
+    "tools.spark": 11,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 
@@ -55,6 +58,7 @@ SOCKETS: Final = ("socket", "ssl", "select", "selectors")
 NEVER: Final = {
     "protocol": (*THREADS, *SOCKETS, "time", "datetime", "os", "pathlib"),
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
+    "server.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
     "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
     "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
 }
@@ -62,7 +66,7 @@ NEVER: Final = {
 messages."""
 
 DOORS: Final = {
-    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock"),
+    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
     "tools.client": ("protocol",),
 }
 """Who may see only these: a listener reaches the log through the broker, a client knows no server."""
@@ -145,9 +149,9 @@ def test_a_planted_import_of_a_higher_floor_is_reported(tmp_path: Path, source: 
 
 
 def test_a_planted_import_of_a_stranger_on_the_same_floor_is_reported(tmp_path: Path) -> None:
-    tree = _plant(tmp_path, server__app="from ..tools.client import admin", tools__client__admin="")
+    tree = _plant(tmp_path, server__control="from ..tools.client import admin", tools__client__admin="")
     assert _violations(tree) == [
-        "server/app.py:1: server.app (floor 8) imports tools.client.admin (floor 8)",
+        "server/control.py:1: server.control (floor 8) imports tools.client.admin (floor 8)",
     ]
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from ..broker import Broker
-from ..broker_config import Address
+from ..broker_config import Address, ClientAuth, ListenerSecurity
 from .native import native_listener
 from .sockets import Admission, Listener
+from .tls import TlsServer, server_context
+
+if TYPE_CHECKING:
+    from .kafka.watched import Watch
 
 
 @attrs.frozen
@@ -32,6 +37,8 @@ class Listeners:
     """Owner: who runs the broker."""
 
     broker: Broker
+    watch: Watch | None = None
+    """Looks on, in tests."""
     _listeners: list[Listener] = attrs.field(factory=list)
 
     @property
@@ -43,15 +50,32 @@ class Listeners:
         for one that is taken."""
         admission = Admission.of(self.broker.config)
         native = kafka = None
+        config = self.broker.config
         if wanted.native is not None:
-            native = await self._start(nursery, native_listener(self.broker, wanted.native, admission))
+            tls = self._tls(config.native_security, config.native_ssl_client_auth)
+            native = await self._start(nursery, native_listener(self.broker, wanted.native, admission), tls)
         if wanted.kafka is not None:
             from .kafka.calls import kafka_listener
 
-            kafka = await self._start(nursery, kafka_listener(self.broker, wanted.kafka, admission, advertised=advertised))
+            listener = kafka_listener(self.broker, wanted.kafka, admission, advertised=advertised, watch=self.watch)
+            tls = self._tls(config.kafka_security, config.kafka_ssl_client_auth)
+            kafka = await self._start(nursery, listener, tls)
         return Addresses(native, kafka)
 
-    async def _start(self, nursery: trio.Nursery, listener: Listener) -> Address:
+    def _tls(self, security: ListenerSecurity, client_auth: ClientAuth) -> TlsServer | None:
+        """Raises InvalidConfigError."""
+        if not security.has_tls:
+            return None
+        statistics = self.broker.security.statistics
+
+        def count() -> None:
+            statistics.failed_handshakes += 1
+
+        config = self.broker.config
+        return TlsServer(server_context(config, client_auth), config.ssl_handshake_timeout_ms / 1000, count)
+
+    async def _start(self, nursery: trio.Nursery, listener: Listener, tls: TlsServer | None) -> Address:
+        listener.tls = tls
         address: Address = await nursery.start(listener.run)
         self._listeners.append(listener)
         return address

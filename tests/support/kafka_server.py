@@ -16,6 +16,7 @@ from triolog.server.broker import Broker
 from triolog.server.broker_config import Address
 from triolog.server.listeners.kafka.calls import SERVED, listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
+from triolog.server.listeners.kafka.watched import Watch
 from triolog.server.listeners.sockets import Admission, Listener
 
 from tests.support.brokers import LARGE, running_broker
@@ -46,12 +47,14 @@ class KafkaServer:
 
 
 @asynccontextmanager
-async def kafka_server(path: Path, *, door: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[KafkaServer]:
+async def kafka_server(
+    path: Path, *, door: dict[str, Any] | None = None, watch: Watch | None = None, **settings: Any
+) -> AsyncIterator[KafkaServer]:
     """A server for the time of the block; `door` has what `KafkaDoor` takes, settings are `running_broker`'s."""
     async with running_broker(path, **settings) as broker, trio.open_nursery() as nursery:
         shared = KafkaDoor(broker, apis=SERVED, **(door or {}))
         admission = Admission.of(broker.config)
-        listener = listener_of(shared, LOCALHOST, admission)
+        listener = listener_of(shared, LOCALHOST, admission, watch)
         address = await nursery.start(listener.run)
         yield KafkaServer(broker, shared, listener, admission, address, nursery)
         nursery.cancel_scope.cancel()

@@ -20,6 +20,7 @@ from ..transport import Transport
 from .door import Call, KafkaDoor
 from .produce import Produces
 from .session import KafkaSession, TakeUp, Turn
+from .watched import Watch
 
 Handler = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's, or an awaitable of it."""
@@ -61,9 +62,17 @@ class KafkaCalls:
     door: KafkaDoor
     session: KafkaSession
     produces: Produces
+    watch: Watch | None = None
 
     async def take_up(self, turn: Turn) -> None:
         """Answer a request; returns when the next one may be taken up. An error of ours ends the connection and is raised."""
+        if self.watch is None:
+            await self.serve(turn)
+        else:
+            await self.watch.take_up(self.door, turn, self.serve)
+
+    async def serve(self, turn: Turn) -> None:
+        """The same without anybody looking on."""
         request = turn.request
         call = Call(self.door, self.session, request.version)
         if request.api.key is ApiKey.PRODUCE:
@@ -75,16 +84,24 @@ class KafkaCalls:
         turn.answer(answer)
 
 
-def kafka_listener(broker: Broker, address: Address, admission: Admission, *, advertised: Address | None = None) -> Listener:
-    """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected."""
-    return listener_of(KafkaDoor(broker, advertised, apis=SERVED), address, admission)
+def kafka_listener(
+    broker: Broker,
+    address: Address,
+    admission: Admission,
+    *,
+    advertised: Address | None = None,
+    watch: Watch | None = None,
+) -> Listener:
+    """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
+    for tests, see `watched`."""
+    return listener_of(KafkaDoor(broker, advertised, apis=SERVED), address, admission, watch)
 
 
-def listener_of(door: KafkaDoor, address: Address, admission: Admission) -> Listener:
+def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:
     """A listener whose connections share `door`."""
 
     def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
-        return KafkaCalls(door, session, Produces(nursery)).take_up
+        return KafkaCalls(door, session, Produces(nursery), watch).take_up
 
     def open_session(transport: Transport) -> Served:
         connection = KafkaConnection(door.apis)

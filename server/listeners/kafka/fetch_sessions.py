@@ -105,6 +105,11 @@ class FetchSessions:
             self._sessions.popitem(last=False)
         return session
 
+    def keys_of(self, session_id: int) -> list[Key]:
+        """The partitions of a session; none when there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def close(self, session_id: int) -> None:
         """End a session, if there is one."""
         self._sessions.pop(session_id, None)

@@ -45,16 +45,23 @@ class Turn:
     request: Request
     buffers: list[Bytes] | None = None
     is_answered: bool = False
+    noted: Callable[[object | None], None] | None = None
+    """Told the answer, or None, before it leaves."""
 
     def answer(self, body: object) -> None:
         """Answer the request. Once; its buffers leave when everything before it has been answered."""
-        self._settle(answer_buffers(self.request, body))
+        if self.noted is not None:
+            self.noted(body)
+        self.send(answer_buffers(self.request, body))
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""
-        self._settle([])
+        if self.noted is not None:
+            self.noted(None)
+        self.send([])
 
-    def _settle(self, buffers: list[Bytes]) -> None:
+    def send(self, buffers: list[Bytes]) -> None:
+        """Answer the request with these bytes."""
         if not self.is_answered:
             self.buffers, self.is_answered = buffers, True
             self.session.send_answers()

@@ -1,0 +1,136 @@
+"""A file system for tests: it fails as disk faults ask, stands still while it is copied, and dies in the middle as a process
+does that is killed.
+
+What a killed process leaves is what the kernel has: every byte that was written, synced or not. A `torn` fault takes bytes from
+the end of what was not, as a power cut may.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from ...protocol.types import Bytes
+from ..faults.disk_faults import DiskFaults
+from ..storage.filesystem import OsFileSystem
+
+SEGMENT: Final = ".log"
+
+
+class FaultyFileSystem(OsFileSystem):
+    """The real file system, as long as nothing is asked of `faults` and `crash` is not called. Shared by worker threads."""
+
+    def __init__(self, faults: DiskFaults) -> None:
+        self._faults = faults
+        self._paths: dict[int, str] = {}
+        self._unsynced: dict[str, int] = {}
+        """From which position on a file may be lost."""
+        self._is_dead = False
+
+    def crash(self) -> None:
+        """From now on nothing reaches the directory: what the owner still does, it does to nothing."""
+        self._is_dead = True
+
+    def tear(self) -> list[str]:
+        """Take what `torn` faults ask for from files, once their owner is gone. Answers the files."""
+        torn = []
+        for path, start in sorted(self._unsynced.items()):
+            size = self.file_size(path) or 0
+            lost = self._faults.torn_bytes(path, max(0, size - start))
+            if lost:
+                os.truncate(path, size - lost)
+                torn.append(path)
+        return torn
+
+    def _ask(self, operation: str, path: str) -> None:
+        """Raises OSError when a fault wants it so."""
+        if delay_ms := self._faults.delay_ms(operation, path):
+            time.sleep(delay_ms / 1000)  # in a worker thread, as a slow device would
+
+    # ---- files -----------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int) -> int:
+        if self._is_dead and flags & (os.O_CREAT | os.O_RDWR):
+            fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        else:
+            fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        if self._faults.is_active:
+            self._ask("read", self._paths[fd])
+        return super().read(fd, size, position)
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        if self._faults.is_active:
+            return None  # read it in a thread, where it may fail or take long
+        return super().read_cached(fd, size, position)
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        path = self._paths[fd]
+        if self._is_dead:
+            if path.endswith(SEGMENT):
+                raise OSError(errno.EIO, "the broker has crashed", path)
+            return
+        if self._faults.is_active:
+            self._ask("write", path)
+        self._unsynced.setdefault(path, position)
+        super().write(fd, buffers, position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        if not self._is_dead:
+            super().truncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        if self._is_dead:
+            return
+        if self._faults.is_active:
+            self._ask("write", self._paths[fd])
+        super().allocate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        if self._is_dead:
+            return
+        path = self._paths[fd]
+        if self._faults.is_active:
+            self._ask("sync", path)
+        self._unsynced.pop(path, None)
+        super().sync(fd)
+
+    # ---- names -----------------------------------------------------------------------------------------------------------
+
+    def rename(self, source: str, target: str) -> None:
+        if self._is_dead:
+            return
+        super().rename(source, target)
+        if source in self._unsynced:
+            self._unsynced[target] = self._unsynced.pop(source)
+
+    def link(self, source: str, target: str) -> None:
+        if not self._is_dead:
+            super().link(source, target)
+
+    def unlink(self, path: str) -> None:
+        if not self._is_dead:
+            super().unlink(path)
+            self._unsynced.pop(path, None)
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        if not self._is_dead:
+            super().set_modified_ms(path, modified_ms)
+
+    def make_directory(self, path: str) -> None:
+        if not self._is_dead:
+            super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        if not self._is_dead:
+            super().remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        if not self._is_dead:
+            super().sync_directory(path)

@@ -1,0 +1,55 @@
+"""The time of a broker in a test: it runs as the system's, and can be moved forward."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+import attrs
+import trio
+
+from ..clock import NowMs, system_now_ms
+
+MAX_SLEEP_S: Final = 3600.0
+
+
+@attrs.define(eq=False)
+class MovedClock(trio.abc.Clock):
+    """Owner of the distance between a broker's time and the system's. As trio's clock it moves deadlines too: session and
+    transaction timeouts, long polls. trio's MockClock would jump while a worker thread runs; this one moves when told."""
+
+    wall: NowMs = system_now_ms
+    offset_ms: int = 0
+    frozen_ms: int | None = None
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.offset_ms + (self.wall() if self.frozen_ms is None else self.frozen_ms)
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time have passed. Call it in the trio thread, or before trio runs."""
+        if seconds < 0:
+            raise ValueError(f"the clock goes forward, not by {seconds} s")
+        self.offset_ms += round(seconds * 1000)
+
+    def freeze(self) -> None:
+        """Let the wall clock stand; deadlines go on."""
+        self.frozen_ms = self.wall()
+
+    def unfreeze(self) -> None:
+        """Let it go on from where it stands."""
+        if self.frozen_ms is not None:
+            self.offset_ms += self.frozen_ms - self.wall()
+            self.frozen_ms = None
+
+    # ---- trio's clock ----------------------------------------------------------------------------------------------------
+
+    def start_clock(self) -> None:
+        """It runs already."""
+
+    def current_time(self) -> float:
+        return time.perf_counter() + self.offset_ms / 1000
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time() if deadline < math.inf else MAX_SLEEP_S

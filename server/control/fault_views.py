@@ -1,0 +1,212 @@
+"""`broker.faults` and `broker.requests`: rules to add and count, requests to look at and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from ...protocol.errors import ErrorCode
+from ...protocol.kafka.apis import APIS
+from ..faults.disk_faults import DiskFault, DiskFaults, disk_rule_of
+from ..faults.faults import Fault, Faults
+from ..faults.requests import LoggedRequest, RequestLog, Wanted
+from ..faults.rules import Rule, plain_name, rule_of
+from .waiting import PATIENCE_S, wait_until
+
+NATIVE: frozenset[str] = frozenset()
+KAFKA: frozenset[str] = frozenset(plain_name(api.name) for api in APIS.values())
+
+
+@attrs.frozen(eq=False)
+class FaultView:
+    """A rule that stands, and what has come of it."""
+
+    fault: Fault
+    _faults: Faults
+
+    @property
+    def number(self) -> int:
+        return self.fault.number
+
+    @property
+    def rule(self) -> Rule:
+        return self.fault.rule
+
+    @property
+    def matched(self) -> int:
+        """Requests that it applies to."""
+        return self.fault.matched
+
+    @property
+    def fired(self) -> int:
+        """Requests that it was carried out on."""
+        return self.fault.fired
+
+    def release(self) -> None:
+        """Let go on what it holds; it holds nothing from now on."""
+        self.fault.release()
+
+    def remove(self) -> None:
+        """Take it away, and let go on what it holds."""
+        self._faults.remove(self.fault.number)
+
+    async def wait_fired(self, times: int = 1, *, timeout_s: float = PATIENCE_S) -> int:
+        """Wait until it was carried out so often; answers how often. Raises TimeoutError."""
+        return await wait_until(
+            self.fault,
+            lambda: self.fired if self.fired >= times else None,
+            timeout_s,
+            lambda: f"the rule {self.rule.as_json()} fired {self.fired} times of {times} ({self.matched} requests matched)",
+        )
+
+
+@attrs.frozen(eq=False)
+class FaultsView:
+    """`broker.faults`."""
+
+    faults: Faults
+    disk_faults: DiskFaults
+
+    def __iter__(self) -> Iterator[FaultView]:
+        return (FaultView(fault, self.faults) for fault in self.faults)
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+    def add(
+        self,
+        api: str | Sequence[str] | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        once: bool = False,
+        nth: int | None = None,
+        times: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        error: str | int | ErrorCode | None = None,
+        applied: bool = False,
+        delay_ms: int | None = None,
+        hold: bool = False,
+        disconnect: bool = False,
+        black_hole: bool = False,
+        corrupt: bool = False,
+        truncate_to: int | None = None,
+        throttle_ms: int | None = None,
+    ) -> FaultView:
+        """Let a rule stand, behind those that do; `server.faults.rules` says what each word means. Raises RuleError."""
+        told = {name: value for name, value in locals().items() if name != "self"}
+        return self.add_rule(told)
+
+    def add_rule(self, told: dict[str, Any]) -> FaultView:
+        """The same from a dictionary, as JSON and YAML have it."""
+        given = {name: value for name, value in told.items() if value is not None and value is not False}
+        return FaultView(self.faults.add(rule_of(given, KAFKA)), self.faults)
+
+    def get(self, number: int) -> FaultView:
+        """Raises KeyError."""
+        return FaultView(self.faults.get(number), self.faults)
+
+    def disk(
+        self,
+        effect: str,
+        *,
+        operation: str | None = None,
+        path: str | None = None,
+        delay_ms: int | None = None,
+        once: bool = False,
+        nth: int | None = None,
+        times: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+    ) -> DiskFault:
+        """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
+        told = {name: value for name, value in locals().items() if name != "self"}
+        return self.add_disk_rule(told)
+
+    def add_disk_rule(self, told: dict[str, Any]) -> DiskFault:
+        """The same from a dictionary."""
+        given = {name: value for name, value in told.items() if value is not None and value is not False}
+        return self.disk_faults.add(disk_rule_of(given))
+
+    def clear(self) -> None:
+        """Take all rules away, the device's too, and let go on what they hold."""
+        self.faults.clear()
+        self.disk_faults.clear()
+
+
+@attrs.frozen(eq=False)
+class RequestsView:
+    """`broker.requests`: the last ones, oldest first. Only Kafka's protocol is noted."""
+
+    log: RequestLog
+
+    def __iter__(self) -> Iterator[LoggedRequest]:
+        return iter(self.log)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def find(
+        self,
+        api: str | None = None,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        answered: bool | None = None,
+        after: int = 0,
+    ) -> list[LoggedRequest]:
+        """Those that are meant; names may have `*` and `?`, what is not said is anything."""
+        return self.log.find(
+            Wanted(
+                api=api,
+                topic=topic,
+                group=group,
+                client_id=client_id,
+                node=node,
+                error=error,
+                answered=answered,
+                after=after,
+            )
+        )
+
+    def count(self, api: str | None = None, **wanted: Any) -> int:
+        """How many `find` finds."""
+        return len(self.find(api, **wanted))
+
+    @property
+    def last(self) -> int:
+        """The number of the newest request; 0 before the first."""
+        return self.log.count
+
+    def clear(self) -> None:
+        """Forget what is kept; numbers go on."""
+        self.log.clear()
+
+    async def wait_for(
+        self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Any
+    ) -> list[LoggedRequest]:
+        """Wait until `find` finds so many. Raises TimeoutError, with the last requests."""
+
+        def look() -> list[LoggedRequest] | None:
+            found = self.find(api, **wanted)
+            return found if len(found) >= count else None
+
+        def missing() -> str:
+            asked = " ".join([api or "any request", *(f"{name}={value}" for name, value in wanted.items())])
+            return f"{count} of [{asked}] did not come, {self.count(api, **wanted)} did; the last were:\n{self.tail()}\n"
+
+        return await wait_until(self.log, look, timeout_s, missing)
+
+    def tail(self, count: int = 20) -> str:
+        """The last requests, a line each."""
+        return "\n".join(str(request) for request in list(self.log)[-count:])

@@ -1,0 +1,38 @@
+"""Waiting for something that a watched state tells of, as long as a test has patience."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 10.0
+
+
+class Watched(Protocol):
+    """A state that calls watchers at each change."""
+
+    def watch(self, watcher: Callable[[], None]) -> None: ...
+    def unwatch(self, watcher: Callable[[], None]) -> None: ...
+
+
+async def wait_until(watched: Watched, look: Callable[[], T | None], timeout_s: float, missing: Callable[[], str]) -> T:
+    """What `look` answers, as soon as it is not None. Raises TimeoutError with what is `missing`."""
+    changed = trio.Event()
+
+    def wake() -> None:
+        changed.set()
+
+    watched.watch(wake)
+    try:
+        with trio.move_on_after(timeout_s):
+            while (found := look()) is None:
+                await changed.wait()
+                changed = trio.Event()
+            return found
+    finally:
+        watched.unwatch(wake)
+    raise TimeoutError(f"{missing()} within {timeout_s:g} s")

@@ -1,0 +1,235 @@
+"""What stands between a connection and its calls when a test looks on: every request is noted, and rules are carried out.
+
+Without it a request pays one look at an attribute; with it and without rules what noting costs. Faults of one connection stay
+in its order: what is delayed or held holds up what comes behind it, as on a slow broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.connection import answer_buffers
+from ....protocol.types import Bytes
+from ...clock import NowMs
+from ...faults.faults import Fault, Faults
+from ...faults.requests import LoggedRequest, RequestLog
+from .door import KafkaDoor
+from .error_answers import error_codes, error_response
+from .partial_errors import SESSION_ERRORS, divide, failed_fetch, failed_metadata, put_together
+from .session import Turn
+from .subjects import subject_of
+
+MESSAGE: Final = "asked for by a fault rule"
+FRAME_HEAD_BYTES: Final = 8
+"""Length and correlation id."""
+
+Serve = Callable[[Turn], Awaitable[None]]
+"""Answers a turn, now or later."""
+
+
+@attrs.define(eq=False)
+class Watch:
+    """What a listener's connections are looked on with. Owner: who opened the listener."""
+
+    faults: Faults
+    requests: RequestLog
+    now_ms: NowMs
+
+    async def take_up(self, door: KafkaDoor, turn: Turn, serve: Serve) -> None:
+        """Note a request, and serve it as the rules want it."""
+        request = turn.request
+        subject = subject_of(request, door.node_id, door.broker.topic_named, _in_session(door, turn))
+        noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes)
+        turn.noted = partial(self._answered, noted)
+        if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
+            noted.fault = fault.number
+            await FaultyCall(door, fault, turn, serve).carry_out()
+        else:
+            await serve(turn)
+
+    def _answered(self, noted: LoggedRequest, body: object | None) -> None:
+        self.requests.answered(noted, () if body is None else error_codes(body))
+
+
+def _in_session(door: KafkaDoor, turn: Turn) -> Iterator[tuple[str, int]]:
+    """The partitions that a fetch goes on with without naming them."""
+    if turn.request.api.key is not ApiKey.FETCH or turn.request.body.session_epoch <= 0:
+        return
+    for key in door.fetch_sessions.keys_of(turn.request.body.session_id):
+        with contextlib.suppress(RequestError):
+            yield key.topic or door.broker.topic_named(key.topic_id), key.partition
+
+
+@attrs.define(eq=False)
+class CapturedTurn(Turn):
+    """A turn whose answer does not leave: it is kept for whoever carries a fault out."""
+
+    body: Any = None
+    """None: the request has no answer."""
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+    def answer(self, body: object) -> None:
+        if not self.is_answered:
+            self.body = body
+            self.discard()
+
+    def discard(self) -> None:
+        self.is_answered = True
+        self.done.set()
+
+
+@attrs.define(eq=False)
+class FaultyCall:
+    """One request on which a rule is carried out. Owner: the connection's task."""
+
+    door: KafkaDoor
+    fault: Fault
+    turn: Turn
+    serve: Serve
+
+    async def carry_out(self) -> None:
+        rule = self.fault.rule
+        body = None
+        if rule.applied:
+            body = await self._served(self.turn.request.body)
+        await self._wait()
+        if rule.disconnect:
+            self.turn.session.fail(MESSAGE)
+        elif rule.black_hole:
+            await self._swallow()
+        else:
+            if not rule.applied and rule.error is None:
+                body = await self._served(self.turn.request.body)
+            elif rule.error is not None:
+                body = await self._failed(rule.error, body)
+            self._answer(body)
+
+    async def _wait(self) -> None:
+        """As long as the rule says, or the connection is wanted."""
+        rule = self.fault.rule
+        if rule.delay_ms:
+            with self.turn.session.parked(rule.delay_ms / 1000):
+                await trio.sleep_forever()
+        if rule.hold and not self.fault.is_released:
+            released = trio.Event()
+            self.fault.watch(watcher := partial(self._look_at_release, released))
+            try:
+                with self.turn.session.parked(math.inf):
+                    await released.wait()
+            finally:
+                self.fault.unwatch(watcher)
+
+    def _look_at_release(self, released: trio.Event) -> None:
+        if self.fault.is_released:
+            released.set()
+
+    async def _swallow(self) -> None:
+        """Take what comes and answer nothing, until the peer has enough of it."""
+        session = self.turn.session
+        with session.parked(math.inf):
+            try:
+                while await session.transport.receive():
+                    """Swallowed."""
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                """Gone without a word."""
+        session.fail(MESSAGE)
+
+    # ---- what is answered ----------------------------------------------------------------------------------------------
+
+    async def _served(self, request: Any) -> Any:
+        """The answer to a request; None where there is none."""
+        turn = CapturedTurn(self.turn.session, self.turn.request._replace(body=request))
+        await self.serve(turn)
+        await turn.done.wait()
+        return turn.body
+
+    async def _failed(self, code: ErrorCode, applied: Any) -> Any:
+        """The answer with the error, in the partitions that the rule is about. `applied`: what it would have been."""
+        request, rule = self.turn.request, self.fault.rule
+        api, version, body = request.api, request.version, request.body
+        if body is None or (api.key is ApiKey.PRODUCE and not body.acks):
+            return None
+        if api.key is ApiKey.FETCH and code not in SESSION_ERRORS:
+            return await self._failed_fetch(code, applied)
+        if api.key is ApiKey.METADATA:
+            return await self._failed_metadata(code, applied)
+        if not rule.is_about_partitions:
+            return error_response(api, version, body, code, MESSAGE)
+        parts = divide(api.key, version, body, rule.names, self.door.broker.topic_named)
+        if parts.failed is None:
+            return applied or await self._served(body)
+        if parts.served is None:
+            return error_response(api, version, body, code, MESSAGE)
+        response = applied or await self._served(parts.served)
+        return put_together(api, version, response, parts.failed, code, MESSAGE)
+
+    async def _failed_fetch(self, code: ErrorCode, applied: Any) -> Any:
+        """In the partitions, as brokers say it; a session goes on."""
+        request = copy.copy(self.turn.request.body)
+        named = [(topic.topic, topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
+        request.max_wait_ms = 0
+        response = applied or await self._served(request)
+        in_session = [(key.topic, key.topic_id, key.partition) for key in self.door.fetch_sessions.keys_of(response.session_id)]
+        rule = self.fault.rule
+        asked = [each for each in in_session or named if rule.names(self._topic_name(each[0], each[1]), each[2])]
+        if not asked:
+            response.error_code = int(code)
+        return failed_fetch(response, asked, code)
+
+    def _topic_name(self, name: str, topic_id: bytes) -> str:
+        try:
+            return name or self.door.broker.topic_named(topic_id)
+        except RequestError:
+            return topic_id.hex()
+
+    async def _failed_metadata(self, code: ErrorCode, applied: Any) -> Any:
+        request = copy.copy(self.turn.request.body)
+        request.allow_auto_topic_creation = False
+        rule = self.fault.rule
+        return failed_metadata(applied or await self._served(request), lambda topic, _: rule.names(topic, rule.partition), code)
+
+    # ---- how it leaves -------------------------------------------------------------------------------------------------
+
+    def _answer(self, body: Any) -> None:
+        rule, turn = self.fault.rule, self.turn
+        if body is None:
+            if rule.error is not None:
+                turn.session.fail(MESSAGE)  # so Kafka tells a producer with acks 0
+            turn.discard()
+            return
+        if rule.throttle_ms and hasattr(body, "throttle_time_ms"):
+            body.throttle_time_ms = rule.throttle_ms
+        if turn.noted is not None:
+            turn.noted(body)
+        if rule.corrupt:
+            turn.send(self._corrupted(body))
+        elif rule.truncate_to is not None:
+            turn.send([b"".join(answer_buffers(turn.request, body))[: rule.truncate_to]])
+            turn.session.stop_reading()
+        else:
+            turn.send(answer_buffers(turn.request, body))
+
+    def _corrupted(self, body: Any) -> list[Bytes]:
+        """Fetched records with another last byte, so that their checksum is wrong; another answer with every byte behind its
+        correlation id inverted."""
+        request = self.turn.request
+        has_records = False
+        if request.api.key is ApiKey.FETCH:
+            for each in (each for topic in body.responses for each in topic.partitions if each.records):
+                records = bytearray(each.records)
+                records[-1] ^= 0xFF
+                each.records, has_records = bytes(records), True
+        data = b"".join(answer_buffers(request, body))
+        if has_records:
+            return [data]
+        return [data[:FRAME_HEAD_BYTES], bytes(byte ^ 0xFF for byte in data[FRAME_HEAD_BYTES:])]

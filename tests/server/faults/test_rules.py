@@ -1,0 +1,185 @@
+"""When a rule fires, and what it says of what nobody understands."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import ErrorCode
+from triolog.server.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.faults.faults import Faults
+from triolog.server.faults.rules import Rule, RuleError, Subject, rule_of
+
+SUBJECT = Subject("Produce", "app-1", 0, {"orders": [0, 2]}, ["g"], ["tx"])
+
+
+def fired(count: int, **trigger: Any) -> list[int]:
+    """The requests, counted from 1, on which a rule is carried out."""
+    faults = Faults()
+    faults.add(rule_of({"api": "Produce", "delay_ms": 1, **trigger}))
+    return [number for number in range(1, count + 1) if faults.decide(SUBJECT) is not None]
+
+
+@given(count=st.integers(0, 50))
+def test_a_rule_without_a_trigger_fires_always(count: int) -> None:
+    assert fired(count) == list(range(1, count + 1))
+
+
+@given(count=st.integers(1, 50), nth=st.integers(1, 60), times=st.integers(1, 60))
+def test_from_the_nth_on_so_many_times(count: int, nth: int, times: int) -> None:
+    assert fired(count, nth=nth, times=times) == list(range(nth, min(count, nth + times - 1) + 1))
+
+
+@given(count=st.integers(1, 50))
+def test_once_is_the_first_time(count: int) -> None:
+    assert fired(count, once=True) == [1]
+
+
+@given(count=st.integers(0, 200), probability=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_a_seed_fires_the_same_requests_again(count: int, probability: float, seed: int) -> None:
+    random = Random(seed)
+    expected = [number for number in range(1, count + 1) if random.random() < probability]
+    assert fired(count, probability=probability, seed=seed) == expected
+
+
+@given(count=st.integers(1, 200), times=st.integers(1, 20), seed=st.integers(0, 99))
+def test_a_probability_never_fires_more_often_than_times(count: int, times: int, seed: int) -> None:
+    assert len(fired(count, probability=0.5, times=times, seed=seed)) <= times
+
+
+@pytest.mark.parametrize(
+    ("match", "applies"),
+    [
+        ({}, True),
+        ({"api": "PRODUCE"}, True),
+        ({"api": ["fetch", "produce"]}, True),
+        ({"api": "Fetch"}, False),
+        ({"topic": "orders"}, True),
+        ({"topic": "ord*"}, True),
+        ({"topic": "orders", "partition": 2}, True),
+        ({"topic": "orders", "partition": 1}, False),
+        ({"partition": 0}, True),
+        ({"topic": "payments"}, False),
+        ({"group": "g"}, True),
+        ({"group": "h"}, False),
+        ({"transactional_id": "t?"}, True),
+        ({"client_id": "app-*"}, True),
+        ({"client_id": "other"}, False),
+        ({"node": 0}, True),
+        ({"node": 1}, False),
+    ],
+)
+def test_what_a_rule_applies_to(match: dict[str, Any], applies: bool) -> None:
+    assert rule_of({"hold": True, **match}).applies_to(SUBJECT) is applies
+
+
+def test_the_first_rule_that_fires_decides() -> None:
+    faults = Faults()
+    first = faults.add(rule_of({"once": True, "error": "NOT_LEADER_OR_FOLLOWER"}))
+    second = faults.add(rule_of({"delay_ms": 1}))
+    assert [faults.decide(SUBJECT) for _ in range(3)] == [first, second, second]
+    assert (first.matched, first.fired, second.matched, second.fired) == (3, 1, 2, 2)
+    faults.remove(second.number)
+    assert faults.decide(SUBJECT) is None
+    faults.clear()
+    assert not faults.is_active
+
+
+def test_a_rule_that_is_removed_lets_go_what_it_holds() -> None:
+    faults = Faults()
+    fault = faults.add(rule_of({"hold": True}))
+    faults.remove(fault.number)
+    assert fault.is_released
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({}, "without an effect"),
+        ({"eror": "NONE"}, "no such field"),
+        ({"error": "NOPE"}, "no error of that name"),
+        ({"error": 4711}, "no error of that name or number"),
+        ({"hold": 1}, "neither true nor false"),
+        ({"delay_ms": "5"}, "not a whole number"),
+        ({"delay_ms": -5}, "not negative"),
+        ({"hold": True, "nth": 0}, "count from 1"),
+        ({"hold": True, "probability": 2}, "between 0 and 1"),
+        ({"error": "NOT_COORDINATOR", "disconnect": True}, "one of these ends"),
+        ({"topic": 5, "hold": True}, "not text"),
+    ],
+)
+def test_a_rule_that_cannot_be_says_why(told: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(RuleError, match=complaint):
+        rule_of(told)
+
+
+def test_an_api_that_does_not_exist_is_refused_where_they_are_known() -> None:
+    with pytest.raises(RuleError, match="produse: no such API"):
+        rule_of({"api": "Produse", "hold": True}, frozenset({"produce"}))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"api": ["fetch"], "topic": "t", "error": "OFFSET_OUT_OF_RANGE", "times": 2},
+        {"client_id": "c", "delay_ms": 5, "probability": 0.5, "seed": 7},
+        {"truncate_to": 0, "applied": True},
+    ],
+)
+def test_a_rule_tells_what_it_was_made_of(told: dict[str, Any]) -> None:
+    assert rule_of(told).as_json() == told
+
+
+def test_errors_have_names_or_numbers() -> None:
+    assert rule_of({"error": 6}).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert Rule(error=ErrorCode.NONE).effects == ["error"]
+
+
+# ---- the device ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_writes_of_the_named_files_only() -> None:
+    faults = DiskFaults()
+    faults.add(disk_rule_of({"effect": "full", "path": "orders-*/*.log", "times": 1}))
+    assert faults.delay_ms("sync", "/d/orders-0/0.log") == 0
+    assert faults.delay_ms("write", "/d/other-0/0.log") == 0
+    with pytest.raises(OSError, match="No space left"):
+        faults.delay_ms("write", "/d/orders-0/0.log")
+    assert faults.delay_ms("write", "/d/orders-0/0.log") == 0
+
+
+def test_an_error_and_a_delay_of_the_device() -> None:
+    faults = DiskFaults()
+    faults.add(disk_rule_of({"effect": "error", "operation": "sync", "once": True}))
+    faults.add(disk_rule_of({"effect": "delay", "delay_ms": 7}))
+    with pytest.raises(OSError, match="Input/output error"):
+        faults.delay_ms("sync", "/d/a")
+    assert faults.delay_ms("sync", "/d/a") == 7
+
+
+@given(size=st.integers(1, 1000), seed=st.integers(0, 99))
+def test_a_torn_write_loses_some_of_what_was_not_synced(size: int, seed: int) -> None:
+    faults = DiskFaults()
+    faults.add(disk_rule_of({"effect": "torn", "path": "*.log", "seed": seed}))
+    assert 1 <= faults.torn_bytes("/d/0.log", size) <= size
+    assert faults.torn_bytes("/d/0.log", 0) == 0
+    assert faults.torn_bytes("/d/0.index", size) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({}, "effect is missing"),
+        ({"effect": "melted"}, "expected one of full"),
+        ({"effect": "delay"}, "delay_ms belongs"),
+        ({"effect": "full", "operation": "read"}, "does not fail on a full disk"),
+        ({"effect": "error", "operation": "seek"}, "expected one of write"),
+        ({"effect": "error", "colour": 1}, "no such field"),
+    ],
+)
+def test_a_disk_rule_that_cannot_be_says_why(told: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(RuleError, match=complaint):
+        disk_rule_of(told)
