@@ -14,6 +14,7 @@ import trio
 from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .counters import ProtocolCounters
+from .tls import TlsServer, TlsTransport
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ class Listener:
     open: Callable[[Transport], Served]
     protocol: str = "other"
     """Under which name its connections are counted."""
+    tls: TlsServer | None = None
+    """None: bytes as they are."""
+    _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
     _served: dict[Served, None] = attrs.field(factory=dict)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _connections: trio.Nursery | None = None
@@ -105,23 +109,62 @@ class Listener:
         with contextlib.suppress(OSError):  # the peer is gone already
             stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
         counters = self.admission.counters(self.protocol)
-        served = self.open(Transport(stream, _peer_of(stream), counters))
-        self._served[served] = None
         counters.connections += 1
         counters.accepted += 1
+        plain = Transport(stream, _peer_of(stream), counters)
+        try:
+            transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
+            if transport is not None:
+                await self._serve_on(transport)
+        finally:
+            counters.connections -= 1
+            self.admission.slots.release()
+
+    async def _serve_on(self, transport: Transport) -> None:
+        served = self.open(transport)
+        self._served[served] = None
         if self._is_stopping:
             served.stop_reading()
         try:
             await served.serve()
         finally:
             del self._served[served]
-            counters.connections -= 1
-            self.admission.slots.release()
+
+    async def _encrypted(self, plain: Transport, tls: TlsServer) -> Transport | None:
+        """The connection once keys are agreed on; None when they are not, and it is closed."""
+        transport = TlsTransport.over(plain, tls.context)
+        is_agreed = False
+        try:
+            if (why := await self._handshake(transport, tls.handshake_timeout_s)) is None:
+                is_agreed = True
+                return transport
+            LOGGER.info("TLS with %s is not agreed on: %s", plain.peer, why)
+            tls.failed()
+            if not self._is_stopping:
+                await plain.linger()  # what the peer was told about it would be lost otherwise
+            return None
+        finally:
+            if not is_agreed:
+                await trio.aclose_forcefully(plain.stream)
+
+    async def _handshake(self, transport: TlsTransport, timeout_s: float) -> str | None:
+        why: str | None = "the server stops"
+        with trio.CancelScope() as scope:
+            self._handshakes.add(scope)
+            if self._is_stopping:
+                scope.cancel()
+            try:
+                why = await transport.handshake(timeout_s)
+            finally:
+                self._handshakes.discard(scope)
+        return why
 
     def stop(self, grace_s: float) -> None:
         """Stop accepting and taking requests; sessions have `grace_s` to answer what they took."""
         self._is_stopping = True
         self._accepting.cancel()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
         for served in list(self._served):
             served.stop_reading()
         if self._connections is not None:

@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 import trio
 
+from ...protocol.kafka.authorization import ANONYMOUS
 from ...protocol.limits import KIB, MIB
 from ...protocol.types import Bytes
 from .counters import ProtocolCounters
@@ -56,6 +57,16 @@ class Transport:
     _is_drained: bool = False
     _finished: bool = False
     _peer_is_gone: bool = False
+
+    @property
+    def principal(self) -> str:
+        """Who the peer is, as far as the connection says."""
+        return ANONYMOUS
+
+    @property
+    def host(self) -> str:
+        """The peer's address, an IPv4 one as such."""
+        return self.peer.rpartition(":")[0].removeprefix("::ffff:")
 
     # ---- receiving -----------------------------------------------------------------------------------------------------
 
@@ -113,12 +124,14 @@ class Transport:
                     await self._to_send.wait()
                     continue
                 piece = self._next_piece()
-                if (sent := self._send_now(piece)) < len(piece):
-                    with trio.fail_after(self.send_timeout_s):
-                        await self.stream.send_all(memoryview(piece)[sent:])
+                data = self.encrypted(piece)
+                if (sent := self._send_now(data)) < len(data):
+                    await self._send_rest(memoryview(data)[sent:])
                 self.unsent_bytes -= len(piece)
                 self.counters.sent_bytes += len(piece)
                 self.progressed()
+            if last := self.farewell():
+                await self._send_rest(last)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as exc:
             LOGGER.debug("%s took no more answers: %r", self.peer, exc)
             self._peer_is_gone = True
@@ -126,6 +139,18 @@ class Transport:
             self.unsent_bytes = 0
             self.progressed()
             self.broke()
+
+    async def _send_rest(self, data: Bytes) -> None:
+        with trio.fail_after(self.send_timeout_s):
+            await self.stream.send_all(data)
+
+    def encrypted(self, piece: Bytes) -> Bytes:
+        """A piece as it goes over the wire."""
+        return piece
+
+    def farewell(self) -> Bytes:
+        """What goes over the wire behind the last piece."""
+        return b""
 
     def _send_now(self, piece: Bytes) -> int:
         """Bytes of a small piece that the kernel took at once, which it nearly always does: a deadline and two turns of the
