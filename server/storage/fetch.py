@@ -31,6 +31,8 @@ class FetchedRecords:
     log_start_offset: int
     last_stable_offset: int
     first_batch_incomplete: bool = False
+    ends_segment: bool = False
+    """The read ends with its segment and the log goes on: waiting would not make it longer."""
     aborted: tuple[AbortedTxn, ...] | None = None
     """Of a committed read: the aborted transactions that reach into the bytes, by the offsets of their markers."""
 
@@ -93,8 +95,16 @@ def read(
         snapshot.log_start_offset,
         snapshot.last_stable_offset,
         size < first_size,
+        located.slot + 1 < len(snapshot),
         aborted,
     )
+
+
+class Readable(NamedTuple):
+    """What `read` would answer."""
+
+    size_bytes: int
+    ends_segment: bool
 
 
 def readable_bytes(
@@ -105,12 +115,12 @@ def readable_bytes(
     min_one_batch: bool,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     skip_gaps: bool = False,
-) -> Procedure[int]:
+) -> Procedure[Readable]:
     """How many bytes `read` would answer, without reading them; raises what `read` raises."""
     if not skip_gaps:
         _check_gap(snapshot, offset)
     located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
-    return located.size
+    return Readable(located.size, located.first is not None and located.slot + 1 < len(snapshot))
 
 
 def _check_gap(snapshot: LogSnapshot, offset: int) -> None:

@@ -13,7 +13,13 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedCompressionTypeError
+from ....protocol.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    RequestError,
+    UnsupportedCompressionTypeError,
+)
 from ....protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchAbortedTransaction,
@@ -49,6 +55,10 @@ class _Partition:
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) where the log went another way than what the client read."""
 
+    @property
+    def can_be_read(self) -> bool:
+        return self.error is None and self.diverging is None
+
 
 async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
     """A whole answer, or an incremental one within a session."""
@@ -56,7 +66,7 @@ async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
         partitions, session, is_incremental = _session_of(call, body)
     except RequestError as exc:
         return FetchResponse(error_code=exc.code, session_id=NO_SESSION, responses=[])
-    resolved = [_resolve(call, body, key, asked) for key, asked in partitions.items()]
+    resolved = [_resolve(call, body, session, key, asked) for key, asked in partitions.items()]
     answers = await _read(call, body, resolved)
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for each in resolved:
@@ -93,6 +103,8 @@ def _session_of(call: Call, body: FetchRequest) -> tuple[Mapping[Key, Asked], Fe
         Key(topic.topic, topic.topic_id, number) for topic in body.forgotten_topics_data for number in topic.partitions
     ]
     session.update(named, forgotten)
+    if named:
+        sessions.make_room()
     return OrderedDict(session.partitions), session, True
 
 
@@ -106,11 +118,11 @@ def _named(body: FetchRequest) -> dict[Key, Asked]:
     }
 
 
-def _resolve(call: Call, body: FetchRequest, key: Key, asked: Asked) -> _Partition:
+def _resolve(call: Call, body: FetchRequest, session: FetchSession | None, key: Key, asked: Asked) -> _Partition:
     """Find out what is asked for, and what can be said without reading."""
+    topic_partition = None
     try:
-        name = call.topic_name(key.topic, key.topic_id, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
-        topic_partition = TopicPartition(name, key.partition)
+        topic_partition = TopicPartition(_topic_name(call, session, key), key.partition)
         replica_id = max(body.replica_id, body.replica_state.replica_id)
         if replica_id > CONSUMER:
             raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: there is one broker")
@@ -119,15 +131,38 @@ def _resolve(call: Call, body: FetchRequest, key: Key, asked: Asked) -> _Partiti
         check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
         return _Partition(key, asked, topic_partition, diverging=_diverging(call, topic_partition, asked))
     except RequestError as exc:
-        return _Partition(key, asked, None, exc.as_answer())
+        return _Partition(key, asked, topic_partition, exc.as_answer())
+
+
+def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
+    """The name of what is asked for. In a session an id keeps its name: when a topic of that name was made anew it is told so,
+    and when there is none that it is unknown (Kafka: CachedPartition). Raises RequestError."""
+    by_id = call.version >= FIRST_WITH_TOPIC_IDS
+    if session is None or not by_id:
+        return call.topic_name(key.topic, key.topic_id, by_id=by_id)
+    known = session.names.get(key)
+    try:
+        name = session.names[key] = call.topic_name(key.topic, key.topic_id, by_id=True)
+    except RequestError:
+        if known is None:
+            raise
+        call.broker.topic_metadata(known)
+        raise RequestError(
+            f"{known}-{key.partition}: the topic was made anew and has another id than in the session; ask for metadata",
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+        ) from None
+    return name
 
 
 def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tuple[int, int] | None:
-    """Where the log goes another way than what was read up to now (KIP-595); None where it does not, or nobody asks."""
+    """Where the log goes another way than what was read up to now (KIP-595); None where it does not, or nobody asks. Raises
+    RequestError, also for an epoch that the log never had."""
     if asked.last_fetched_epoch < 0:
         return None
     epoch, end_offset = call.broker.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
-    if epoch >= 0 and (epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset):
+    if epoch < 0:
+        raise OffsetOutOfRangeError(f"{topic_partition}: where leader epoch {asked.last_fetched_epoch} ends is not known")
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return epoch, end_offset
     return None
 
@@ -140,16 +175,17 @@ async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) ->
     readable = {
         each.topic_partition: FetchPartition(each.topic_partition, each.asked.fetch_offset, each.asked.partition_max_bytes)
         for each in partitions
-        if each.topic_partition is not None and each.diverging is None
+        if each.topic_partition is not None and each.can_be_read
     }
     questions = list(readable.values())
     view = ReaderView(Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED)
     max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
-    answers, is_enough = await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=body.min_bytes, view=view)
-    if not is_enough and len(questions) == len(partitions) and body.max_wait_ms > 0:
+    min_bytes = min(body.min_bytes, max_bytes)
+    answers, is_enough = await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+    if not is_enough and all(each.can_be_read for each in partitions) and body.max_wait_ms > 0:
         del answers
         with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000):
-            await call.broker.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=body.min_bytes, view=view)
+            await call.broker.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
         answers, _ = await call.broker.fetch_now(questions, max_bytes=max_bytes, view=view)
     return {answer.topic_partition: answer for answer in answers}
 
@@ -158,9 +194,9 @@ def _partition_data(
     call: Call, body: FetchRequest, each: _Partition, answers: Mapping[TopicPartition, FetchAnswer]
 ) -> FetchPartitionData:
     number = each.key.partition
-    if each.topic_partition is None:
-        assert each.error is not None
-        return _failed(number, each.error)
+    if each.error is not None:
+        return _failed(number, each.error, call, each.topic_partition)
+    assert each.topic_partition is not None
     if each.diverging is not None:
         return _diverged(call, number, each.topic_partition, each.diverging)
     answer = answers[each.topic_partition]
@@ -189,12 +225,10 @@ def _has_zstd(records: bytes | bytearray | memoryview) -> bool:
     return any(header.compression_type is CompressionType.ZSTD for header, _ in iter_batches(records))
 
 
-def _failed(
-    number: int, error: RequestError, call: Call | None = None, topic_partition: TopicPartition | None = None
-) -> FetchPartitionData:
+def _failed(number: int, error: RequestError, call: Call, topic_partition: TopicPartition | None) -> FetchPartitionData:
     """An error; the watermarks come with it where the partition is served, so that a consumer knows where to go on."""
     high_watermark = last_stable_offset = log_start_offset = -1
-    if call is not None and topic_partition is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+    if topic_partition is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
         snapshot = call.broker.snapshot(topic_partition)
         high_watermark, last_stable_offset = snapshot.high_watermark, snapshot.last_stable_offset
         log_start_offset = snapshot.log_start_offset

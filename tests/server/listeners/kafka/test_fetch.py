@@ -1,0 +1,389 @@
+"""Fetch: bytes as they lie in the log, waits that end when they should, and what a consumer is told instead of records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from triolog.protocol.kafka.messages.fetch import FetchReplicaState, FetchTopic
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import CompressionType, TopicPartition
+
+from tests.support.brokers import actor_of, until
+from tests.support.kafka_server import (
+    TOPIC,
+    KafkaServer,
+    batch,
+    fetch_of,
+    fetch_partition,
+    fetch_request,
+    produced,
+)
+from tests.support.kafka_stream import KafkaStream
+from tests.support.transactions import TransactionalProducer
+
+VERSIONS = range(4, 19)
+FIRST_WITH_IDS = 13
+PARTITION = TopicPartition(TOPIC, 0)
+PARKED_MS = 120_000
+(
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    UNKNOWN_TOPIC_ID,
+) = (1, 3, 42, 56, 74, 75, 76, 100)
+
+
+async def fetched(client: KafkaStream, *partitions: Any, version: int = 12, **fields: Any) -> Any:
+    """The answer about the only partition."""
+    answer = await client.call(fetch_request(*partitions, **fields), version)
+    assert answer.error_code == 0
+    [partition] = answer.responses[0].partitions
+    return partition
+
+
+def values_of(records: bytes) -> list[bytes | None]:
+    return [record.value for header, data in iter_batches(records) for record in iter_records(data, header)]
+
+
+@asynccontextmanager
+async def parked(kafka: KafkaServer, request: Any, version: int = 12) -> AsyncIterator[list[Any]]:
+    """A fetch that waits when the block begins and is answered when it ends; its answer is in the list then."""
+    answers: list[Any] = []
+    async with kafka.connected() as client:
+        await client.send(request, version)
+        await until(lambda: any(len(actor_of(kafka.broker, each).waiters) for each in _partitions(kafka)))
+        yield answers
+        answers.append(await client.receive())
+
+
+def _partitions(kafka: KafkaServer) -> list[TopicPartition]:
+    return [TopicPartition(TOPIC, number) for number in range(3) if TOPIC in kafka.broker.topics()]
+
+
+# ---- what is answered ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_come_as_they_were_stored(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    await produced(client, batch("0", "1"), partition=2)
+    await produced(client, batch("2"), partition=2)
+    request = fetch_request(fetch_partition(1, partition=2), topic_id=kafka.topic_id())
+    answer = await client.call(request, version)
+    assert (answer.error_code, answer.session_id, answer.throttle_time_ms) == (0, 0, 0)
+    [topic] = answer.responses
+    assert (topic.topic, topic.topic_id) == (("", kafka.topic_id()) if version >= FIRST_WITH_IDS else (TOPIC, bytes(16)))
+    [partition] = topic.partitions
+    assert (partition.partition_index, partition.error_code, partition.high_watermark) == (2, 0, 3)
+    assert partition.last_stable_offset == 3
+    assert partition.log_start_offset == (0 if version >= 5 else -1)
+    assert (partition.preferred_read_replica, partition.aborted_transactions) == (-1, None)
+    assert values_of(partition.records) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_no_records_are_empty_and_never_null(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    """librdkafka fails on null (KAFKA-18646). So for the end of the log, for errors, and for partitions without room."""
+    await produced(client, batch("x"), partition=1)
+    asked = [
+        fetch_partition(0),
+        fetch_partition(5, partition=0),
+        fetch_partition(0, partition=1),
+        fetch_partition(0, partition=1, max_bytes=0),
+        fetch_partition(0, partition=77),
+    ]
+    for each in asked:
+        answer = await client.call(fetch_request(each, topic_id=kafka.topic_id()), version)
+        assert answer.responses[0].partitions[0].records is not None
+
+
+async def test_a_full_answer_has_exactly_the_partitions_asked_for(kafka: KafkaServer, client: KafkaStream) -> None:
+    """In their order; one that is named twice counts once, as its last mention says."""
+    await kafka.broker.create_topic("other")
+    await produced(client, batch("x"))
+    topics = [
+        FetchTopic(topic="other", topic_id=bytes(16), partitions=[fetch_partition()]),
+        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(partition=number) for number in (2, 9, 0)]),
+        FetchTopic(topic=TOPIC, topic_id=bytes(16), partitions=[fetch_partition(1)]),
+        FetchTopic(topic="missing", topic_id=bytes(16), partitions=[fetch_partition()]),
+    ]
+    answer = await client.call(fetch_of(topics), 12)
+    found = [
+        (topic.topic, each.partition_index, each.error_code, bytes(each.records))
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+    assert found == [("other", 0, 0, b""), (TOPIC, 2, 0, b""), (TOPIC, 9, 3, b""), (TOPIC, 0, 0, b""), ("missing", 0, 3, b"")]
+
+
+async def test_an_empty_request_is_answered(client: KafkaStream) -> None:
+    answer = await client.call(fetch_request(), 12)
+    assert (answer.error_code, answer.responses) == (0, [])
+
+
+@pytest.mark.parametrize(("offset", "error"), [(-1, OFFSET_OUT_OF_RANGE), (2, OFFSET_OUT_OF_RANGE), (6, OFFSET_OUT_OF_RANGE)])
+async def test_an_offset_out_of_range_comes_with_the_watermarks(
+    kafka: KafkaServer, client: KafkaStream, offset: int, error: int
+) -> None:
+    for number in range(5):
+        await produced(client, batch(f"{number}"))
+    await kafka.broker.delete_records(PARTITION, 3)
+    partition = await fetched(client, fetch_partition(offset), max_wait_ms=PARKED_MS)
+    assert partition.error_code == error
+    assert (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark) == (3, 5, 5)
+    assert partition.records == b""
+
+
+async def test_the_end_of_the_log_is_no_error(client: KafkaStream) -> None:
+    await produced(client, batch("x"))
+    partition = await fetched(client, fetch_partition(1))
+    assert (partition.error_code, partition.records, partition.high_watermark) == (0, b"", 1)
+
+
+async def test_a_partition_that_is_offline_is_an_error(kafka: KafkaServer, client: KafkaStream) -> None:
+    actor_of(kafka.broker).take_offline("the test says so")
+    assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS)).error_code == KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("version", [9, 10])
+async def test_zstd_is_refused_before_version_10(client: KafkaStream, version: int) -> None:
+    await produced(client, batch("x", compression_type=CompressionType.ZSTD))
+    partition = await fetched(client, fetch_partition(), version=version)
+    assert partition.error_code == (0 if version >= 10 else UNSUPPORTED_COMPRESSION_TYPE)
+
+
+@pytest.mark.parametrize("version", [12, 15])
+async def test_replicas_cannot_fetch(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    partition = await fetched(
+        client,
+        fetch_partition(),
+        version=version,
+        topic_id=kafka.topic_id(),
+        replica_id=2,
+        replica_state=FetchReplicaState(replica_id=2, replica_epoch=0),
+    )
+    assert partition.error_code == INVALID_REQUEST
+
+
+@pytest.mark.parametrize("field", ["partition", "request"])
+async def test_negative_limits_are_refused(client: KafkaStream, field: str) -> None:
+    limits = {"max_bytes": -1} if field == "request" else {}
+    partition = await fetched(client, fetch_partition(max_bytes=-1 if field == "partition" else 100), **limits)
+    assert partition.error_code == INVALID_REQUEST
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_batch_comes_whole_whatever_the_limits(kafka: KafkaServer, client: KafkaStream) -> None:
+    """In the first partition that has one; what follows keeps to what is left."""
+    for number in range(3):
+        await produced(client, batch(b"x" * 10_000), partition=number)
+        await produced(client, batch(b"x" * 10_000), partition=number)
+    asked = [fetch_partition(partition=number, max_bytes=1) for number in range(3)]
+    answer = await client.call(fetch_request(*asked, max_bytes=1), 12)
+    sizes = [len(each.records) for each in answer.responses[0].partitions]
+    assert sizes[0] > 10_000
+    assert [values_of(each.records) for each in answer.responses[0].partitions] == [[b"x" * 10_000], [], []]
+    skipping = [fetch_partition(2, partition=0, max_bytes=1), *asked[1:]]
+    answer = await client.call(fetch_request(*skipping, max_bytes=1), 12)
+    assert [len(values_of(each.records)) for each in answer.responses[0].partitions] == [0, 1, 0]
+
+
+async def test_a_batch_that_lies_before_the_offset_is_not_answered(client: KafkaStream) -> None:
+    """A reader that gets only what it has already would ask for ever (sarama#1087)."""
+    for number in range(4):
+        await produced(client, batch(f"{number}", f"{number}"))
+    for offset in range(8):
+        partition = await fetched(client, fetch_partition(offset))
+        first, _ = next(iter_batches(partition.records))
+        assert first.base_offset <= offset <= first.last_offset
+
+
+async def test_one_answer_has_a_limit_whatever_is_asked_for(client: KafkaStream) -> None:
+    for _ in range(70):
+        await produced(client, batch(b"x" * 1_000_000))
+    partition = await fetched(client, fetch_partition())
+    assert 50_000_000 < len(partition.records) < 60_000_000
+
+
+# ---- waiting -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fetch_waits_for_the_first_byte(kafka: KafkaServer, client: KafkaStream) -> None:
+    async with parked(kafka, fetch_request(fetch_partition(), max_wait_ms=PARKED_MS)) as answers:
+        await produced(client, batch("woken"))
+    assert values_of(answers[0].responses[0].partitions[0].records) == [b"woken"]
+
+
+async def test_a_fetch_waits_until_there_is_enough(kafka: KafkaServer, client: KafkaStream) -> None:
+    request = fetch_request(*(fetch_partition(partition=number) for number in range(3)), max_wait_ms=PARKED_MS, min_bytes=250)
+    async with parked(kafka, request) as answers:
+        for number in range(3):
+            assert answers == []
+            await produced(client, batch(b"x" * 30), partition=number)
+    assert all(each.records for each in answers[0].responses[0].partitions)
+
+
+async def test_a_wait_that_is_over_answers_what_there_is(client: KafkaStream) -> None:
+    await produced(client, batch("little"))
+    begin = trio.current_time()
+    partition = await fetched(client, fetch_partition(), max_wait_ms=50, min_bytes=1_000_000)
+    assert trio.current_time() - begin >= 0.05
+    assert values_of(partition.records) == [b"little"]
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, -1])
+async def test_nobody_waits_who_does_not_want_to(client: KafkaStream, max_wait_ms: int) -> None:
+    assert (await fetched(client, fetch_partition(), max_wait_ms=max_wait_ms)).records == b""
+
+
+async def test_no_bytes_are_enough_at_once(client: KafkaStream) -> None:
+    assert (await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS, min_bytes=0)).records == b""
+
+
+async def test_a_full_answer_is_enough_however_much_is_wanted(client: KafkaStream) -> None:
+    """Kafka: the fewest bytes are never more than the most."""
+    for _ in range(3):
+        await produced(client, batch(b"x" * 1000))
+    partition = await fetched(client, fetch_partition(), max_wait_ms=PARKED_MS, min_bytes=1_000_000, max_bytes=1500)
+    assert len(partition.records) == 1500
+
+
+async def test_what_lies_in_an_older_segment_is_answered_at_once(kafka: KafkaServer, client: KafkaStream) -> None:
+    """A read ends with its segment, so waiting would not make it longer (Kafka: DelayedFetch)."""
+    await kafka.broker.create_topic("rolled", 1, {"segment.bytes": "2000"})
+    for _ in range(5):
+        await produced(client, batch(b"x" * 1500), topic="rolled")
+    partition = await fetched(client, fetch_partition(), topic="rolled", max_wait_ms=PARKED_MS, min_bytes=5000)
+    assert values_of(partition.records) == [b"x" * 1500]
+
+
+@pytest.mark.parametrize("error_first", [True, False])
+async def test_an_error_is_answered_at_once(client: KafkaStream, error_first: bool) -> None:
+    asked = [fetch_partition(partition=0), fetch_partition(partition=9)]
+    request = fetch_request(*(reversed(asked) if error_first else asked), max_wait_ms=PARKED_MS)
+    answer = await client.call(request, 12)
+    assert sorted(each.error_code for each in answer.responses[0].partitions) == [0, UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_deleted_topic_wakes_its_readers(kafka: KafkaServer) -> None:
+    async with parked(kafka, fetch_request(fetch_partition(), max_wait_ms=PARKED_MS)) as answers:
+        await kafka.broker.delete_topic(TOPIC)
+    assert answers[0].responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_deleted_records_wake_a_reader_of_them(kafka: KafkaServer, client: KafkaStream) -> None:
+    await produced(client, batch("x"))
+    async with parked(kafka, fetch_request(fetch_partition(0), max_wait_ms=PARKED_MS, min_bytes=10_000)) as answers:
+        await kafka.broker.delete_records(PARTITION, -1)
+    assert answers[0].responses[0].partitions[0].error_code == OFFSET_OUT_OF_RANGE
+
+
+# ---- transactions --------------------------------------------------------------------------------------------------------
+
+
+async def test_only_readers_of_committed_records_wait_for_the_transaction(kafka: KafkaServer, client: KafkaStream) -> None:
+    producer = await TransactionalProducer.start(kafka.broker)
+    await produced(client, batch("before"))
+    await producer.produce(PARTITION, "in it")
+    partition = await fetched(client, fetch_partition(), isolation_level=1)
+    assert values_of(partition.records) == [b"before"]
+    assert (partition.last_stable_offset, partition.high_watermark) == (1, 2)
+    assert values_of((await fetched(client, fetch_partition())).records) == [b"before", b"in it"]
+    request = fetch_request(fetch_partition(1), max_wait_ms=PARKED_MS, isolation_level=1)
+    async with parked(kafka, request) as answers:
+        await producer.commit()
+    [woken] = answers[0].responses[0].partitions
+    headers = [header for header, _ in iter_batches(woken.records)]
+    assert [header.is_control for header in headers] == [False, True]
+    assert woken.aborted_transactions == []
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+async def test_aborted_transactions_are_named_to_readers_of_committed_records(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    """In the order of their first offsets; others are told null."""
+    first = await TransactionalProducer.start(kafka.broker, "first")
+    second = await TransactionalProducer.start(kafka.broker, "second")
+    await first.produce(PARTITION, "a")
+    await second.produce(PARTITION, "b")
+    await second.abort()
+    await first.abort()
+    asked = {"version": version, "topic_id": kafka.topic_id()}
+    partition = await fetched(client, fetch_partition(), isolation_level=1, **asked)
+    assert [(each.producer_id, each.first_offset) for each in partition.aborted_transactions] == [
+        (first.producer_id, 0),
+        (second.producer_id, 1),
+    ]
+    assert (await fetched(client, fetch_partition(), **asked)).aborted_transactions is None
+    marker = [header for header, _ in iter_batches(partition.records) if header.is_control]
+    assert len(marker) == 2
+
+
+# ---- leader epochs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)], ids=str)
+async def test_a_leader_epoch_is_compared(client: KafkaStream, epoch: int, error: int) -> None:
+    await produced(client, batch("x"))
+    partition = await fetched(client, fetch_partition(current_leader_epoch=epoch), max_wait_ms=PARKED_MS)
+    assert partition.error_code == error
+    assert bool(partition.records) is (error == 0)
+
+
+async def test_a_reader_that_goes_on_behind_the_same_epoch_reads_on(client: KafkaStream) -> None:
+    await produced(client, batch("x"))
+    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=0))
+    assert (partition.error_code, partition.diverging_epoch.epoch) == (0, -1)
+    assert values_of(partition.records) == [b"x"]
+
+
+async def test_a_reader_that_read_further_than_the_log_is_told_where_it_ends(kafka: KafkaServer, client: KafkaStream) -> None:
+    """The end of a log was lost: what the reader has behind it is nobody's (KIP-595)."""
+    await produced(client, batch("x"))
+    partition = await fetched(client, fetch_partition(5, last_fetched_epoch=0), max_wait_ms=PARKED_MS)
+    assert partition.error_code == 0
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 1)
+    assert (partition.records, partition.high_watermark) == (b"", 1)
+
+
+async def test_an_epoch_that_the_log_never_had_is_out_of_range(client: KafkaStream) -> None:
+    """Kafka: where it ended cannot be said."""
+    await produced(client, batch("x"))
+    partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
+    assert (partition.error_code, partition.high_watermark) == (OFFSET_OUT_OF_RANGE, 1)
+
+
+# ---- topic ids -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS[9:])
+async def test_an_id_of_nothing_and_of_what_was_deleted_is_unknown(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    before = kafka.topic_id()
+    await kafka.broker.delete_topic(TOPIC)
+    await kafka.broker.create_topic(TOPIC)
+    await produced(client, batch("of the new one"))
+    for topic_id in (before, bytes(16), b"\x07" * 16):
+        partition = await fetched(client, fetch_partition(), version=version, topic_id=topic_id, max_wait_ms=PARKED_MS)
+        assert (partition.error_code, partition.records) == (UNKNOWN_TOPIC_ID, b"")
+
+
+async def test_a_topic_that_is_made_again_during_a_wait_is_not_read_under_the_old_id(kafka: KafkaServer) -> None:
+    request = fetch_request(fetch_partition(), topic_id=kafka.topic_id(), max_wait_ms=PARKED_MS)
+    async with parked(kafka, request, version=17) as answers:
+        await kafka.broker.delete_topic(TOPIC)
+        await kafka.broker.create_topic(TOPIC)
+    [partition] = answers[0].responses[0].partitions
+    assert partition.error_code in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)

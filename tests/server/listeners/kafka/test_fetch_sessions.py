@@ -1,0 +1,285 @@
+"""Fetch sessions: what a client has to say once only, and what it is told again only when it changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from triolog.protocol.errors import RequestError
+from triolog.protocol.kafka.messages.fetch import FetchForgottenTopic, FetchTopic
+from triolog.protocol.limits import INT32_MAX
+from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.kafka.fetch_sessions import (
+    MAX_PARTITIONS,
+    MAX_SESSION_PARTITIONS,
+    MAX_SESSIONS,
+    Asked,
+    FetchSessions,
+    Key,
+)
+
+from tests.support.brokers import actor_of, until
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, produced
+from tests.support.kafka_stream import KafkaStream
+
+SESSION_VERSIONS = range(7, 19)
+FIRST_WITH_IDS = 13
+PARKED_MS = 120_000
+(
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    INCONSISTENT_TOPIC_ID,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+) = (1, 3, 70, 71, 100, 103, 106)
+
+Told = dict[int, tuple[int, bytes]]
+"""Partition -> (error code, records) of an answer."""
+
+
+@attrs.define(eq=False)
+class Reader:
+    """A client's end of a session on the topic TOPIC."""
+
+    kafka: KafkaServer
+    client: KafkaStream
+    version: int = 12
+    session_id: int = 0
+    epoch: int = 0
+
+    async def fetch(self, *partitions: Any, forgotten: tuple[int, ...] = (), **fields: Any) -> Any:
+        """The next request of the session: what is new or changed, and what is not wanted any more."""
+        names = {"topic": TOPIC, "topic_id": self.kafka.topic_id()}
+        request = fetch_of(
+            [FetchTopic(partitions=list(partitions), **names)] if partitions else [],
+            **{
+                "session_id": self.session_id,
+                "session_epoch": self.epoch,
+                "forgotten_topics_data": [FetchForgottenTopic(partitions=list(forgotten), **names)] if forgotten else [],
+                **fields,
+            },
+        )
+        answer = await self.client.call(request, self.version)
+        if not answer.error_code:
+            self.session_id, self.epoch = answer.session_id, self.epoch + 1
+        return answer
+
+    async def told(self, *partitions: Any, **fields: Any) -> Told:
+        answer = await self.fetch(*partitions, **fields)
+        assert answer.error_code == 0
+        return {
+            each.partition_index: (each.error_code, bytes(each.records))
+            for topic in answer.responses
+            for each in topic.partitions
+        }
+
+
+@pytest.fixture
+def reader(kafka: KafkaServer, client: KafkaStream) -> Reader:
+    return Reader(kafka, client)
+
+
+ALL = tuple(fetch_partition(partition=number) for number in range(3))
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+async def test_a_session_is_told_everything_once_and_then_what_is_new(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    reader = Reader(kafka, client, version)
+    assert await reader.told(*ALL) == {0: (0, b""), 1: (0, b""), 2: (0, b"")}
+    assert reader.session_id > 0
+    assert await reader.told() == {}
+    await produced(client, batch("x"), partition=1)
+    told = await reader.told()
+    assert list(told) == [1]
+    assert told[1][1]
+    assert await reader.told(fetch_partition(1, partition=1)) == {}
+
+
+async def test_records_are_answered_until_the_client_asks_behind_them(reader: Reader) -> None:
+    await produced(reader.client, batch("x"), partition=1)
+    await reader.told(*ALL)
+    for _ in range(3):
+        assert list(await reader.told()) == [1]
+    assert await reader.told(fetch_partition(1, partition=1)) == {}
+
+
+async def test_a_session_serves_partitions_that_the_request_leaves_out(reader: Reader) -> None:
+    await reader.told(*ALL)
+    for number in range(3):
+        await produced(reader.client, batch("x"), partition=number)
+    assert set(await reader.told(fetch_partition(0, partition=2))) == {0, 1, 2}
+
+
+async def test_forgotten_partitions_are_not_served_and_added_ones_are(reader: Reader) -> None:
+    assert set(await reader.told(*ALL[:2])) == {0, 1}
+    assert set(await reader.told(ALL[2], forgotten=(0, 77))) == {2}
+    for number in range(3):
+        await produced(reader.client, batch("x"), partition=number)
+    assert set(await reader.told()) == {1, 2}
+
+
+async def test_a_moved_watermark_is_news_without_records(kafka: KafkaServer, reader: Reader) -> None:
+    """The log start is, as well: a consumer shows its lag by them."""
+    await produced(reader.client, batch("x"))
+    await reader.told(fetch_partition(1), *ALL[1:])
+    assert await reader.told() == {}
+    await kafka.broker.delete_records(TopicPartition(TOPIC, 0), 1)
+    assert await reader.told() == {0: (0, b"")}
+    assert await reader.told() == {}
+
+
+async def test_errors_are_told_every_time(reader: Reader) -> None:
+    missing = fetch_partition(partition=9)
+    assert await reader.told(missing) == {9: (UNKNOWN_TOPIC_OR_PARTITION, b"")}
+    assert await reader.told() == {9: (UNKNOWN_TOPIC_OR_PARTITION, b"")}
+    assert await reader.told(fetch_partition(5), forgotten=(9,)) == {0: (OFFSET_OUT_OF_RANGE, b"")}
+    assert await reader.told() == {0: (OFFSET_OUT_OF_RANGE, b"")}
+
+
+async def test_partitions_with_records_take_turns(reader: Reader) -> None:
+    """Where there is room for one at a time, none of them starves though the client never moves on."""
+    for number in range(3):
+        await produced(reader.client, batch(b"x" * 1000), partition=number)
+    await reader.told(*ALL, max_bytes=1)
+    served = [next(number for number, (_, records) in (await reader.told(max_bytes=1)).items() if records) for _ in range(6)]
+    assert sorted(served[:3]) == sorted(served[3:]) == [0, 1, 2]
+
+
+async def test_a_wait_in_a_session_ends_with_news(kafka: KafkaServer, reader: Reader) -> None:
+    await reader.told(*ALL)
+    async with kafka.connected() as other:
+        request = fetch_of([], session_id=reader.session_id, session_epoch=reader.epoch, max_wait_ms=PARKED_MS)
+        await reader.client.send(request, 12)
+        await until(lambda: len(actor_of(kafka.broker).waiters) > 0)
+        await produced(other, batch("x"), partition=2)
+        answer = await reader.client.receive()
+    assert [each.partition_index for each in answer.responses[0].partitions] == [2]
+
+
+# ---- the life of a session -----------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_is_closed_is_gone(kafka: KafkaServer, reader: Reader) -> None:
+    await reader.told(*ALL)
+    assert len(kafka.door.fetch_sessions) == 1
+    answer = await reader.client.call(fetch_of([], session_id=reader.session_id, session_epoch=-1), 12)
+    assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
+    assert len(kafka.door.fetch_sessions) == 0
+    assert (await reader.fetch()).error_code == FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_session_that_begins_anew_replaces_the_old_one(kafka: KafkaServer, reader: Reader) -> None:
+    await reader.told(*ALL)
+    before, reader.epoch = reader.session_id, 0
+    assert set(await reader.told(*ALL)) == {0, 1, 2}
+    assert reader.session_id not in (0, before)
+    assert len(kafka.door.fetch_sessions) == 1
+
+
+async def test_without_a_session_nothing_is_remembered(kafka: KafkaServer, reader: Reader) -> None:
+    reader.epoch = -1
+    assert set(await reader.told(*ALL)) == {0, 1, 2}
+    assert reader.session_id == 0
+    assert len(kafka.door.fetch_sessions) == 0
+
+
+async def test_an_epoch_that_is_not_the_next_one_is_refused(reader: Reader) -> None:
+    await reader.told(*ALL)
+    right = reader.epoch
+    for reader.epoch in (right + 1, right + 100, 2):
+        answer = await reader.fetch()
+        assert (answer.error_code, answer.session_id, answer.responses) == (INVALID_FETCH_SESSION_EPOCH, 0, [])
+    reader.epoch = right
+    assert await reader.told() == {}
+
+
+@pytest.mark.parametrize("session_id", [0, 12345, -7])
+async def test_a_session_that_nobody_opened_is_not_found(client: KafkaStream, session_id: int) -> None:
+    answer = await client.call(fetch_of([], session_id=session_id, session_epoch=1), 12)
+    assert (answer.error_code, answer.session_id) == (FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+@pytest.mark.parametrize(("first", "then"), [(12, 13), (13, 12)])
+async def test_a_session_keeps_to_names_or_to_ids(reader: Reader, first: int, then: int) -> None:
+    reader.version = first
+    await reader.told(*ALL)
+    reader.version = then
+    assert (await reader.fetch()).error_code == FETCH_SESSION_TOPIC_ID_ERROR
+
+
+async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaServer, reader: Reader) -> None:
+    """Its name is known from the time of the old one, and its id is not that of the session (Kafka: INCONSISTENT_TOPIC_ID)."""
+    reader.version = 17
+    await reader.told(ALL[0])
+    await kafka.broker.delete_topic(TOPIC)
+    request = {"session_id": reader.session_id, "max_wait_ms": PARKED_MS}
+    answer = await reader.client.call(fetch_of([], session_epoch=1, **request), 17)
+    assert answer.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+    await kafka.broker.create_topic(TOPIC)
+    await produced(reader.client, batch("of the new one"))
+    answer = await reader.client.call(fetch_of([], session_epoch=2, **request), 17)
+    [partition] = answer.responses[0].partitions
+    assert (partition.error_code, partition.records) == (INCONSISTENT_TOPIC_ID, b"")
+
+
+async def test_an_id_that_is_unknown_at_first_is_found_later(kafka: KafkaServer, reader: Reader) -> None:
+    """A session may know of a topic before the broker does."""
+    topic = FetchTopic(topic="", topic_id=b"\x07" * 16, partitions=[fetch_partition()])
+    answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
+    assert answer.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_ID
+    assert answer.session_id > 0
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------------
+
+
+def _asked(count: int, topic: str = "t") -> dict[Key, Asked]:
+    return {Key(topic, bytes(16), number): Asked(0, 1, -1, -1) for number in range(count)}
+
+
+def test_the_session_that_was_used_least_lately_makes_room() -> None:
+    sessions = FetchSessions()
+    opened = [sessions.open(_asked(1), by_id=False).session_id for _ in range(MAX_SESSIONS)]
+    sessions.continued(opened[0], 1, by_id=False)
+    sessions.open(_asked(1), by_id=False)
+    assert len(sessions) == MAX_SESSIONS
+    sessions.continued(opened[0], 2, by_id=False)
+    with pytest.raises(RequestError, match=f"no fetch session {opened[1]}"):
+        sessions.continued(opened[1], 1, by_id=False)
+
+
+def test_a_session_has_a_limit_of_partitions() -> None:
+    sessions = FetchSessions()
+    session = sessions.open(_asked(MAX_SESSION_PARTITIONS), by_id=False)
+    with pytest.raises(RequestError, match="at most"):
+        session.update(_asked(1, "another"), [])
+    session.update(_asked(1, "another"), [Key("t", bytes(16), 0)])
+    with pytest.raises(RequestError, match="at most"):
+        sessions.open(_asked(MAX_SESSION_PARTITIONS + 1), by_id=False)
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_all_sessions_together_have_a_limit_of_partitions(grows: bool) -> None:
+    """Also when they are opened small and grow."""
+    sessions = FetchSessions()
+    many = _asked(MAX_SESSION_PARTITIONS)
+    for _ in range(2 * MAX_PARTITIONS // MAX_SESSION_PARTITIONS):
+        session = sessions.open(_asked(1) if grows else many, by_id=False)
+        if grows:
+            session.update(many, [])
+            sessions.make_room()
+    assert len(sessions) == MAX_PARTITIONS // MAX_SESSION_PARTITIONS
+    sessions.continued(session.session_id, 1, by_id=False)
+
+
+def test_epochs_begin_at_1_again_behind_the_largest() -> None:
+    sessions = FetchSessions()
+    session = sessions.open(_asked(1), by_id=False)
+    session.epoch = INT32_MAX
+    sessions.continued(session.session_id, INT32_MAX, by_id=False)
+    assert session.epoch == 1
