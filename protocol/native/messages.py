@@ -88,6 +88,7 @@ from .stages import (
     StageRequest,
     StageResponse,
 )
+from .statistics import StatisticsRequest, StatisticsResponse
 from .topic_changes import (
     TO_HIGH_WATERMARK,
     AlterConfigsRequest,
@@ -149,6 +150,7 @@ RequestMessage = (
     | AbortStageRequest
     | LastCommitRequest
     | LeaseSegmentsRequest
+    | StatisticsRequest
 )
 ResponseMessage = (
     HelloResponse
@@ -175,6 +177,7 @@ ResponseMessage = (
     | AbortStageResponse
     | LastCommitResponse
     | LeaseSegmentsResponse
+    | StatisticsResponse
 )
 
 VERSION: Final = 1
@@ -207,6 +210,7 @@ REQUESTS: Final[dict[str, type[RequestMessage]]] = {
         AbortStageRequest,
         LastCommitRequest,
         LeaseSegmentsRequest,
+        StatisticsRequest,
     )
 }
 RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
@@ -236,6 +240,7 @@ RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
         AbortStageResponse,
         LastCommitResponse,
         LeaseSegmentsResponse,
+        StatisticsResponse,
     )
 }
 API_VERSIONS: Final = dict.fromkeys(REQUESTS, (VERSION, VERSION))
@@ -368,6 +373,8 @@ __all__ = [
     "StageResponse",
     "StagedPartition",
     "StagedTask",
+    "StatisticsRequest",
+    "StatisticsResponse",
     "TopicConfig",
     "TopicMetadata",
     "TransactionProducer",

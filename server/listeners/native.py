@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import metadata
 from typing import Any, Final
@@ -20,10 +20,12 @@ from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
 from ..broker_config import Address
 from . import file_calls, group_calls, stage_calls, topic_calls
+from .counters import ProtocolCounters
 from .fetched import fetch_body
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
 from .sockets import Admission, Listener, Served
+from .statistics import statistics
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -55,19 +57,21 @@ def native_listener(broker: Broker, address: Address, admission: Admission) -> L
             max_in_flight_bytes=config.max_in_flight_bytes,
         )
         session = Session(transport, connection, admission.budget)
-        return Served(partial(serve_session, session, broker, version=version), session.stop_reading)
+        return Served(
+            partial(serve_session, session, broker, version=version, protocols=admission.protocols), session.stop_reading
+        )
 
     return Listener(address, admission, open_session, "native")
 
 
-async def serve_session(session: Session, broker: Broker, *, version: str) -> None:
+async def serve_session(session: Session, broker: Broker, *, version: str, protocols: Mapping[str, ProtocolCounters]) -> None:
     """Serve one connection to its end. Cancelled: requests that are enqueued still happen, their answers are lost."""
     try:
         async with session.transport.stream:
             async with trio.open_nursery() as writing:
                 writing.start_soon(session.transport.write)
                 async with trio.open_nursery() as nursery:
-                    calls = NativeCalls(session, broker, nursery, version)
+                    calls = NativeCalls(session, broker, nursery, version, protocols)
                     with session.reading:
                         if await _said_hello(session, calls):
                             await _serve_requests(session, calls)
@@ -116,6 +120,8 @@ class NativeCalls:
     broker: Broker
     nursery: trio.Nursery
     version: str
+    protocols: Mapping[str, ProtocolCounters]
+    """What the connections of the broker's listeners have counted."""
     _produces: dict[int, PendingProduce] = attrs.field(factory=dict)
     _watching: bool = False
     _long_polls: set[trio.CancelScope] = attrs.field(factory=set)
@@ -145,6 +151,9 @@ class NativeCalls:
                 case messages.OffsetsForTimesRequest():
                     call = partial(self._offsets_for_times, message)
                     self.nursery.start_soon(self._answer, request.correlation_id, call)
+                case messages.StatisticsRequest():
+                    later = partial(statistics, self.broker, self.protocols.values())
+                    self.nursery.start_soon(self._answer, request.correlation_id, later)
                 case messages.ExplainRequest():
                     self.nursery.start_soon(self._answer, request.correlation_id, partial(self._explain, message))
                 case _:

@@ -139,6 +139,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "abort_stage": st.builds(messages.AbortStageRequest, NAMES, INT64, st.none() | tuples_of(NAMES)),
     "last_commit": st.builds(messages.LastCommitRequest, NAMES),
+    "statistics": st.builds(messages.StatisticsRequest),
     "lease_segments": st.builds(
         messages.LeaseSegmentsRequest,
         tuples_of(st.builds(messages.LeasePartition, NAMES, INT32)),
@@ -298,6 +299,7 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "abort_stage": st.builds(messages.AbortStageResponse),
     "last_commit": st.builds(messages.LastCommitResponse, INT64_OR_NONE_KNOWN),
+    "statistics": st.builds(messages.StatisticsResponse, st.dictionaries(TEXT, MSGPACK_VALUES, max_size=4)),
     "lease_segments": st.builds(
         messages.LeaseSegmentsResponse,
         NAMES.map(lambda name: name[:64]),

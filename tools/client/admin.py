@@ -102,6 +102,10 @@ class Admin:
         """How the server looks a place up, as data."""
         return await self._client.run(procedures.explain(partition, place))
 
+    async def statistics(self) -> dict[str, Any]:
+        """What the server has counted since its start, as data."""
+        return await self._client.run(procedures.statistics())
+
     async def stage(
         self, application: str, version: int, task: str, records: Mapping[TopicPartition, Bytes]
     ) -> tuple[StagedPartition, ...]:

@@ -101,6 +101,10 @@ class BlockingAdmin:
         """How the server looks a place up, as data."""
         return self._client.run(procedures.explain(partition, place))
 
+    def statistics(self) -> dict[str, Any]:
+        """What the server has counted since its start, as data."""
+        return self._client.run(procedures.statistics())
+
     def stage(
         self, application: str, version: int, task: str, records: Mapping[TopicPartition, Bytes]
     ) -> tuple[StagedPartition, ...]:

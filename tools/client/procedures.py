@@ -32,6 +32,7 @@ from ...protocol.native.messages import (
     OffsetsForTimesPartitionResponse,
     OffsetsForTimesRequest,
     RequestMessage,
+    StatisticsRequest,
     TopicMetadata,
 )
 from ...protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TopicPartition
@@ -124,6 +125,12 @@ def explain(partition: TopicPartition, place: Place) -> Procedure[dict[str, Any]
     response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp),))
     (answer,) = checked(response.partitions)
     return dict(answer.walk or {})
+
+
+def statistics() -> Procedure[dict[str, Any]]:
+    """What the server has counted, as docs/native-protocol.md lists it."""
+    response = yield StatisticsRequest()
+    return dict(response.statistics)
 
 
 def partitions_of(topics: Iterable[str | TopicPartition]) -> Procedure[list[TopicPartition]]:

@@ -19,7 +19,7 @@ from triolog.server.listeners.sockets import Admission
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
-from tests.support.brokers import TOPIC, one_partition, until
+from tests.support.brokers import PARTITION, TOPIC, one_partition, until
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 MOST_SECONDS_PER_REQUEST: Final = 10e-6
@@ -97,3 +97,23 @@ def test_counting_a_request_costs_next_to_nothing() -> None:
     print(f"counting costs {seconds * 1e6:.2f} us a request")  # noqa: T201 - with -s
     assert counters.apis["produce"].durations.count == count
     assert seconds < MOST_SECONDS_PER_REQUEST
+
+
+async def test_the_call_tells_what_was_counted(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        address, _ = await served(broker, nursery)
+        await broker.append(PARTITION, [(None, None, b"v", ())])
+        await broker.commit_offsets("g", [(PARTITION, 0, None)])
+        async with connect(*address) as client:
+            admin = Admin(client)
+            await admin.list_groups()
+            told = await admin.statistics()
+        native = told["protocols"]["native"]
+        assert native["connections"] == 1
+        assert native["apis"]["list_groups"]["count"] == 1
+        assert sum(native["apis"]["list_groups"]["counts"]) == 1
+        assert len(native["apis"]["list_groups"]["counts"]) == len(told["duration_bounds_s"]) + 1
+        assert {topic["topic"]: topic["records"] for topic in told["topics"]} == {TOPIC: 1, "__consumer_offsets": 1}
+        assert told["groups"]["lags"] == [{"group": "g", "topic": TOPIC, "partition": 0, "offset": 0, "lag": 1}]
+        assert told["directories"][0]["free_bytes"] > 0
+        nursery.cancel_scope.cancel()
