@@ -118,8 +118,11 @@ class Reader:
                 skip_gaps=view.skip_gaps,
             )
             try:
-                size += await self._look(each.topic_partition, look)
+                found = await self._look(each.topic_partition, look)
             except RequestError:
+                return True
+            size += found.size_bytes
+            if found.ends_segment and found.size_bytes:
                 return True
         return size >= min_bytes
 
@@ -137,8 +140,10 @@ class Reader:
         min_bytes: int = 1,
         view: ReaderView = DEFAULT_VIEW,
     ) -> tuple[list[FetchAnswer], bool]:
-        """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error."""
+        """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error, or a read
+        ended with its segment (Kafka: DelayedFetch)."""
         answers: list[FetchAnswer] = []
+        is_enough = False
         left = max_bytes
         size = 0
         for each in partitions:
@@ -156,12 +161,14 @@ class Reader:
                 )
             except RequestError as exc:
                 answers.append(FetchAnswer(each.topic_partition, None, exc.as_answer()))
+                is_enough = True
             else:
                 answers.append(FetchAnswer(each.topic_partition, fetched, None))
                 size += len(fetched.records)
                 left -= len(fetched.records)
+                is_enough = is_enough or (fetched.ends_segment and len(fetched.records) > 0)
                 self._count(each.topic_partition, len(fetched.records))
-        return answers, size >= min_bytes or any(answer.error for answer in answers)
+        return answers, is_enough or size >= min_bytes
 
     def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
         with contextlib.suppress(RequestError):  # deleted meanwhile

@@ -27,6 +27,8 @@ MAX_SESSIONS: Final = 1000
 """Sessions of a broker; where there would be more, the one that was used least lately makes room (Kafka:
 max.incremental.fetch.session.cache.slots, where one has to be unused for two minutes first)."""
 MAX_SESSION_PARTITIONS: Final = 10_000
+MAX_PARTITIONS: Final = 200_000
+"""Of all sessions together, at about 0.5 KB; where there would be more, sessions make room in the same way."""
 
 
 class Key(NamedTuple):
@@ -63,12 +65,15 @@ class FetchSession:
     by_id: bool
     partitions: OrderedDict[Key, Asked] = attrs.field(factory=OrderedDict)
     seen: dict[Key, Seen] = attrs.field(factory=dict)
+    names: dict[Key, str] = attrs.field(factory=dict)
+    """Of what is asked for by id: the topic's name when it was last found."""
 
     def update(self, changed: dict[Key, Asked], forgotten: list[Key]) -> None:
         """Take over what a request says. Raises RequestError when that is too much."""
         for key in forgotten:
             self.partitions.pop(key, None)
             self.seen.pop(key, None)
+            self.names.pop(key, None)
         if len(self.partitions.keys() | changed.keys()) > MAX_SESSION_PARTITIONS:
             raise RequestError(f"a fetch session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)
         self.partitions.update(changed)
@@ -101,9 +106,15 @@ class FetchSessions:
         session = FetchSession(session_id, epoch=1, by_id=by_id)
         session.update(partitions, [])
         self._sessions[session_id] = session
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
+        self.make_room()
         return session
+
+    def make_room(self) -> None:
+        """Forget the sessions that were used least lately while there are too many, or too many partitions in them."""
+        partitions = sum(len(session.partitions) for session in self._sessions.values())
+        while len(self._sessions) > 1 and (len(self._sessions) > MAX_SESSIONS or partitions > MAX_PARTITIONS):
+            _, session = self._sessions.popitem(last=False)
+            partitions -= len(session.partitions)
 
     def keys_of(self, session_id: int) -> list[Key]:
         """The partitions of a session; none when there is no such session."""
