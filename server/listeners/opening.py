@@ -39,7 +39,11 @@ class Listeners:
     broker: Broker
     watch: Watch | None = None
     """Looks on, in tests."""
+    admission: Admission = attrs.field(init=False)
     _listeners: list[Listener] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.admission = Admission.of(self.broker.config)
 
     @property
     def connections(self) -> int:
@@ -48,7 +52,7 @@ class Listeners:
     async def start(self, nursery: trio.Nursery, wanted: Addresses, *, advertised: Address | None = None) -> Addresses:
         """Listen where it is wanted, in tasks of `nursery`; answers the addresses that are really listened on. Raises OSError
         for one that is taken."""
-        admission = Admission.of(self.broker.config)
+        admission = self.admission
         native = kafka = None
         config = self.broker.config
         if wanted.native is not None:

@@ -6,7 +6,7 @@ those are, and is therefore also the table of where a request names topics and p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -293,13 +293,12 @@ def error_codes(response: Any) -> tuple[int, ...]:
     cls = type(response)
     if cls not in _walkers:
         _walkers[cls] = _walker(cls)
-    for code in _walkers[cls](response):
-        if code:
-            found[code] = None
+    _walkers[cls](response, found)
     return tuple(found)
 
 
-Walker = Callable[[Any], Iterator[int]]
+Walker = Callable[[Any, dict[int, None]], None]
+"""Puts the codes of an answer among those that were found: every answer is looked through."""
 
 _walkers: Final[dict[type, Walker]] = {}
 
@@ -312,12 +311,13 @@ def _walker(cls: type) -> Walker:
         if field.is_array and isinstance(field.element, type) and _has_codes(field.element)
     ]
 
-    def walk(value: Any) -> Iterator[int]:
+    def walk(value: Any, found: dict[int, None]) -> None:
         for name in codes:
-            yield getattr(value, name)
+            if code := getattr(value, name):
+                found[code] = None
         for name, inner in lists:
             for element in getattr(value, name) or ():
-                yield from inner(element)
+                inner(element, found)
 
     return walk
 

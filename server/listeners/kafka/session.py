@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.authorization import ANONYMOUS
 from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
 from ....protocol.limits import MIB
 from ....protocol.types import Bytes
 from ..budget import InFlightBudget
 from ..transport import Transport
+from .error_answers import error_codes
+
+if TYPE_CHECKING:
+    from .sasl import Login
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -47,18 +53,26 @@ class Turn:
     is_answered: bool = False
     noted: Callable[[object | None], None] | None = None
     """Told the answer, or None, before it leaves."""
+    started_s: float = attrs.field(factory=perf_counter)
 
     def answer(self, body: object) -> None:
         """Answer the request. Once; its buffers leave when everything before it has been answered."""
         if self.noted is not None:
             self.noted(body)
+        self._count(error_codes(body))
         self.send(answer_buffers(self.request, body))
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""
         if self.noted is not None:
             self.noted(None)
+        self._count(())
         self.send([])
+
+    def _count(self, errors: Sequence[int]) -> None:
+        if not self.is_answered:
+            counters = self.session.transport.counters.api(self.request.api.name)
+            counters.answered(perf_counter() - self.started_s, errors)
 
     def send(self, buffers: list[Bytes]) -> None:
         """Answer the request with these bytes."""
@@ -84,6 +98,10 @@ class KafkaSession:
     client_id: str = "-"
     software: str = "-"
     """Name and version of the client's library, as it says."""
+    principal: str = ANONYMOUS
+    """Who the client is, as far as it has said."""
+    login: Login | None = None
+    """None where nobody logs in."""
     _turns: deque[Turn] = attrs.field(factory=deque)
     _lingers: bool = False
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
@@ -97,6 +115,7 @@ class KafkaSession:
     def __attrs_post_init__(self) -> None:
         self.transport.progressed = self._wake_waiting
         self.transport.broke = self.stop_reading
+        self.principal = self.transport.principal
 
     @property
     def peer(self) -> str:
@@ -232,6 +251,7 @@ class KafkaSession:
         self.stop_reading()
 
     def _log_end(self, why: str) -> None:
+        self.transport.counters.refused += 1
         LOGGER.warning("%s (client %s, %s) is disconnected: %s", self.peer, self.client_id, self.software, why)
 
     def stop_reading(self) -> None:

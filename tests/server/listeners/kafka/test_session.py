@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
@@ -329,3 +330,18 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)
     assert kafka.admission.budget.used == 0
+
+
+async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path) -> None:
+    async with kafka_server(tmp_path) as server:
+        await server.broker.create_topic(TOPIC)
+        counters = server.admission.counters("kafka")
+        async with server.connected() as client:
+            await produced(client, batch("a"))
+            await client.call(produce_request(batch("b"), partition=9), 9)
+            assert (counters.connections, counters.accepted) == (1, 1)
+        produce = counters.apis["Produce"]
+        assert produce.durations.count == 2
+        assert produce.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
+        assert counters.received_bytes > 100
+        assert counters.sent_bytes > 50
