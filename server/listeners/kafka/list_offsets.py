@@ -75,10 +75,11 @@ def _without_lookup(
         if call.version < first_version or asked.timestamp < LATEST_TIERED_TIMESTAMP:
             raise UnsupportedVersionError(f"{topic_partition}: ListOffsets v{call.version} has no timestamp {asked.timestamp}")
         check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
+        if asked.timestamp == LATEST_TIERED_TIMESTAMP:
+            call.broker.snapshot(topic_partition)  # it has to be there
+            return TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
     except RequestError as exc:
         return exc.as_answer()
-    if asked.timestamp == LATEST_TIERED_TIMESTAMP:
-        return TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
     return None
 
 

@@ -1,0 +1,57 @@
+"""FindCoordinator: this broker coordinates everything; clients go where they are sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.server.broker_config import Address
+
+from tests.support.kafka_server import KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
+
+INVALID_REQUEST = 42
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+def asking(*keys: str, key_type: int = GROUP) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=keys[0] if keys else "", key_type=key_type, coordinator_keys=list(keys))
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
+async def test_one_key_is_answered_with_this_broker(
+    kafka: KafkaServer, client: KafkaStream, version: int, key_type: int
+) -> None:
+    answer = await client.call(asking("key", key_type=key_type), version)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, kafka.broker.node_id, *kafka.address)
+    assert answer.coordinators == []
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
+async def test_several_keys_are_answered_in_their_order(
+    kafka: KafkaServer, client: KafkaStream, version: int, key_type: int
+) -> None:
+    answer = await client.call(asking("b", "a", "b", key_type=key_type), version)
+    assert [(each.key, each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators] == [
+        (key, 0, kafka.broker.node_id, *kafka.address) for key in ("b", "a", "b")
+    ]
+    assert (await client.call(asking(), version)).coordinators == []
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("key_type", [SHARE, 77, -1])
+async def test_other_kinds_have_no_coordinator(client: KafkaStream, version: int, key_type: int) -> None:
+    answer = await client.call(asking("key", key_type=key_type), version)
+    only = answer if version < 4 else answer.coordinators[0]
+    assert (only.error_code, only.node_id, only.host, only.port) == (INVALID_REQUEST, -1, "", -1)
+    assert only.error_message
+
+
+async def test_clients_are_sent_where_the_server_says(fast_path: Path) -> None:
+    advertised = Address("broker.example", 19092)
+    async with kafka_server(fast_path, door={"advertised": advertised}) as kafka, kafka.connected() as client:
+        answer = await client.call(asking("group"), 3)
+        assert (answer.host, answer.port) == advertised

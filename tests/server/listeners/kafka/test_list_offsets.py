@@ -1,0 +1,158 @@
+"""ListOffsets: what each version knows by which number, and the first record of a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triolog.protocol.types import TopicPartition
+
+from tests.support.brokers import actor_of
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
+from tests.support.kafka_stream import KafkaStream
+from tests.support.logs import START_MS
+from tests.support.transactions import TransactionalProducer
+
+VERSIONS = range(11)
+PARTITION = TopicPartition(TOPIC, 0)
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+(
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH,
+) = (3, 35, 42, 56, 74, 75)
+
+
+def asking(*asked: tuple[int, int], topic: str = TOPIC, isolation_level: int = 0, **fields: Any) -> ListOffsetsRequest:
+    """(partition, timestamp) of one topic."""
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=timestamp, **fields) for number, timestamp in asked]
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=topic, partitions=partitions)],
+        timeout_ms=1000,
+    )
+
+
+async def found(client: KafkaStream, timestamp: int, version: int = 10, **fields: Any) -> Any:
+    """The answer about the first partition."""
+    answer = await client.call(asking((0, timestamp), **fields), version)
+    [partition] = answer.topics[0].partitions
+    return partition
+
+
+async def three_times(client: KafkaStream) -> None:
+    """Records of 100, 200 and 300 ms behind the start, each in a batch of its own."""
+    for late in (100, 200, 300):
+        await produced(client, batch("x", timestamp=START_MS + late))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_both_ends_of_the_log(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    await three_times(client)
+    await kafka.broker.delete_records(PARTITION, 1)
+    for timestamp, offset in ((LATEST, 3), (EARLIEST, 1)):
+        partition = await found(client, timestamp, version)
+        assert partition.error_code == 0
+        if version == 0:
+            assert partition.old_style_offsets == [offset]
+        else:
+            assert (partition.offset, partition.timestamp, partition.old_style_offsets) == (offset, -1, [])
+            assert partition.leader_epoch == (0 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+@pytest.mark.parametrize(("late", "offset"), [(0, 0), (100, 0), (101, 1), (150, 1), (200, 1), (250, 2), (300, 2), (301, -1)])
+async def test_a_time_is_answered_with_the_first_record_at_or_behind_it(
+    client: KafkaStream, version: int, late: int, offset: int
+) -> None:
+    """None is no error."""
+    await three_times(client)
+    partition = await found(client, START_MS + late, version)
+    times = {0: START_MS + 100, 1: START_MS + 200, 2: START_MS + 300, -1: -1}
+    assert (partition.error_code, partition.offset, partition.timestamp) == (0, offset, times[offset])
+    assert partition.leader_epoch == (0 if version >= 4 and offset >= 0 else -1)
+
+
+async def test_times_that_go_back_are_found_in_the_order_of_offsets(client: KafkaStream) -> None:
+    """Inside of a batch as well."""
+    for late in (500, 100, 300):
+        await produced(client, batch("x", timestamp=START_MS + late))
+    assert [(await found(client, START_MS + late)).offset for late in (50, 400, 500, 501)] == [0, 0, 0, -1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("timestamp", "first", "offset"), [(MAX_TIMESTAMP, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1)]
+)
+async def test_special_timestamps_have_a_first_version(
+    client: KafkaStream, version: int, timestamp: int, first: int, offset: int
+) -> None:
+    await three_times(client)
+    partition = await found(client, timestamp, version)
+    assert partition.error_code == (0 if version >= first else UNSUPPORTED_VERSION)
+    assert partition.offset == (offset if version >= first else -1)
+
+
+@pytest.mark.parametrize("timestamp", [-6, -7, -(2**63)])
+async def test_other_negative_timestamps_mean_nothing(client: KafkaStream, timestamp: int) -> None:
+    assert (await found(client, timestamp)).error_code == UNSUPPORTED_VERSION
+
+
+async def test_the_largest_timestamp_comes_with_its_first_record(client: KafkaStream) -> None:
+    assert ((await found(client, MAX_TIMESTAMP)).offset, (await found(client, MAX_TIMESTAMP)).timestamp) == (-1, -1)
+    for late in (100, 300, 300, 200):
+        await produced(client, batch("x", timestamp=START_MS + late))
+    partition = await found(client, MAX_TIMESTAMP)
+    assert (partition.offset, partition.timestamp) == (1, START_MS + 300)
+
+
+@pytest.mark.parametrize("version", VERSIONS[2:])
+async def test_readers_of_committed_records_do_not_see_an_open_transaction(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    await produced(client, batch("x"))
+    producer = await TransactionalProducer.start(kafka.broker)
+    await producer.produce(PARTITION, "open")
+    await produced(client, batch("y", timestamp=START_MS + 100))
+    assert (await found(client, LATEST, version, isolation_level=1)).offset == 1
+    assert (await found(client, LATEST, version)).offset == 3
+    assert (await found(client, START_MS + 100, version, isolation_level=1)).offset == -1
+    assert (await found(client, START_MS + 100, version)).offset == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_partition_that_is_named_twice_is_refused_and_the_others_are_not(client: KafkaStream, version: int) -> None:
+    answer = await client.call(asking((0, LATEST), (1, LATEST), (0, EARLIEST)), version)
+    errors = [(each.partition_index, each.error_code) for each in answer.topics[0].partitions]
+    assert errors == [(0, INVALID_REQUEST), (1, 0), (0, INVALID_REQUEST)]
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, 0])
+async def test_what_is_not_there_is_unknown_whatever_is_asked(kafka: KafkaServer, client: KafkaStream, timestamp: int) -> None:
+    for topic, number in (("missing", 0), (TOPIC, 3), (TOPIC, -1)):
+        answer = await client.call(asking((number, timestamp), topic=topic), 10)
+        assert answer.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+    actor_of(kafka.broker).take_offline("the test says so")
+    assert (await found(client, timestamp)).error_code == KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)], ids=str)
+async def test_a_leader_epoch_is_compared_where_the_version_has_one(
+    client: KafkaStream, version: int, epoch: int, error: int
+) -> None:
+    partition = await found(client, LATEST, version, current_leader_epoch=epoch)
+    assert partition.error_code == (error if version >= 4 else 0)
+
+
+async def test_many_partitions_are_answered_in_the_order_asked(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.create_topic("wide", 50)
+    asked = [(number, LATEST) for number in reversed(range(50))]
+    answer = await client.call(asking(*asked, topic="wide"), 10)
+    assert [each.partition_index for each in answer.topics[0].partitions] == [number for number, _ in asked]
+    assert all(each.error_code == 0 for each in answer.topics[0].partitions)
