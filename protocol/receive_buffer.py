@@ -47,8 +47,12 @@ class ReceiveBuffer:
 
     @property
     def max_frame_bytes(self) -> int:
-        """Largest length accepted."""
+        """Largest length accepted, of frames that have not begun."""
         return self._max_frame_bytes
+
+    @max_frame_bytes.setter
+    def max_frame_bytes(self, limit: int) -> None:
+        self._max_frame_bytes = limit
 
     @property
     def expected_bytes(self) -> int:

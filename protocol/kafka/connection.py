@@ -29,22 +29,15 @@ MAX_REQUEST_BYTES: Final = 100 * MIB
 
 _HEADER: Final = struct.Struct(">hhih")
 _ANSWER: Final = struct.Struct(">ii")
+_LENGTH: Final = struct.Struct(">i")
 _ANSWER_BYTES: Final = 4
+TOKEN_VERSION: Final = -1
+"""Of a request of SaslAuthenticate that came as a bare token, without Kafka's headers (SaslHandshake v0)."""
 
 
 @message
 class _Tags:
     """Tagged fields of a header; none are known."""
-
-
-class Header(NamedTuple):
-    """A request's header up to where tagged fields may stand. `size_bytes` of it have been read."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    size_bytes: int
 
 
 class Request(NamedTuple):
@@ -61,12 +54,23 @@ class Request(NamedTuple):
 class KafkaConnection:
     """Bytes received and not yet handed out. Owner: the session's reading task."""
 
-    __slots__ = ("_apis", "_buffer", "_end_received")
+    __slots__ = ("_apis", "_buffer", "_end_received", "takes_tokens")
 
     def __init__(self, apis: dict[int, Api] = APIS, max_request_bytes: int = MAX_REQUEST_BYTES) -> None:
         self._apis = apis
         self._buffer = ReceiveBuffer(max_request_bytes)
         self._end_received = False
+        self.takes_tokens = False
+        """Whether the next frames are bare tokens."""
+
+    @property
+    def max_request_bytes(self) -> int:
+        """Largest request that is taken, of those that have not begun."""
+        return self._buffer.max_frame_bytes
+
+    @max_request_bytes.setter
+    def max_request_bytes(self, limit: int) -> None:
+        self._buffer.max_frame_bytes = limit
 
     @property
     def end_received(self) -> bool:
@@ -87,22 +91,22 @@ class KafkaConnection:
         else:
             self._end_received = True
 
-    def next_frame(self) -> memoryview | None:
-        """The bytes of the next frame, which are a bare token after SaslHandshake v0; None when more are needed. Raises
-        RemoteProtocolError."""
-        return self._buffer.next_frame()
-
     def next_request(self) -> Request | None:
         """The next request; None when more bytes are needed. After RemoteProtocolError the connection is of no use."""
         frame = self._buffer.next_frame()
-        return None if frame is None else self._read(frame)
+        if frame is None:
+            return None
+        return self._read_token(frame) if self.takes_tokens else self._read(frame)
+
+    def _read_token(self, frame: memoryview) -> Request:
+        api = APIS[ApiKey.SASL_AUTHENTICATE]
+        return Request(api, TOKEN_VERSION, 0, None, api.request(auth_bytes=bytes(frame)), len(frame))
 
     def _read(self, frame: memoryview) -> Request:
-        header = read_header(frame)
-        version, correlation_id, client_id = header.version, header.correlation_id, header.client_id
-        api = self._apis.get(header.api_key)
+        key, version, correlation_id, client_id, at = read_header(frame)
+        api = self._apis.get(key)
         if api is None:
-            raise RemoteProtocolError(f"api key {header.api_key} is not served here", ErrorCode.UNSUPPORTED_VERSION)
+            raise RemoteProtocolError(f"api key {key} is not served here", ErrorCode.UNSUPPORTED_VERSION)
         if not api.lowest_read <= version <= api.highest:
             if api.key is ApiKey.API_VERSIONS:
                 return Request(api, version, correlation_id, client_id, None, len(frame))
@@ -110,28 +114,29 @@ class KafkaConnection:
                 f"{api.name} v{version} is not served here; v{api.lowest_read} to v{api.highest} are",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        flexible, at = api.is_flexible(version), header.size_bytes
+        flexible = api.is_flexible(version)
         if flexible:
             at = _pass_over_tags(frame, at)
         body, _ = codec.read(api.request, version, frame, at, flexible=flexible)
         return Request(api, version, correlation_id, client_id, body, len(frame))
 
 
-def read_header(frame: memoryview) -> Header:
-    """The fields that every header has; the client id has a length of 2 bytes in all versions. Raises RemoteProtocolError."""
+def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
+    """(api key, version, correlation id, client id, position behind them) of a request: what every header has. The client id
+    has a length of 2 bytes in all versions. Raises RemoteProtocolError."""
     if len(frame) < _HEADER.size:
         raise RemoteProtocolError(f"a request of {len(frame)} bytes is shorter than its header of {_HEADER.size}")
     key, version, correlation_id, length = _HEADER.unpack_from(frame)
     if length == -1:
-        return Header(key, version, correlation_id, None, _HEADER.size)
+        return key, version, correlation_id, None, _HEADER.size
     stop = _HEADER.size + length
     if length < 0 or stop > len(frame):
         raise RemoteProtocolError(f"a client id claims {length} bytes, {len(frame) - _HEADER.size} are left")
     try:
-        client_id = str(frame[_HEADER.size : stop], "utf-8")
+        client_id = frame[_HEADER.size : stop].tobytes().decode()
     except UnicodeDecodeError as exc:
         raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
-    return Header(key, version, correlation_id, client_id, stop)
+    return key, version, correlation_id, client_id, stop
 
 
 def _pass_over_tags(frame: memoryview, at: int) -> int:
@@ -145,8 +150,16 @@ def _pass_over_tags(frame: memoryview, at: int) -> int:
 def answer_buffers(request: Request, body: object) -> list[Bytes]:
     """The buffers of an answer, records as they came. A version of ApiVersions that is not spoken here is answered in version
     0, which every client reads (KIP-511)."""
-    version = 0 if request.body is None else request.version
-    return encode_answer(request.api, version, request.correlation_id, body)
+    if request.body is None:
+        return encode_answer(request.api, 0, request.correlation_id, body)
+    if request.version == TOKEN_VERSION:
+        return encode_token(body)
+    return encode_answer(request.api, request.version, request.correlation_id, body)
+
+
+def encode_token(body: Any) -> list[Bytes]:
+    """The answer to a bare token: another one. A login that failed has none; the connection ends."""
+    return [] if body.error_code else [_LENGTH.pack(len(body.auth_bytes)), body.auth_bytes]
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:

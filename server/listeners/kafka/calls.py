@@ -40,6 +40,8 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_PRODUCERS: "transaction_views",
     ApiKey.DESCRIBE_TRANSACTIONS: "transaction_views",
     ApiKey.LIST_TRANSACTIONS: "transaction_views",
+    ApiKey.SASL_HANDSHAKE: "sasl",
+    ApiKey.SASL_AUTHENTICATE: "sasl",
 }
 """The function has the API's name in small letters."""
 
@@ -66,7 +68,10 @@ class KafkaCalls:
 
     async def take_up(self, turn: Turn) -> None:
         """Answer a request; returns when the next one may be taken up. An error of ours ends the connection and is raised."""
-        if self.watch is None:
+        login = self.session.login
+        if login is not None and (why := login.refusal(turn.request.api.key)) is not None:
+            self.session.fail(why)
+        elif self.watch is None:
             await self.serve(turn)
         else:
             await self.watch.take_up(self.door, turn, self.serve)
@@ -101,6 +106,11 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     """A listener whose connections share `door`."""
 
     def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
+        if door.sasl_mechanisms:
+            from .sasl import Login
+
+            session.login = Login(door, session)
+            nursery.start_soon(session.login.end_when_late)
         return KafkaCalls(door, session, Produces(nursery), watch).take_up
 
     def open_session(transport: Transport) -> Served:

@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import AuthorizationError, RequestError
 from ....protocol.kafka.apis import APIS, Api
-from ...broker import Broker
+from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
+from ...broker import Broker, Security
 from ...broker_config import Address
 from .fetch_sessions import FetchSessions
 from .session import IDLE_TIMEOUT_S, KafkaSession
@@ -35,6 +36,15 @@ class KafkaDoor:
     idle_timeout_s: float = IDLE_TIMEOUT_S
     """A connection without a request for so long is closed."""
     fetch_sessions: FetchSessions = attrs.field(factory=FetchSessions)
+    guard: Security | None = attrs.field(init=False)
+    """Who knows what a principal may do; None: everybody may do everything."""
+    sasl_mechanisms: tuple[str, ...] = attrs.field(init=False)
+    """How users log in; none: nobody does."""
+
+    def __attrs_post_init__(self) -> None:
+        config, security = self.broker.config, self.broker.security
+        self.guard = None if security.authorizer is None else security
+        self.sasl_mechanisms = config.sasl_enabled_mechanisms if config.kafka_security.has_sasl else ()
 
     @property
     def node_id(self) -> int:
@@ -67,6 +77,27 @@ class Call:
     @property
     def broker(self) -> Broker:
         return self.door.broker
+
+    def authorize(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do this on a resource. Always, where no ACLs are enforced."""
+        guard = self.door.guard
+        return guard is None or guard.allows(self.session.principal, self.session.transport.host, operation, kind, name)
+
+    def check_authorized(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raises AuthorizationError, with the code that Kafka has for the kind of resource."""
+        if self.door.guard is not None and not self.authorize(operation, kind, name):
+            raise AuthorizationError(f"{self.session.principal} may not {operation.name} {kind.name} {name}", DENIED[kind])
+
+    def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether there may be a resource of the kind on which the client may do this."""
+        guard = self.door.guard
+        if guard is None or guard.authorizer is None:
+            return True
+        return guard.authorizer.may_on_any(self.session.principal, self.session.transport.host, operation, kind)
+
+    def authorized_operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the client may do on a resource, as answers have it."""
+        return bit_field(operation for operation in OPERATIONS[kind] if self.authorize(operation, kind, name))
 
     def topic_name(self, name: str, topic_id: bytes, *, by_id: bool) -> str:
         """The topic that a request means, by its name, or its id in versions that have one. Raises RequestError."""

@@ -12,19 +12,23 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.authorization import ANONYMOUS
 from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
 from ....protocol.limits import MIB
 from ....protocol.types import Bytes
 from ..budget import InFlightBudget
 from ..transport import Transport
 from .error_answers import error_codes
+
+if TYPE_CHECKING:
+    from .sasl import Login
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -94,6 +98,10 @@ class KafkaSession:
     client_id: str = "-"
     software: str = "-"
     """Name and version of the client's library, as it says."""
+    principal: str = ANONYMOUS
+    """Who the client is, as far as it has said."""
+    login: Login | None = None
+    """None where nobody logs in."""
     _turns: deque[Turn] = attrs.field(factory=deque)
     _lingers: bool = False
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
@@ -107,6 +115,7 @@ class KafkaSession:
     def __attrs_post_init__(self) -> None:
         self.transport.progressed = self._wake_waiting
         self.transport.broke = self.stop_reading
+        self.principal = self.transport.principal
 
     @property
     def peer(self) -> str:

@@ -30,6 +30,7 @@ from triolog.protocol.kafka.messages.fetch import FetchableTopicResponse, FetchP
 from triolog.protocol.kafka.messages.groups import HeartbeatRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.sasl import SaslAuthenticateResponse
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
@@ -246,11 +247,27 @@ def test_a_frame_as_large_as_the_limit_is_read() -> None:
 
 def test_a_bare_token_is_a_frame_without_a_header() -> None:
     connection = KafkaConnection()
+    connection.takes_tokens = True
     connection.receive_data(frame(b"\0user\0secret")[:9])
-    assert connection.next_frame() is None
+    assert connection.next_request() is None
     connection.receive_data(frame(b"\0user\0secret")[9:])
-    token = connection.next_frame()
-    assert token == b"\0user\0secret"
+    request = connection.next_request()
+    assert request is not None
+    assert request.api.key is ApiKey.SASL_AUTHENTICATE
+    assert request.body.auth_bytes == b"\0user\0secret"
+    answer = SaslAuthenticateResponse(error_message=None, auth_bytes=b"more", session_lifetime_ms=0)
+    assert b"".join(answer_buffers(request, answer)) == b"\0\0\0\x04more"
+    refused = SaslAuthenticateResponse(error_code=58, error_message="no", auth_bytes=b"", session_lifetime_ms=0)
+    assert answer_buffers(request, refused) == []
+
+
+def test_the_limit_of_requests_can_change_between_two() -> None:
+    connection = KafkaConnection(max_request_bytes=100)
+    connection.max_request_bytes = 10
+    connection.receive_data(struct.pack(">i", 11))
+    with pytest.raises(RemoteProtocolError, match="max_frame_bytes=10"):
+        connection.next_request()
+    assert connection.max_request_bytes == 10
 
 
 def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:
