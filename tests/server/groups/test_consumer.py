@@ -1,0 +1,441 @@
+"""Groups whose assignments the server makes: members, epochs, who may have what and when. The rules are Kafka's (KIP-848)."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.server.groups.consumer_assignors import NO_PARTITIONS
+from triolog.server.groups.consumer_checks import check_commit, check_fetch
+from triolog.server.groups.consumer_member import MemberState
+from triolog.server.groups.consumer_values import ConsumerGroupSettings, ConsumerGroupState, ConsumerHeartbeat
+
+from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Driven, Topics, settle
+
+JOIN = ConsumerHeartbeat(
+    group_id=GROUP, member_id="a", rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, topic_names=("t",), owned=NO_PARTITIONS
+)
+
+
+@pytest.fixture
+def topics() -> Topics:
+    topics = Topics()
+    topics.create("t", 4)
+    return topics
+
+
+@pytest.fixture
+def driven(topics: Topics) -> Driven:
+    return Driven(topics)
+
+
+def _consumer(driven: Driven, member_id: str, *names: str, instance_id: str | None = None) -> Consumer:
+    return Consumer(driven=driven, member_id=member_id, topic_names=names or ("t",), instance_id=instance_id)
+
+
+def _refused(driven: Driven, request: ConsumerHeartbeat) -> ErrorCode:
+    """Of a heartbeat that is, and that changes nothing."""
+    before = (len(driven.log), driven.groups.find(request.group_id))
+    with pytest.raises(RequestError) as caught:
+        driven.heartbeat(request)
+    assert (len(driven.log), driven.groups.find(request.group_id)) == before
+    assert isinstance(caught.value.code, ErrorCode)
+    return caught.value.code
+
+
+# ---- joining and leaving -------------------------------------------------------------------------------------------------
+
+
+def test_the_first_member_gets_everything_at_once(driven: Driven, topics: Topics) -> None:
+    answer = _consumer(driven, "a").join()
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 1, 5_000)
+    assert answer.assignment == topics.all_of("t")
+    assert driven.group.state is ConsumerGroupState.STABLE
+
+
+def test_a_member_of_version_0_gets_a_member_id(driven: Driven) -> None:
+    answer = driven.heartbeat(attrs.evolve(JOIN, member_id="", makes_member_id=False))
+    assert list(driven.group.members) == [answer.member_id]
+    assert len(answer.member_id) == 36
+
+
+def test_a_heartbeat_without_news_is_answered_without_an_assignment_or_a_record(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    consumer.beat()
+    written = len(driven.log)
+    assert consumer.beat().assignment is None
+    assert len(driven.log) == written
+
+
+def test_a_full_heartbeat_is_answered_with_the_assignment(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    answer = consumer.beat(rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, topic_names=("t",), owned=topics.all_of("t"))
+    assert answer.assignment == topics.all_of("t")
+
+
+def test_a_partition_moves_only_when_its_owner_reports_without_it(driven: Driven) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    assert second.join().assignment == NO_PARTITIONS
+    assert driven.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
+
+    asked = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=None, rebalance_timeout_ms=-1, topic_names=None))
+    assert asked.assignment is not None
+    assert len(asked.assignment) == 2
+    assert asked.member_epoch == 1
+    assert second.beat().assignment is None
+
+    for _ in range(3):
+        nothing_said = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=None, topic_names=None))
+        assert nothing_said.assignment is None
+        assert second.beat().assignment is None
+
+    given_up = driven.heartbeat(attrs.evolve(JOIN, member_epoch=1, owned=asked.assignment, topic_names=None))
+    assert given_up.member_epoch == 2
+    assert len(second.beat().assignment or ()) == 2
+    assert driven.group.state is ConsumerGroupState.STABLE
+
+
+def test_what_a_leaver_had_goes_to_the_others(driven: Driven, topics: Topics) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    second.join()
+    settle([first, second])
+    assert (len(first.owned), len(second.owned)) == (2, 2)
+    first.leave()
+    settle([second])
+    assert second.owned == topics.all_of("t")
+
+
+def test_the_last_one_leaves_an_empty_group_whose_epoch_goes_on(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    consumer.leave()
+    assert driven.group.state is ConsumerGroupState.EMPTY
+    assert driven.group.owners == {}
+    assert consumer.join().member_epoch == 3
+
+
+def test_a_member_without_topics_has_nothing(driven: Driven) -> None:
+    assert driven.heartbeat(attrs.evolve(JOIN, topic_names=())).assignment == NO_PARTITIONS
+
+
+def test_a_changed_subscription_gives_up_and_gets(driven: Driven, topics: Topics) -> None:
+    topics.create("u", 3)
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    consumer.beat(topic_names=("u",))
+    assert consumer.owned == NO_PARTITIONS
+    settle([consumer])
+    assert consumer.owned == topics.all_of("u")
+
+
+def test_most_wishes_choose_the_assignor(driven: Driven) -> None:
+    for member_id, assignor in [("a", "range"), ("b", "range"), ("c", "uniform"), ("d", None)]:
+        _consumer(driven, member_id).join(server_assignor=assignor)
+    assert driven.group.describe().assignor == "range"
+    assert Driven(Topics()).groups.find(GROUP) is None
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"member_id": ""},
+        {"group_id": ""},
+        {"group_id": "  "},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"rebalance_timeout_ms": -1},
+        {"owned": None},
+        {"owned": frozenset([(bytes(16), 0)])},
+        {"topic_names": None},
+        {"member_epoch": -2},
+        {"member_epoch": -3},
+    ],
+)
+def test_what_says_too_little_is_an_invalid_request(driven: Driven, changes: dict[str, object]) -> None:
+    assert _refused(driven, attrs.evolve(JOIN, **changes)) is ErrorCode.INVALID_REQUEST  # type: ignore[arg-type]
+
+
+def test_an_assignor_that_is_not_here_is_refused(driven: Driven) -> None:
+    assert _refused(driven, attrs.evolve(JOIN, server_assignor="mine")) is ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+@pytest.mark.parametrize("epoch", [-1, 1])
+def test_an_unknown_group_and_an_unknown_member_are_told_apart(driven: Driven, epoch: int) -> None:
+    stranger = attrs.evolve(JOIN, member_id="b", member_epoch=epoch)
+    assert _refused(driven, stranger) is ErrorCode.GROUP_ID_NOT_FOUND
+    _consumer(driven, "a").join()
+    assert _refused(driven, stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_epoch_that_is_not_the_members_is_fenced(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    consumer.beat(topic_names=("u",))
+    settle([consumer])
+    for epoch in (0, consumer.epoch - 1, consumer.epoch + 1):
+        request = attrs.evolve(JOIN, member_epoch=epoch, owned=None if epoch else NO_PARTITIONS)
+        assert _refused(driven, request) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_the_epoch_before_is_right_when_its_answer_was_lost(driven: Driven, topics: Topics) -> None:
+    driven.heartbeat(JOIN)
+    again = driven.heartbeat(JOIN)
+    assert (again.member_epoch, again.assignment) == (1, topics.all_of("t"))
+
+
+def test_a_full_group_refuses_new_members_only(topics: Topics) -> None:
+    driven = Driven(topics, ConsumerGroupSettings(max_size=1))
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    assert _refused(driven, attrs.evolve(JOIN, member_id="b")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    consumer.beat()
+
+
+def test_there_are_at_most_so_many_groups(topics: Topics) -> None:
+    driven = Driven(topics, ConsumerGroupSettings(max_groups=1))
+    driven.heartbeat(JOIN)
+    assert _refused(driven, attrs.evolve(JOIN, group_id="other")) is ErrorCode.POLICY_VIOLATION
+
+
+# ---- time ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_member_is_out_when_its_session_is_over(driven: Driven, topics: Topics) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    second.join()
+    settle([first, second])
+    driven.pass_time(44_999)
+    first.beat()
+    assert set(driven.group.members) == {"a", "b"}
+    driven.pass_time(45_000)
+    assert set(driven.group.members) == {"a"}
+    settle([first])
+    assert first.owned == topics.all_of("t")
+
+
+def test_one_who_does_not_give_up_is_out_when_the_rebalance_timeout_is_over(driven: Driven, topics: Topics) -> None:
+    stubborn, second = _consumer(driven, "a"), _consumer(driven, "b")
+    stubborn.join()
+    second.join()
+    keep = attrs.evolve(JOIN, member_epoch=1, owned=topics.all_of("t"), rebalance_timeout_ms=-1, topic_names=None)
+    for now_ms in range(0, REBALANCE_TIMEOUT_MS, 10_000):
+        driven.pass_time(now_ms)
+        driven.heartbeat(keep)
+        second.beat()
+    driven.pass_time(REBALANCE_TIMEOUT_MS - 1)
+    assert "a" in driven.group.members
+    driven.pass_time(REBALANCE_TIMEOUT_MS)
+    assert "a" not in driven.group.members
+    assert _refused(driven, keep) is ErrorCode.UNKNOWN_MEMBER_ID
+    settle([second])
+    assert second.owned == topics.all_of("t")
+
+
+def test_a_heartbeat_that_came_while_its_session_ended_saves_it(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    driven.now_ms = 45_000
+    (key,) = driven.groups.due(driven.now_ms)
+    consumer.beat()
+    assert driven.groups.expire(key, driven.now_ms) is None
+
+
+# ---- static members ------------------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_is_away_keeps_its_partitions_for_its_next_process(driven: Driven) -> None:
+    first, other = _consumer(driven, "a", instance_id="i"), _consumer(driven, "b")
+    first.join()
+    other.join()
+    settle([first, other])
+    had, epoch = first.owned, driven.group.epoch
+    first.leave(-2)
+    settle([other])
+    back = _consumer(driven, "a2", instance_id="i")
+    back.join()
+    assert (back.owned, driven.group.epoch) == (had, epoch)
+    assert set(driven.group.members) == {"a2", "b"}
+    assert _refused(driven, attrs.evolve(JOIN, instance_id="i", member_epoch=epoch)) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_comes_back_under_the_same_member_id(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a", instance_id="i")
+    consumer.join()
+    consumer.leave(-2)
+    assert consumer.join().assignment == topics.all_of("t")
+
+
+def test_an_instance_id_that_somebody_has_is_not_given_away(driven: Driven) -> None:
+    _consumer(driven, "a", instance_id="i").join()
+    assert _refused(driven, attrs.evolve(JOIN, member_id="b", instance_id="i")) is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert _refused(driven, attrs.evolve(JOIN, instance_id="j", member_epoch=1)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_leaves_for_good_gives_up_its_place(driven: Driven) -> None:
+    consumer = _consumer(driven, "a", instance_id="i")
+    consumer.join()
+    consumer.leave()
+    assert driven.group.static_members == {}
+    _consumer(driven, "b", instance_id="i").join()
+
+
+def test_a_static_member_that_stays_away_is_out_when_its_session_is_over(driven: Driven) -> None:
+    consumer = _consumer(driven, "a", instance_id="i")
+    consumer.join()
+    consumer.leave(-2)
+    driven.pass_time(45_000)
+    assert driven.group.state is ConsumerGroupState.EMPTY
+
+
+# ---- topics --------------------------------------------------------------------------------------------------------------
+
+
+def test_new_partitions_and_new_topics_are_given_out(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a", "t", "u")
+    consumer.join()
+    topics.grow("t", 6)
+    settle([consumer])
+    assert consumer.owned == topics.all_of("t")
+    topics.create("u", 2)
+    settle([consumer])
+    assert consumer.owned == topics.all_of("t") | topics.all_of("u")
+
+
+def test_a_deleted_topic_is_taken_away_and_one_made_anew_is_another(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    topics.delete("t")
+    settle([consumer])
+    assert consumer.owned == NO_PARTITIONS
+    topics.create("t", 4)
+    settle([consumer])
+    assert consumer.owned == topics.all_of("t")
+
+
+def test_a_topic_that_nobody_wants_changes_no_epoch(driven: Driven, topics: Topics) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    topics.create("other", 4)
+    settle([consumer])
+    assert driven.group.epoch == 1
+
+
+# ---- regular expressions -------------------------------------------------------------------------------------------------
+
+
+def test_a_regular_expression_follows_the_topics(driven: Driven, topics: Topics) -> None:
+    pytest.importorskip("re2")
+    topics.create("orders-eu", 1)
+    consumer = Consumer(driven=driven, member_id="a", topic_regex="orders-.*")
+    consumer.join()
+    assert consumer.owned == topics.all_of("orders-eu")
+    topics.create("orders-us", 2)
+    settle([consumer])
+    assert consumer.owned == topics.all_of("orders-eu") | topics.all_of("orders-us")
+    topics.delete("orders-eu")
+    settle([consumer])
+    assert consumer.owned == topics.all_of("orders-us")
+
+
+def test_names_and_an_expression_together_are_both(driven: Driven, topics: Topics) -> None:
+    pytest.importorskip("re2")
+    topics.create("u", 1)
+    consumer = Consumer(driven=driven, member_id="a", topic_names=("t",), topic_regex="u")
+    consumer.join()
+    assert consumer.owned == topics.all_of("t") | topics.all_of("u")
+    consumer.beat(topic_regex="")
+    settle([consumer])
+    assert consumer.owned == topics.all_of("t")
+    assert driven.group.regexes == {}
+
+
+def test_what_is_no_regular_expression_is_refused(driven: Driven) -> None:
+    pytest.importorskip("re2")
+    assert _refused(driven, attrs.evolve(JOIN, topic_regex="(")) is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+# ---- offsets -------------------------------------------------------------------------------------------------------------
+
+
+def _code(error: pytest.ExceptionInfo[RequestError]) -> object:
+    return error.value.code
+
+
+def test_offsets_are_committed_by_members_at_their_epoch(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    group = driven.group
+    check_commit(group, "a", 1, is_transactional=False, version=9)
+    check_commit(group, "a", 1, is_transactional=True, version=3)
+    for member_id, epoch, version, code in [
+        ("a", 2, 9, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 1, 8, ErrorCode.UNSUPPORTED_VERSION),
+        ("b", 1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]:
+        with pytest.raises(RequestError) as caught:
+            check_commit(group, member_id, epoch, is_transactional=False, version=version)
+        assert _code(caught) is code
+    consumer.leave()
+    check_commit(driven.group, "", -1, is_transactional=False, version=9)
+
+
+def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: Driven) -> None:
+    _consumer(driven, "a").join()
+    check_fetch(driven.group, None, -1)
+    check_fetch(driven.group, "a", 1)
+    for member_id, epoch, code in [
+        ("a", 0, ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]:
+        with pytest.raises(RequestError) as caught:
+            check_fetch(driven.group, member_id, epoch)
+        assert _code(caught) is code
+
+
+# ---- the log -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_is_dropped_has_changed_nothing(driven: Driven) -> None:
+    driven.heartbeat(JOIN)
+    before = driven.group.describe()
+    driven.groups.heartbeat(attrs.evolve(JOIN, member_id="b"), 0)
+    assert driven.group.describe() == before
+
+
+def test_after_a_restart_members_go_on_with_their_epochs(driven: Driven) -> None:
+    first, second = _consumer(driven, "a"), _consumer(driven, "b", instance_id="i")
+    first.join()
+    second.join()
+    settle([first, second])
+    before, owned = driven.group.describe(), [first.owned, second.owned]
+    driven.restart()
+    assert driven.group.describe() == before
+    settle([first, second])
+    assert [first.owned, second.owned] == owned
+    assert driven.group.epoch == before.group_epoch
+    driven.pass_time(driven.now_ms + 45_000)
+    assert driven.group.state is ConsumerGroupState.EMPTY
+
+
+def test_a_group_that_was_removed_is_not_there_after_a_restart(driven: Driven) -> None:
+    consumer = _consumer(driven, "a")
+    consumer.join()
+    with pytest.raises(RequestError) as caught:
+        driven.groups.plan_removal(GROUP)
+    assert _code(caught) is ErrorCode.NON_EMPTY_GROUP
+    consumer.leave()
+    driven.commit(driven.groups.plan_removal(GROUP))
+    driven.groups.forget(GROUP)
+    driven.compact()
+    driven.restart()
+    assert len(driven.groups) == 0

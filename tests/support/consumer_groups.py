@@ -1,0 +1,180 @@
+"""Groups whose assignments the server makes, driven by hand: topics that a test changes, a log of what was decided, members
+that behave as real ones do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import attrs
+from triolog.protocol.coordinator.consumer_group_records import (
+    decode_consumer_group_key,
+    decode_consumer_group_value,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
+from triolog.server.groups.consumer import ConsumerGroups, Plan
+from triolog.server.groups.consumer_assignors import NO_PARTITIONS, Partitions
+from triolog.server.groups.consumer_group import ConsumerGroup
+from triolog.server.groups.consumer_values import (
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    TopicMetadata,
+)
+
+GROUP = "group"
+REBALANCE_TIMEOUT_MS = 60_000
+
+
+@attrs.define(eq=False)
+class Topics:
+    """The topics that there are."""
+
+    found: dict[str, TopicMetadata] = attrs.field(factory=dict)
+    version: int = 0
+    _ids: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1))
+
+    def find(self, name: str) -> TopicMetadata | None:
+        return self.found.get(name)
+
+    def names(self) -> Iterable[str]:
+        return list(self.found)
+
+    def create(self, name: str, partitions: int) -> bytes:
+        topic_id = next(self._ids).to_bytes(16)
+        self.found[name] = TopicMetadata(topic_id, partitions)
+        self.version += 1
+        return topic_id
+
+    def grow(self, name: str, partitions: int) -> None:
+        self.found[name] = self.found[name]._replace(partitions=partitions)
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        del self.found[name]
+        self.version += 1
+
+    def all_of(self, name: str) -> Partitions:
+        topic_id, count = self.found[name]
+        return frozenset((topic_id, number) for number in range(count))
+
+
+@attrs.define(eq=False)
+class Driven:
+    """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
+
+    topics: Topics
+    settings: ConsumerGroupSettings = attrs.field(factory=ConsumerGroupSettings)
+    now_ms: int = 0
+    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
+    groups: ConsumerGroups = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.groups = ConsumerGroups(self.settings, self.topics)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found = self.groups.find(GROUP)
+        assert found is not None
+        return found
+
+    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        plan = self.groups.heartbeat(request, self.now_ms)
+        self.commit(plan)
+        assert plan.answer is not None
+        return plan.answer
+
+    def commit(self, plan: Plan) -> None:
+        for key, value in plan.records:
+            self.log.append((encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(value)))
+        self.groups.commit(plan, self.now_ms)
+
+    def pass_time(self, until_ms: int) -> None:
+        """Everything that comes due on the way."""
+        while (deadline_ms := self.groups.next_deadline_ms) is not None and deadline_ms <= until_ms:
+            self.now_ms = deadline_ms
+            for key in self.groups.due(self.now_ms):
+                plan = self.groups.expire(key, self.now_ms)
+                if plan is not None:
+                    self.commit(plan)
+        self.now_ms = until_ms
+
+    def restart(self) -> None:
+        """As a new process would find it."""
+        self.groups = self.replayed(self.log)
+        self.groups.begin_sessions(self.now_ms)
+
+    def replayed(self, log: Iterable[tuple[bytes, bytes | None]]) -> ConsumerGroups:
+        groups = ConsumerGroups(self.settings, self.topics)
+        for key_bytes, data in log:
+            key = decode_consumer_group_key(key_bytes)
+            assert key is not None
+            groups.replay(key, None if data is None else decode_consumer_group_value(key, data))
+        return groups
+
+    def compact(self) -> None:
+        """Keep the newest record of each key, where it is."""
+        last = {key: place for place, (key, _) in enumerate(self.log)}
+        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Consumer:
+    """A member as a client is one: it gives up what is not in its assignment, and says so with its next heartbeat."""
+
+    driven: Driven
+    member_id: str
+    instance_id: str | None = None
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    epoch: int = 0
+    owned: Partitions = NO_PARTITIONS
+    reported: Partitions | None = NO_PARTITIONS
+    """What it has said last that it owns."""
+
+    def join(self, **changes: object) -> ConsumerHeartbeatAnswer:
+        self.epoch, self.owned = 0, NO_PARTITIONS
+        return self.say_all(**changes)
+
+    def say_all(self, **changes: object) -> ConsumerHeartbeatAnswer:
+        """What a client sends that joins, or that did not get the last answer."""
+        subscription = {"topic_names": self.topic_names, "topic_regex": self.topic_regex}
+        return self._say(**{"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "owned": self.owned, **subscription, **changes})
+
+    def beat(self, **changes: object) -> ConsumerHeartbeatAnswer:
+        """What a client sends from time to time: what it owns only when that is news."""
+        return self._say(**{"owned": None if self.owned == self.reported else self.owned, **changes})
+
+    def leave(self, epoch: int = -1) -> None:
+        self.driven.heartbeat(self._request(member_epoch=epoch))
+        self.epoch, self.owned = epoch, NO_PARTITIONS
+
+    def _say(self, **said: object) -> ConsumerHeartbeatAnswer:
+        request = self._request(**said)
+        answer = self.driven.heartbeat(request)
+        if request.owned is not None:
+            self.reported = request.owned
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = answer.assignment
+        return answer
+
+    def _request(self, **said: object) -> ConsumerHeartbeat:
+        request = ConsumerHeartbeat(
+            group_id=GROUP, member_id=self.member_id, instance_id=self.instance_id, member_epoch=self.epoch
+        )
+        return attrs.evolve(request, **said)  # type: ignore[arg-type]
+
+
+def settle(consumers: Iterable[Consumer], rounds: int = 30) -> None:
+    """Heartbeats until nothing more changes."""
+    everybody = list(consumers)
+    for _ in range(rounds):
+        before = [(each.epoch, each.owned, each.reported) for each in everybody]
+        for each in everybody:
+            each.beat()
+        if before == [(each.epoch, each.owned, each.reported) for each in everybody]:
+            return
+    raise AssertionError(f"still moving after {rounds} rounds")
