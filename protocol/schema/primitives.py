@@ -3,9 +3,10 @@ when they run, and the errors of hostile lengths."""
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import RemoteProtocolError
 from ..limits import KIB, MAX_STRING_CHARS, UINT32_MAX
@@ -66,24 +67,50 @@ class ArrayLayouts(dict[int, struct.Struct]):
         return layout
 
 
+class Segment(NamedTuple):
+    """Numbers, and the array of numbers behind them."""
+
+    letters: str
+    """struct's, of the numbers."""
+    values: int
+    """How many arguments they take."""
+    array: str
+    """struct's letter of the array's numbers."""
+
+
 class RunLayouts(dict[tuple[int, ...], Callable[..., bytes]]):
-    """Counts of arrays of numbers -> what packs these arrays and the numbers around them. Owner: one place in a writer.
+    """Lengths of arrays as they are on the wire -> what packs the numbers before each array, its length and its numbers, and
+    what stands behind the last. Owner: one place in a writer."""
 
-    `letters`: struct's, in pieces; an array stands behind each piece but the last, and `arrays` has its letter.
-    """
-
-    def __init__(self, letters: Sequence[str], arrays: Sequence[str]) -> None:
+    def __init__(self, segments: Sequence[Segment], tail: str, *, flexible: bool) -> None:
         super().__init__()
-        self._letters = letters
-        self._arrays = arrays
+        self._segments = segments
+        self._tail = tail
+        self._flexible = flexible
 
-    def __missing__(self, counts: tuple[int, ...]) -> Callable[..., bytes]:
-        arrays = [f"{count}{letter}" for count, letter in zip(counts, self._arrays, strict=True)]
-        pieces = [part for pair in zip(self._letters, [*arrays, ""], strict=True) for part in pair]
-        pack = struct.Struct(">" + "".join(pieces)).pack
+    def __missing__(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
+        are_long = self._flexible and max(lengths) > 127
+        layout, place, places = ">", 0, []
+        for segment, length in zip(self._segments, lengths, strict=True):
+            count = max(0, length - self._flexible)
+            places.append(place + segment.values)
+            place += segment.values + 1 + count
+            varint = f"{len(write_unsigned_varint(length))}s" if are_long else "B"
+            layout += f"{segment.letters}{varint if self._flexible else 'i'}{count}{segment.array}"
+        pack: Callable[..., bytes] = struct.Struct(layout + self._tail).pack
+        if are_long:
+            pack = functools.partial(_pack_long, pack, places)
         if len(self) < KEPT_LAYOUTS:
-            self[counts] = pack
+            self[lengths] = pack
         return pack
+
+
+def _pack_long(pack: Callable[..., bytes], places: Sequence[int], *values: Any) -> bytes:
+    """`places`: of the lengths among the values; they are varints."""
+    written = list(values)
+    for place in places:
+        written[place] = write_unsigned_varint(written[place])
+    return pack(*written)
 
 
 def join(parts: list[Bytes]) -> bytes:

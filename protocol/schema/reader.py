@@ -143,7 +143,7 @@ class _ReaderSource:
 
     def _content(self, kind: Primitive, piece: str) -> str:
         if kind is STRING:
-            return f"str({piece}, 'utf-8')" if self.hands_through else f"{piece}.decode()"
+            return f"{piece}.tobytes().decode()" if self.hands_through else f"{piece}.decode()"
         return f"bytes({piece})" if kind is BYTES and self.hands_through else piece
 
     @contextmanager

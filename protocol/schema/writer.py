@@ -4,8 +4,7 @@ packing; records are not copied."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -29,7 +28,8 @@ class _Piece(NamedTuple):
 
     letter: str
     value: str = ""
-    is_array: bool = False
+    length: str = ""
+    """The variable with what stands before an array: its count, or what says that it is null."""
 
 
 def make_writer(cls: type, version: int, *, flexible: bool) -> Writer:
@@ -77,111 +77,93 @@ class _WriterSource:
     # ---- numbers that stand side by side -------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Lines that write what is not written yet: one packing, but for arrays whose counts take more than a byte."""
+        """Lines that write what is not written yet: one packing."""
         run, self._run = self._run, []
-        arrays = [piece.value for piece in run if piece.is_array]
-        if not arrays:
-            self._pack(run)
-            return
-        if not self.flexible:
-            self._pack_with_arrays(run, arrays)
-            return
-        with self.source.block(f"if {' and '.join(f'len({array}) < 127' for array in arrays)}:"):
-            self._pack_with_arrays(run, arrays)
-        with self.source.block("else:"):
-            self._pack_one_by_one(run)
-
-    def _pack(self, run: Sequence[_Piece]) -> None:
         if not run:
             return
+        values = ", ".join(value for piece in run for value in _arguments(piece))
+        if any(piece.length for piece in run):
+            lengths = ", ".join(piece.length for piece in run if piece.length)
+            self.source.add(f"add({self.source.constant(self._layouts(run))}[{lengths},]({values}))")
+            return
         layout = struct.Struct(">" + "".join(piece.letter for piece in run))
-        values = ", ".join(piece.value for piece in run if piece.value)
         self.source.add(f"add({self.source.constant(layout.pack)}({values}))" if values else f"add({bytes(layout.size)!r})")
 
-    def _pack_with_arrays(self, run: Sequence[_Piece], arrays: Sequence[str]) -> None:
-        letters, values = [""], []
+    def _layouts(self, run: Sequence[_Piece]) -> primitives.RunLayouts:
+        segments, numbers = [], list[_Piece]()
         for piece in run:
-            if piece.is_array:
-                letters[-1] += "B" if self.flexible else "i"
-                letters.append("")
-                values += [f"len({piece.value}) + 1" if self.flexible else f"len({piece.value})", f"*{piece.value}"]
-            else:
-                letters[-1] += piece.letter
-                values += [piece.value] if piece.value else []
-        layouts = primitives.RunLayouts(letters, [piece.letter for piece in run if piece.is_array])
-        counts = ", ".join(f"len({array})" for array in arrays)
-        self.source.add(f"add({self.source.constant(layouts)}[{counts},]({', '.join(values)}))")
-
-    def _pack_one_by_one(self, run: Sequence[_Piece]) -> None:
-        numbers: list[_Piece] = []
-        for piece in run:
-            if not piece.is_array:
+            if not piece.length:
                 numbers.append(piece)
                 continue
-            self._pack(numbers)
-            numbers = []
-            layouts = self.source.constant(primitives.ArrayLayouts(piece.letter))
-            self._varint(f"len({piece.value}) + 1")
-            self.source.add(f"add({layouts}[len({piece.value})].pack(*{piece.value}))")
-        self._pack(numbers)
+            letters, values = "".join(each.letter for each in numbers), sum(bool(each.value) for each in numbers)
+            segments.append(primitives.Segment(letters, values, piece.letter))
+            numbers.clear()
+        return primitives.RunLayouts(segments, "".join(each.letter for each in numbers), flexible=self.flexible)
 
     # ---- lengths -------------------------------------------------------------------------------------------------------
 
+    def _variable(self, expression: str) -> str:
+        local = self.source.variable()
+        self.source.add(f"{local} = {expression}")
+        return local
+
+    def _measured(self, value: str, empty: str, *, nullable: bool) -> tuple[str, str]:
+        """Lines that put a value and its length on the wire into variables, and `empty` in place of null."""
+        local, length = self.source.variable(), self.source.variable()
+        self.source.add(f"{local} = {value}")
+        text = [f"{local} = {local}.encode()"] if empty == "''" else []
+        lines = [*text, f"{length} = len({local})" + (" + 1" if self.flexible else "")]
+        if not nullable:
+            self.source.add(*lines)
+            return local, length
+        with self.source.block(f"if {local} is None:"):
+            self.source.add(f"{local}, {length} = {empty}, {0 if self.flexible else -1}")
+        with self.source.block("else:"):
+            self.source.add(*lines)
+        return local, length
+
     def _length(self, length: str, letter: str) -> None:
-        """Lines that write a length or a count of what is there."""
-        if not self.flexible:
+        """Lines that write a length, with the numbers before it."""
+        if self.flexible:
+            self._varint(length)
+        else:
             self._run.append(_Piece(letter, length))
-            return
-        self.flush()
-        self._varint(f"{length} + 1")
+            self.flush()
 
     def _varint(self, number: str) -> None:
-        local = self.source.variable()
-        self.source.add(f"{local} = {number}")
-        self.source.add(f"add(UNSIGNED_VARINTS[{local}] if {local} < 128 else write_unsigned_varint({local}))")
-
-    @contextmanager
-    def _unless_null(self, value: str, letter: str, *, nullable: bool) -> Iterator[str]:
-        """Lines around those that write a value with a length, in case there is none. Yields the value's local name."""
-        local = self.source.variable()
-        if not nullable:
-            self.source.add(f"{local} = {value}")
-            yield local
-            return
-        self.flush()
-        self.source.add(f"{local} = {value}")
-        null = b"\0" if self.flexible else struct.pack(f">{letter}", -1)
-        with self.source.block(f"if {local} is None:"):
-            self.source.add(f"add({null!r})")
-        with self.source.block("else:"):
-            yield local
+        if any(piece.length for piece in self._run):
             self.flush()
+        run, self._run = self._run, []
+        if not run:
+            self.source.add(f"add(UNSIGNED_VARINTS[{number}] if {number} < 128 else write_unsigned_varint({number}))")
+            return
+        letters = ">" + "".join(piece.letter for piece in run)
+        values = [piece.value for piece in run if piece.value]
+        short = f"{self.source.constant(struct.Struct(letters + 'B').pack)}({', '.join([*values, number])})"
+        long = f"{self.source.constant(struct.Struct(letters).pack)}({', '.join(values)}) + write_unsigned_varint({number})"
+        self.source.add(f"add({short} if {number} < 128 else {long})")
 
     def _primitive(self, kind: Primitive, value: str, *, nullable: bool) -> None:
         if kind.format:
             self._run.append(_Piece(kind.format, value))
             return
-        letter = "h" if kind is STRING else "i"
-        with self._unless_null(value, letter, nullable=nullable or kind is RECORDS) as local:
-            if kind is STRING:
-                self.source.add(f"{local} = {local}.encode()")
-            self._length(f"len({local})", letter)
-            self.flush()
-            if kind is RECORDS and self._parts == "parts":
-                with self.source.block(f"if len({local}) >= {primitives.COPIED_BYTES}:"):
-                    self.source.add("large.append(len(parts))")
+        local, length = self._measured(value, "''" if kind is STRING else "b''", nullable=nullable or kind is RECORDS)
+        self._length(length, "h" if kind is STRING else "i")
+        if kind is RECORDS and self._parts == "parts":
+            with self.source.block(f"if len({local}) >= {primitives.COPIED_BYTES}:"):
+                self.source.add("large.append(len(parts))")
+        with self.source.block(f"if {local}:"):
             self.source.add(f"add({local})")
 
     # ---- arrays and structures -----------------------------------------------------------------------------------------
 
     def _array(self, element: Element, value: str, *, nullable: bool) -> None:
-        with self._unless_null(value, "i", nullable=nullable) as local:
-            if isinstance(element, Primitive) and element.format and element.format != "16s":
-                self._run.append(_Piece(element.format, local, is_array=True))
-            else:
-                self._length(f"len({local})", "i")
-                self.flush()
-                self._elements(element, local)
+        local, length = self._measured(value, "()", nullable=nullable)
+        if isinstance(element, Primitive) and element.format and element.format != "16s":
+            self._run.append(_Piece(element.format, local, length))
+            return
+        self._length(length, "i")
+        self._elements(element, local)
 
     def _elements(self, element: Element, items: str) -> None:
         item = self.source.variable()
@@ -224,7 +206,7 @@ class _WriterSource:
             self.source.add(f"{local} = {value}.{field.name}", f"{differs} = {self._differs(field, local)}")
             present.append((field, local, differs))
         with self.source.block(f"if {' or '.join(differs for _, _, differs in present)}:"):
-            self._varint(" + ".join(differs for _, _, differs in present))
+            self._varint(self._variable(" + ".join(differs for _, _, differs in present)))
             for field, local, differs in present:
                 with self.source.block(f"if {differs}:"):
                     self._tagged_field(field, local)
@@ -251,5 +233,12 @@ class _WriterSource:
         content = self.source.variable()
         self.source.add(f"add = {outer}.append", f"{content} = join({tagged})")
         self.source.add(f"add({primitives.write_unsigned_varint(field.tag or 0)!r})")
-        self._varint(f"len({content})")
+        self._varint(self._variable(f"len({content})"))
         self.source.add(f"add({content})")
+
+
+def _arguments(piece: _Piece) -> list[str]:
+    """What a packing takes for it."""
+    if piece.length:
+        return [piece.length, f"*{piece.value}"]
+    return [piece.value] if piece.value else []

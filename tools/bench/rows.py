@@ -8,6 +8,7 @@ from typing import Final
 
 from .bench import Bench
 from .child import LoadFailedError
+from .codec_row import kafka_codec
 from .compaction_rows import appends_beside_compaction, compaction
 from .device_row import bytes_per_record
 from .fetch_row import fetch_throughput
@@ -41,6 +42,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "retention-interference": appends_beside_retention,
     "device-bytes": bytes_per_record,
     "exactly-once": exactly_once,
+    "kafka-codec": kafka_codec,
 }
 
 

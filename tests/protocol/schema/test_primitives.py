@@ -16,6 +16,7 @@ from triolog.protocol.schema.primitives import (
     UNSIGNED_VARINTS,
     ArrayLayouts,
     RunLayouts,
+    Segment,
     read_unsigned_varint,
     write_unsigned_varint,
 )
@@ -57,13 +58,23 @@ def test_a_varint_that_ends_too_early_is_the_end_of_the_data() -> None:
 
 
 def test_layouts_are_those_of_their_counts_and_not_all_are_kept() -> None:
-    arrays, runs = ArrayLayouts("i"), RunLayouts(["hB", "Bx"], ["i"])
+    arrays = ArrayLayouts("i")
+    flexible = RunLayouts([Segment("hx", 1, "i"), Segment("16s", 1, "b")], "x", flexible=True)
+    other = RunLayouts([Segment("", 0, "i"), Segment("h", 1, "b")], "", flexible=False)
     for count in range(2 * KEPT_LAYOUTS):
-        numbers = list(range(count))
+        numbers, count_varint = list(range(count)), write_unsigned_varint(count + 1)
         packed = struct.pack(f">{count}i", *numbers)
         assert arrays[count].pack(*numbers) == packed
-        assert runs[count,](-2, 9, *numbers, 8) == b"\xff\xfe\x09" + packed + b"\x08\0"
-    assert len(arrays) == len(runs) == KEPT_LAYOUTS
+        made = flexible[count + 1, 2](-2, count + 1, *numbers, bytes(16), 2, 5)
+        assert made == b"\xff\xfe\0" + count_varint + packed + bytes(16) + b"\2\5\0"
+        made = other[count, 1](count, *numbers, 9, 1, 5)
+        assert made == struct.pack(">i", count) + packed + b"\0\x09\0\0\0\1\5"
+    assert len(arrays) == len(flexible) == len(other) == KEPT_LAYOUTS
+
+
+def test_an_array_that_is_null_has_no_numbers() -> None:
+    assert RunLayouts([Segment("", 0, "i")], "x", flexible=True)[0,](0) == b"\0\0"
+    assert RunLayouts([Segment("", 0, "i")], "x", flexible=False)[-1,](-1) == b"\xff\xff\xff\xff\0"
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,20 @@ def test_a_row_that_fails_says_why_and_others_go_on(bench: Bench, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("3", "memory"), ("memory", "memory"), ("9", "interference"), ("10", "looking-inside"), ("17", "exactly-once")],
+    [
+        ("3", "memory"),
+        ("memory", "memory"),
+        ("9", "interference"),
+        ("10", "looking-inside"),
+        ("17", "exactly-once"),
+        ("18", "kafka-codec"),
+    ],
 )
 def test_a_row_is_known_by_name_and_number(name: str, row: str) -> None:
     assert rows.resolve(name) == row
 
 
-@pytest.mark.parametrize("name", ["0", "18", "", "memories"])
+@pytest.mark.parametrize("name", ["0", "19", "", "memories"])
 def test_another_row_is_refused_with_the_list(name: str) -> None:
     with pytest.raises(ValueError, match="3 memory"):
         rows.resolve(name)
