@@ -115,6 +115,7 @@ class Broker(Reader):
         prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
+
     security: Security
     """Who may log in, and who may do what."""
 
@@ -187,10 +188,11 @@ class Broker(Reader):
         topic = await self._manager.create_topic(name, partitions, configs or {}, lenient=lenient)
         return encode_uuid(topic.topic_id)
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic, and the offsets that groups committed for it. Raises RequestError."""
+    async def delete_topic(self, name: str, *, topic_id: bytes | None = None) -> None:
+        """Delete a topic, and the offsets that groups committed for it. `topic_id`: unless it is another one by then. Raises
+        RequestError."""
         _check_not_internal(name)
-        await self._manager.delete_topic(name)
+        await self._manager.delete_topic(name, topic_id)
         await self._coordinators.groups.forget_topic(name)
 
     def topics(self) -> Iterator[str]:

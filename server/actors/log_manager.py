@@ -160,9 +160,9 @@ class LogManager:
         """See TopicChanges.change_configs."""
         await self.changes.change_configs(name, change, lenient=lenient, validate_only=validate_only)
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
         """See TopicChanges.delete."""
-        await self.changes.delete(name)
+        await self.changes.delete(name, topic_id)
 
     async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """See LogRetention.delete_records."""

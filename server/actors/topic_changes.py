@@ -13,7 +13,14 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidTopicError, RequestError, TopicAlreadyExistsError
+from ...protocol.errors import (
+    ErrorCode,
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    RequestError,
+    TopicAlreadyExistsError,
+)
 from ...protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
@@ -25,6 +32,7 @@ from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from ..storage.partition_directory import create_partition, delete_directory
 from ..storage.paths import (
+    CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
     check_topic_name,
     collision_key,
@@ -68,6 +76,8 @@ class TopicChanges:
         check_topic_name(name)
         if name in self.topics:
             raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+        if name == CLUSTER_METADATA_TOPIC:
+            raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
         if is_internal(name) and not internal:
             raise InvalidTopicError(f"topic {name!r} is the server's own; it is made when it is needed")
         for hosted in self.topics:
@@ -225,10 +235,11 @@ class TopicChanges:
 
     # ---- delete ----------------------------------------------------------------------------------------------------------
 
-    async def delete(self, name: str) -> None:
-        """Take a topic out. Its directories are renamed at once and deleted after file.delete.delay.ms."""
+    async def delete(self, name: str, topic_id: bytes | None = None) -> None:
+        """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
+        after file.delete.delay.ms."""
         async with self._lock:
-            topic = self.topics.get(name)
+            topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
             if is_internal(name):
                 raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
             with trio.CancelScope(shield=True):

@@ -1,0 +1,154 @@
+"""DescribeCluster, and what moves between nodes elsewhere: elections and reassignments, of which one node needs none.
+
+Source: AuthHelper.computeDescribeClusterResponse, ReplicationControlManager (electLeaders, alterPartitionReassignments).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.kafka.authorization import OPERATIONS, ResourceType, bit_field
+from ....protocol.kafka.messages.cluster import (
+    AlterPartitionReassignmentsReassignablePartition,
+    AlterPartitionReassignmentsReassignablePartitionResponse,
+    AlterPartitionReassignmentsReassignableTopicResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    ElectLeadersPartitionResult,
+    ElectLeadersReplicaElectionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from ....protocol.limits import INT32_MIN
+from .door import Call, error_code, error_message
+from .replicas import check_assignment
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+"""Types of endpoints (KIP-919)."""
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+"""Types of elections (KIP-460)."""
+
+
+def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The nodes; the one that answers is the controller. None is ever fenced."""
+    if body.endpoint_type != BROKERS:
+        is_known = body.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"endpoint type {body.endpoint_type} was asked for; this is a broker's listener, type {BROKERS}",
+            cluster_id="",
+            brokers=[],
+        )
+    operations = bit_field(OPERATIONS[ResourceType.CLUSTER]) if body.include_cluster_authorized_operations else INT32_MIN
+    return DescribeClusterResponse(
+        cluster_id=call.broker.cluster_id,
+        controller_id=call.door.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, is_fenced=False)
+            for node in call.door.nodes(call.session)
+        ],
+        cluster_authorized_operations=operations,
+    )
+
+
+# ---- elections -------------------------------------------------------------------------------------------------------------
+
+
+def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Nothing changes: the one replica leads, or the partition is offline. Of all topics, only the latter are named."""
+    if body.election_type not in (PREFERRED, UNCLEAN):
+        error: RequestError | None = InvalidRequestError(f"election type {body.election_type}: 0 is preferred, 1 unclean")
+    else:
+        error = None
+    asked = [(each.topic, each.partitions) for each in body.topic_partitions or ()]
+    if body.topic_partitions is None:
+        asked = [(name, _offline(call, name)) for name in call.broker.topics()]
+    return ElectLeadersResponse(
+        error_code=error_code(error),
+        replica_election_results=[
+            ElectLeadersReplicaElectionResult(
+                topic=topic,
+                partition_result=[_elected(call, topic, each, body.election_type, error) for each in partitions],
+            )
+            for topic, partitions in asked
+        ],
+    )
+
+
+def _offline(call: Call, topic: str) -> list[int]:
+    epochs = call.broker.topic_metadata(topic).leader_epochs
+    return [number for number, epoch in enumerate(epochs) if isinstance(epoch, RequestError)]
+
+
+def _elected(
+    call: Call, topic: str, partition: int, election_type: int, error: RequestError | None
+) -> ElectLeadersPartitionResult:
+    if error is None:
+        error = _no_election(call, topic, partition, election_type)
+    return ElectLeadersPartitionResult(partition_id=partition, error_code=error_code(error), error_message=error_message(error))
+
+
+def _no_election(call: Call, topic: str, partition: int, election_type: int) -> RequestError:
+    try:
+        check_partition(call, topic, partition)
+    except RequestError as exc:
+        return exc.as_answer()
+    if partition not in _offline(call, topic):
+        return RequestError(f"{topic}-{partition} has its leader", ErrorCode.ELECTION_NOT_NEEDED)
+    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    if election_type == UNCLEAN:
+        code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return RequestError(f"{topic}-{partition} is offline, and its one replica with it", code)
+
+
+def check_partition(call: Call, topic: str, partition: int) -> None:
+    """Raises RequestError unless there is such a partition, be it offline."""
+    count = len(call.broker.topic_metadata(topic).leader_epochs)
+    if not 0 <= partition < count:
+        raise UnknownTopicOrPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+
+
+# ---- reassignments ---------------------------------------------------------------------------------------------------------
+
+
+def alter_partition_reassignments(call: Call, body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    """A partition that is to be where it is, is there; there is no other place, and never a move to cancel."""
+    return AlterPartitionReassignmentsResponse(
+        error_message=None,
+        allow_replication_factor_change=body.allow_replication_factor_change,
+        responses=[
+            AlterPartitionReassignmentsReassignableTopicResponse(
+                name=topic.name, partitions=[_reassigned(call, topic.name, each) for each in topic.partitions]
+            )
+            for topic in body.topics
+        ],
+    )
+
+
+def _reassigned(
+    call: Call, topic: str, asked: AlterPartitionReassignmentsReassignablePartition
+) -> AlterPartitionReassignmentsReassignablePartitionResponse:
+    error: RequestError | None = None
+    try:
+        check_partition(call, topic, asked.partition_index)
+        if asked.replicas is None:
+            raise RequestError(f"{topic}-{asked.partition_index} is not moving", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        check_assignment(asked.replicas, [call.door.node_id])
+    except RequestError as exc:
+        error = exc.as_answer()
+    return AlterPartitionReassignmentsReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_code=error_code(error), error_message=error_message(error)
+    )
+
+
+def list_partition_reassignments(_call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """Nothing ever moves."""
+    return ListPartitionReassignmentsResponse(error_message=None, topics=[])

@@ -1,0 +1,132 @@
+"""DescribeConfigs and ListConfigResources. Source: KafkaApis, ConfigHelper, KIP-133, KIP-226, KIP-569, KIP-1142.
+
+Topics and the broker have configurations; loggers, client metrics and groups have none here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.kafka.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    ListConfigResourcesConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from ...broker import check_topic_name
+from .broker_entries import broker_entries
+from .config_entries import Entry, topic_entries
+from .door import Call, error_code, error_message
+
+ALL_BROKERS: Final = ""
+"""As a broker's name: what holds for all of them and was set while they ran. Nothing is."""
+
+
+class ResourceType(enum.IntEnum):
+    """Kafka's ConfigResource.Type."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+# ---- DescribeConfigs -------------------------------------------------------------------------------------------------------
+
+
+def describe_configs(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Every key of each resource, or those asked for; no keys at all ask for every one."""
+    return DescribeConfigsResponse(results=[_describe(call, body, resource) for resource in body.resources])
+
+
+def _describe(call: Call, body: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    entries: Iterable[Entry] = ()
+    error: RequestError | None = None
+    try:
+        entries = _entries(call, resource.resource_type, resource.resource_name)
+    except RequestError as exc:
+        error = exc.as_answer()
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        error_code=error_code(error),
+        error_message=error_message(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _result(entry, synonyms=body.include_synonyms, documentation=body.include_documentation)
+            for entry in entries
+            if not wanted or entry.name in wanted
+        ],
+    )
+
+
+def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
+    if resource_type == ResourceType.TOPIC:
+        check_topic_name(name)
+        return topic_entries(call.broker, name)
+    if resource_type == ResourceType.BROKER:
+        check_broker_name(call, name)
+        return () if name == ALL_BROKERS else broker_entries(call)
+    raise unknown_type(resource_type)
+
+
+def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_default=False,
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in (entry.synonyms if synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.doc if documentation else None,
+    )
+
+
+def check_broker_name(call: Call, name: str) -> None:
+    """Raises RequestError unless it is the number of a node, or empty for all of them."""
+    nodes = [str(node.node_id) for node in call.door.nodes(call.session)]
+    if name != ALL_BROKERS and name not in nodes:
+        raise InvalidRequestError(f"broker {name!r}: {', '.join(nodes)} or nothing was expected")
+
+
+def unknown_type(resource_type: int) -> RequestError:
+    """What is answered for resources that have no configuration here."""
+    known = [kind for kind in ResourceType if kind == resource_type]
+    name = known[0].name if known else str(resource_type)
+    return InvalidRequestError(f"resources of type {name} have no configuration here; TOPIC and BROKER have")
+
+
+# ---- ListConfigResources ---------------------------------------------------------------------------------------------------
+
+
+def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """What has a configuration, of the types asked for, or all. Version 0 asks for client metrics only."""
+    wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
+    if not wanted <= set(ResourceType):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    names: dict[ResourceType, list[str]] = {
+        ResourceType.TOPIC: list(call.broker.topics()),
+        ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesConfigResource(resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            if kind in wanted
+            for name in found
+        ]
+    )

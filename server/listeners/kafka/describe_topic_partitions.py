@@ -1,0 +1,117 @@
+"""DescribeTopicPartitions: topics and their partitions by portions, in the order of their names. Source:
+DescribeTopicPartitionsRequestHandler, KIP-966."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.kafka.authorization import OPERATIONS, ResourceType, bit_field
+from ....protocol.kafka.messages.metadata import (
+    DescribeTopicPartitionsCursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ....protocol.limits import INT32_MIN
+from ...broker import TopicMetadata, check_topic_name
+from .door import NO_TOPIC_ID, Call
+
+MAX_PARTITIONS: Final = 2000
+"""In one answer (Kafka: max.request.partition.size.limit)."""
+NO_LEADER: Final = -1
+
+
+def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
+    names = sorted({topic.name for topic in body.topics} or call.broker.topics())
+    try:
+        _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
+    except RequestError as exc:
+        return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, exc, INT32_MIN) for topic in body.topics])
+    start = body.cursor or DescribeTopicPartitionsCursor(topic_name="", partition_index=0)
+    portion = Portion(call, left=min(max(body.response_partition_limit, 1), MAX_PARTITIONS))
+    for name in names:
+        if name >= start.topic_name:
+            portion.take(name, start.partition_index if name == start.topic_name else 0)
+    return DescribeTopicPartitionsResponse(topics=portion.topics, next_cursor=portion.next)
+
+
+def _check_cursor(cursor: DescribeTopicPartitionsCursor | None, names: Sequence[str], *, is_asked_by_name: bool) -> None:
+    if cursor is None:
+        return
+    if cursor.partition_index < 0:
+        raise InvalidRequestError(f"the cursor is at partition {cursor.partition_index}")
+    if is_asked_by_name and cursor.topic_name not in names:
+        raise InvalidRequestError(f"the cursor is at topic {cursor.topic_name!r}, which is not asked for")
+
+
+@attrs.define
+class Portion:
+    """An answer that is being filled; `left` partitions still fit."""
+
+    call: Call
+    left: int
+    topics: list[DescribeTopicPartitionsResponseTopic] = attrs.field(factory=list)
+    next: DescribeTopicPartitionsResponseCursor | None = None
+
+    def take(self, name: str, first: int) -> None:
+        """Add a topic from partition `first` on, as far as it fits."""
+        if self.next is not None:
+            return
+        if not self.left:
+            self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+            return
+        try:
+            check_topic_name(name)
+            metadata = self.call.broker.topic_metadata(name)
+        except RequestError as exc:
+            self.topics.append(_refused(name, exc, bit_field(OPERATIONS[ResourceType.TOPIC])))
+            return
+        last = min(len(metadata.leader_epochs), first + self.left)
+        self.topics.append(_found(self.call.door.node_id, metadata, range(first, last)))
+        self.left -= max(last - first, 0)
+        if last < len(metadata.leader_epochs):
+            self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=last)
+
+
+def _found(node: int, topic: TopicMetadata, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(node, number, topic.leader_epochs[number]) for number in numbers],
+        topic_authorized_operations=bit_field(OPERATIONS[ResourceType.TOPIC]),
+    )
+
+
+def _partition(node: int, number: int, epoch: int | RequestError) -> DescribeTopicPartitionsResponsePartition:
+    """One that is offline has no leader, and its replica is not there."""
+    is_offline = isinstance(epoch, RequestError)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
+        partition_index=number,
+        leader_id=NO_LEADER if is_offline else node,
+        leader_epoch=NO_LEADER if isinstance(epoch, RequestError) else epoch,
+        replica_nodes=[node],
+        isr_nodes=[] if is_offline else [node],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node] if is_offline else [],
+    )
+
+
+def _refused(name: str, error: RequestError, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error.code,
+        name=name,
+        topic_id=NO_TOPIC_ID,
+        is_internal=False,
+        partitions=[],
+        topic_authorized_operations=operations,
+    )

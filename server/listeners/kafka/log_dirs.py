@@ -1,0 +1,101 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: where partitions lie. Source: ReplicaManager, KIP-113, KIP-827."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.kafka.messages.log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ....protocol.types import TopicPartition
+from ...broker import DirectoryContents
+from .door import Call, error_code
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+# ---- DescribeLogDirs -------------------------------------------------------------------------------------------------------
+
+
+async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Every log directory, with the sizes of the partitions asked for (null: all) that it holds."""
+    wanted: set[TopicPartition] | None = None
+    if body.topics is not None:
+        wanted = {TopicPartition(topic.topic, number) for topic in body.topics for number in topic.partitions}
+    contents = await call.broker.directory_contents()
+    return DescribeLogDirsResponse(results=[_directory(each, wanted) for each in contents])
+
+
+def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    held = sorted(each for each in contents.sizes if wanted is None or each in wanted)
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE if contents.in_service else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=contents.path,
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=[_partition(each, contents.sizes[each]) for each in partitions])
+            for name, partitions in groupby(held, key=lambda each: each.topic)
+        ],
+        total_bytes=contents.total_bytes,
+        usable_bytes=contents.usable_bytes,
+        is_cordoned=False,
+    )
+
+
+def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=topic_partition.partition, partition_size=size, offset_lag=0, is_future_key=False
+    )
+
+
+# ---- AlterReplicaLogDirs ---------------------------------------------------------------------------------------------------
+
+
+def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
+    return AlterReplicaLogDirsResponse(results=list(_moves(call, body)))
+
+
+def _moves(call: Call, body: AlterReplicaLogDirsRequest) -> Iterator[AlterReplicaLogDirTopicResult]:
+    for directory in body.dirs:
+        for topic in directory.topics:
+            partitions = [
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=number, error_code=_move(call, TopicPartition(topic.name, number), directory.path)
+                )
+                for number in topic.partitions
+            ]
+            yield AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions)
+
+
+def _move(call: Call, topic_partition: TopicPartition, path: str) -> int:
+    try:
+        _check_move(call, topic_partition, path)
+    except RequestError as exc:
+        LOGGER.info("%s is not moved to %s: %s", topic_partition, path, exc)
+        return error_code(exc)
+    return ErrorCode.NONE
+
+
+def _check_move(call: Call, topic_partition: TopicPartition, path: str) -> None:
+    directories = {directory.path: directory for directory in call.broker.log_directories()}
+    if path not in directories:
+        raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
+    if directories[path].error is not None:
+        raise RequestError(f"log directory {path} is out of service", ErrorCode.KAFKA_STORAGE_ERROR)
+    found = call.broker.directory_of(topic_partition)
+    if found != path:
+        raise InvalidRequestError(
+            f"it lies in {found}, and partitions are moved while the server is stopped: move its directory, start again"
+        )

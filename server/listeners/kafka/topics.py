@@ -1,0 +1,136 @@
+"""DeleteTopics, CreatePartitions, DeleteRecords. Source: ControllerApis, KIP-516 for deletions by id, KIP-107."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from ....protocol.errors import InvalidRequestError, RequestError
+from ....protocol.kafka.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsDeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from ....protocol.types import TopicPartition
+from .door import NO_TOPIC_ID, Call, error_code, error_message
+from .replicas import check_addition
+
+FIRST_WITH_TOPIC_IDS: Final = 6
+NO_LOW_WATERMARK: Final = -1
+
+Asked = tuple[str | None, bytes]
+"""(name, id) of a topic; one of them says nothing."""
+
+
+# ---- DeleteTopics ----------------------------------------------------------------------------------------------------------
+
+
+async def delete_topics(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete topics, by name or by id. One that is there twice is answered once, with an error, and stays."""
+    by_name: list[Asked] = [(name, NO_TOPIC_ID) for name in body.topic_names]
+    by_either: list[Asked] = [(state.name, state.topic_id) for state in body.topics]
+    asked = by_either if call.version >= FIRST_WITH_TOPIC_IDS else by_name
+    repeated = _repeated(call, asked)
+    return DeleteTopicsResponse(responses=[await _delete(call, each, repeated) for each in dict.fromkeys(asked)])
+
+
+def _repeated(call: Call, asked: Sequence[Asked]) -> set[Asked]:
+    """What is there twice, or by its name and by its id."""
+    counts = Counter(_identity(call, each) for each in asked)
+    return {each for each in asked if counts[_identity(call, each)] > 1}
+
+
+def _identity(call: Call, asked: Asked) -> Asked:
+    """The same for a topic that is named and for one whose id is given."""
+    name, topic_id = asked
+    try:
+        return (call.broker.topic_named(topic_id), NO_TOPIC_ID) if name is None else asked
+    except RequestError:
+        return asked
+
+
+async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopicsDeletableTopicResult:
+    name, topic_id = asked
+    error: RequestError | None = None
+    try:
+        if (name is None) == (topic_id == NO_TOPIC_ID):
+            raise InvalidRequestError("a topic to delete has a name or an id, not both and not neither")
+        if asked in repeated:
+            raise InvalidRequestError("the topic is there more than once")
+        by_name = call.topic_name(name or "", topic_id, by_id=name is None)
+        topic_id = call.broker.topic_metadata(by_name).topic_id
+        name = by_name
+        await call.broker.delete_topic(name, topic_id=topic_id)
+    except RequestError as exc:
+        error = exc.as_answer()
+    return DeleteTopicsDeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error_code(error), error_message=error_message(error)
+    )
+
+
+# ---- CreatePartitions ------------------------------------------------------------------------------------------------------
+
+
+async def create_partitions(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Let topics have more partitions than they have, or look whether they could."""
+    counts = Counter(topic.name for topic in body.topics)
+    results = []
+    for topic in {topic.name: topic for topic in body.topics}.values():
+        error: RequestError | None = None
+        try:
+            if counts[topic.name] > 1:
+                raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
+            await _grow(call, topic, validate_only=body.validate_only)
+        except RequestError as exc:
+            error = exc.as_answer()
+        results.append(
+            CreatePartitionsTopicResult(name=topic.name, error_code=error_code(error), error_message=error_message(error))
+        )
+    return CreatePartitionsResponse(results=results)
+
+
+async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    await call.broker.create_partitions(topic.name, topic.count, validate_only=True)
+    if topic.assignments is not None:
+        additional = topic.count - len(call.broker.topic_metadata(topic.name).leader_epochs)
+        nodes = [node.node_id for node in call.door.nodes(call.session)]
+        assigned = [each.broker_ids for each in topic.assignments]
+        check_addition(assigned, additional, nodes, lenient=call.door.lenient)
+    if not validate_only:
+        await call.broker.create_partitions(topic.name, topic.count)
+
+
+# ---- DeleteRecords ---------------------------------------------------------------------------------------------------------
+
+
+async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Delete the records below an offset; -1 is the high watermark. Each partition succeeds or fails alone."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[await _trim(call, topic.name, each) for each in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+async def _trim(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    low_watermark, error = NO_LOW_WATERMARK, None
+    try:
+        low_watermark = await call.broker.delete_records(TopicPartition(topic, asked.partition_index), asked.offset)
+    except RequestError as exc:
+        error = exc.as_answer()
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error_code(error)
+    )

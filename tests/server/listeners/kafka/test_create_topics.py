@@ -1,0 +1,151 @@
+"""CreateTopics: what Kafka 4.1 makes and refuses, what lenient servers do instead, and what is answered in each version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from triolog.protocol.kafka.messages.topics import CreateTopicsCreatableTopic
+from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
+
+from tests.support.kafka_admin import NO_ID, by_hand, create_topics, error_names, new_topic
+from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
+
+VERSIONS = range(2, 8)
+LATEST = 7
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_topic_is_made_and_described_as_far_as_the_version_goes(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    answer = await client.call(create_topics(new_topic("new", 3, 1, configs={"retention.ms": "5"})), version)
+    [result] = answer.topics
+    assert (result.name, result.error_code, result.error_message) == ("new", 0, None)
+    assert len(kafka.broker.topic_metadata("new").leader_epochs) == 3
+    assert kafka.broker.describe_topic("new").configs == {"retention.ms": "5"}
+    assert result.topic_id == (kafka.topic_id("new") if version >= 7 else NO_ID)
+    assert (result.num_partitions, result.replication_factor) == ((3, 1) if version >= 5 else (-1, -1))
+    values = {config.name: (config.value, config.config_source, config.read_only) for config in result.configs or ()}
+    assert values.keys() == ({*TOPIC_KEYS, *KEPT_KEYS} if version >= 5 else set())
+    assert not values or (values["retention.ms"], values["segment.bytes"][1]) == (("5", 1, False), 5)
+
+
+@pytest.mark.parametrize("version", [4, LATEST])
+async def test_minus_one_is_the_default(fast_path: Path, version: int) -> None:
+    async with kafka_server(fast_path, num_partitions=4) as kafka, kafka.connected() as client:
+        [result] = (await client.call(create_topics(new_topic("new", -1, -1)), version)).topics
+        assert result.error_code == 0
+        assert len(kafka.broker.topic_metadata("new").leader_epochs) == 4
+
+
+async def test_validating_makes_all_checks_and_no_topic(kafka: KafkaServer, client: KafkaStream) -> None:
+    asked = create_topics(new_topic("new", 2), new_topic("three", 1, 3), new_topic(TOPIC), validate_only=True)
+    answer = await client.call(asked, LATEST)
+    assert error_names(answer.topics) == ["NONE", "INVALID_REPLICATION_FACTOR", "TOPIC_ALREADY_EXISTS"]
+    made = answer.topics[0]
+    assert (made.topic_id, made.num_partitions, len(made.configs)) == (NO_ID, 2, len(TOPIC_KEYS) + len(KEPT_KEYS))
+    assert list(kafka.broker.topics()) == [TOPIC]
+
+
+REFUSED = [
+    (new_topic("new", 1, 0), "INVALID_REPLICATION_FACTOR"),
+    (new_topic("new", 1, -2), "INVALID_REPLICATION_FACTOR"),
+    (new_topic("new", 1, 2), "INVALID_REPLICATION_FACTOR"),
+    (new_topic("new", 0, 0), "INVALID_REPLICATION_FACTOR"),
+    (new_topic("new", 0), "INVALID_PARTITIONS"),
+    (new_topic("new", -2), "INVALID_PARTITIONS"),
+    (new_topic("new", 10_001), "INVALID_PARTITIONS"),
+    (by_hand("new", [1], partitions=1), "INVALID_REQUEST"),
+    (by_hand("new", [1], replicas=1), "INVALID_REQUEST"),
+    (by_hand("new", []), "INVALID_REPLICA_ASSIGNMENT"),
+    (by_hand("new", [1, 1]), "INVALID_REPLICA_ASSIGNMENT"),
+    (by_hand("new", [9]), "INVALID_REPLICA_ASSIGNMENT"),
+    (new_topic("new", -1, -1, [(0, [1]), (2, [1])]), "INVALID_REPLICA_ASSIGNMENT"),
+    (new_topic("new", -1, -1, [(0, [1]), (0, [1])]), "INVALID_REPLICA_ASSIGNMENT"),
+    (new_topic("new", -1, -1, [(1, [1])]), "INVALID_REPLICA_ASSIGNMENT"),
+    (new_topic("new", configs={"no.such.key": "1"}), "INVALID_CONFIG"),
+    (new_topic("new", configs={"retention.ms": "x"}), "INVALID_CONFIG"),
+    (new_topic("new", configs={"retention.ms": None}), "INVALID_CONFIG"),
+    (new_topic("new", configs={"remote.storage.enable": "true"}), "INVALID_CONFIG"),
+    (new_topic("bad name"), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic(""), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("."), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("x" * 250), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("__consumer_offsets"), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic("__cluster_metadata"), "INVALID_REQUEST"),
+    (new_topic("to.pic"), "INVALID_TOPIC_EXCEPTION"),
+    (new_topic(TOPIC, 0, 0), "TOPIC_ALREADY_EXISTS"),
+]
+
+
+@pytest.mark.parametrize(("topic", "error"), REFUSED, ids=lambda value: value if isinstance(value, str) else value.name)
+async def test_what_kafka_refuses_is_refused_alone(
+    kafka: KafkaServer, client: KafkaStream, topic: CreateTopicsCreatableTopic, error: str
+) -> None:
+    await kafka.broker.create_topic("to_pic")
+    answer = await client.call(create_topics(topic, new_topic("beside")), LATEST)
+    assert error_names(answer.topics) == [error, "NONE"]
+    refused = answer.topics[0]
+    assert (refused.name, refused.topic_id, refused.num_partitions, refused.replication_factor) == (topic.name, NO_ID, -1, -1)
+    assert refused.error_message
+    assert list(kafka.broker.topics()) == ["beside", "to_pic", TOPIC]
+
+
+async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, client: KafkaStream) -> None:
+    answer = await client.call(create_topics(new_topic("twice"), new_topic("once"), new_topic("twice", 2)), LATEST)
+    assert {result.name: error for result, error in zip(answer.topics, error_names(answer.topics), strict=True)} == {
+        "twice": "INVALID_REQUEST",
+        "once": "NONE",
+    }
+    assert list(kafka.broker.topics()) == ["once", TOPIC]
+
+
+async def test_partitions_assigned_by_hand_are_made(kafka: KafkaServer, client: KafkaStream) -> None:
+    [result] = (await client.call(create_topics(by_hand("new", [1], [1])), LATEST)).topics
+    assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
+
+
+async def test_harmless_keys_are_kept(kafka: KafkaServer, client: KafkaStream) -> None:
+    configs: dict[str, str | None] = {
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "true",
+        "local.retention.ms": "1000",
+        "follower.replication.throttled.replicas": "*",
+        "message.format.version": "2.8-IV1",
+        "message.downconversion.enable": "false",
+    }
+    [result] = (await client.call(create_topics(new_topic("new", configs=configs)), LATEST)).topics
+    assert result.error_code == 0
+    assert kafka.broker.describe_topic("new").configs == configs
+
+
+LENIENT = [
+    new_topic("new", 2, 3),
+    by_hand("new", [1, 2, 3], [3, 1, 2]),
+    new_topic("new", 2, configs={"no.such.key": "1", "remote.storage.enable": "true"}),
+]
+
+
+@pytest.mark.parametrize("topic", LENIENT, ids=["replicas", "assigned", "keys"])
+async def test_a_lenient_server_makes_what_tests_ask_for_and_says_so(
+    fast_path: Path, topic: CreateTopicsCreatableTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
+        [result] = (await client.call(create_topics(topic), LATEST)).topics
+        assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
+        assert kafka.broker.describe_topic("new").configs == {each.name: each.value for each in topic.configs}
+    assert any("topic new" in message for message in caplog.messages)
+
+
+async def test_a_lenient_server_still_checks_what_has_a_meaning(fast_path: Path) -> None:
+    async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
+        wrong = [new_topic("a", 0), new_topic("b", 1, 0), new_topic("c", configs={"retention.ms": "x"}), by_hand("d", [])]
+        assert error_names((await client.call(create_topics(*wrong), LATEST)).topics) == [
+            "INVALID_PARTITIONS",
+            "INVALID_REPLICATION_FACTOR",
+            "INVALID_CONFIG",
+            "INVALID_REPLICA_ASSIGNMENT",
+        ]
