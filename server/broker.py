@@ -6,7 +6,7 @@ asked at once, because the others still succeed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -14,6 +14,7 @@ import trio
 
 from ..protocol.coordinator.transactions import TransactionLogValue
 from ..protocol.errors import (
+    ErrorCode,
     InvalidRecordError,
     InvalidTopicError,
     RequestError,
@@ -59,6 +60,21 @@ from .actors.statistics import DirectorySpace as DirectorySpace
 from .actors.statistics import TopicFigures as TopicFigures
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
+from .groups.values import NO_MEMBER
+from .groups.values import CommittingMember as CommittingMember
+from .groups.values import GroupDescription as GroupDescription
+from .groups.values import GroupListing as GroupListing
+from .groups.values import GroupState as GroupState
+from .groups.values import Heartbeat as Heartbeat
+from .groups.values import Join as Join
+from .groups.values import JoinAnswer as JoinAnswer
+from .groups.values import JoinedMember as JoinedMember
+from .groups.values import LeaveAnswer as LeaveAnswer
+from .groups.values import LeavingMember as LeavingMember
+from .groups.values import LeftMember as LeftMember
+from .groups.values import MemberDescription as MemberDescription
+from .groups.values import Sync as Sync
+from .groups.values import SyncAnswer as SyncAnswer
 from .storage.append import AppendResult as AppendResult
 from .storage.append import PreparedAppend, prepare_append
 from .storage.checkpoints import encode_uuid
@@ -323,18 +339,20 @@ class Broker(Reader):
         offsets: Sequence[tuple[TopicPartition, int, str | None]],
         *,
         transaction: tuple[str, int, int] | None = None,
+        member: CommittingMember = NO_MEMBER,
     ) -> list[RequestError | None]:
         """Keep the offsets (of the record to be read next, with a note) of a group; one answer for each, in order.
 
-        `transaction`, (transactional id, producer id, epoch): they count when it commits, and never if it aborts. Raises
-        RequestError when none of them could be kept.
+        `transaction`, (transactional id, producer id, epoch): they count when it commits, and never if it aborts. `member`: who
+        commits; who does without membership can do so for groups without members, or in a transaction. Raises RequestError
+        when none of them could be kept.
         """
-        groups = self._coordinators.groups
+        groups = self._coordinators.group_coordinator
         if transaction is None:
-            return await groups.commit(group, offsets)
+            return await groups.commit(group, offsets, member)
         transactional_id, producer_id, producer_epoch = transaction
         await self.add_offsets_to_transaction(transactional_id, producer_id, producer_epoch, group)
-        return await groups.commit(group, offsets, producer_id=producer_id, producer_epoch=producer_epoch)
+        return await groups.commit(group, offsets, member, producer_id=producer_id, producer_epoch=producer_epoch)
 
     async def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False
@@ -346,13 +364,39 @@ class Broker(Reader):
         """
         return self._coordinators.groups.fetch(group, partitions, require_stable=require_stable)
 
-    def list_groups(self) -> list[str]:
-        """Names of all groups, in order."""
-        return self._coordinators.groups.names()
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
+        """Forget offsets of a group; one answer for each, in order. Those of topics that its members read stay
+        (GROUP_SUBSCRIBED_TO_TOPIC). Raises RequestError for all of them."""
+        return await self._coordinators.group_coordinator.delete_offsets(group, partitions)
+
+    async def join_group(self, request: Join) -> JoinAnswer:
+        """Be in the next generation of a group. Waits for the other members; errors are in the answer. Cancelled: the member is
+        one all the same, until its session timeout."""
+        return await self._coordinators.group_coordinator.join(request)
+
+    async def sync_group(self, request: Sync) -> SyncAnswer:
+        """Get a member's assignment. Waits for the leader's, and for it to be stored; errors are in the answer."""
+        return await self._coordinators.group_coordinator.sync(request)
+
+    def group_heartbeat(self, request: Heartbeat) -> ErrorCode:
+        """Say that a member is alive. REBALANCE_IN_PROGRESS: it has to join again."""
+        return self._coordinators.group_coordinator.heartbeat(request)
+
+    def leave_group(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
+        """Remove members from a group; each has an answer of its own, in order."""
+        return self._coordinators.group_coordinator.leave(group, members)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """State, protocol and members; a group that nobody knows is Dead. Raises RequestError."""
+        return self._coordinators.group_coordinator.describe(group)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Every group, by name, or those in one of the states and of one of the types, whatever their case."""
+        return self._coordinators.group_coordinator.listings(states, types)
 
     async def delete_group(self, group: str) -> None:
-        """Forget a group and its offsets. Raises RequestError: there is none, or it is committing."""
-        await self._coordinators.groups.delete(group)
+        """Forget a group and its offsets. Raises RequestError: there is none, it has members, or it is committing."""
+        await self._coordinators.group_coordinator.delete(group)
 
     # ---- staged records ------------------------------------------------------------------------------------------------
 

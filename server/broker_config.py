@@ -96,6 +96,11 @@ class BrokerConfig:
     offsets_topic_num_partitions: int = 1
     offsets_retention_ms: int = 7 * 86_400_000
     offset_metadata_max_bytes: int = 4096
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 10_000
+    max_groups: int = 10_000
     transaction_state_log_num_partitions: int = 1
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 7 * 86_400_000

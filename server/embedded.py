@@ -145,6 +145,8 @@ async def open_broker(
             topic_defaults=defaults.overlay(config or {}),
             lenient=lenient,
             durable=lasting,
+            group_initial_rebalance_delay_ms=0,
+            group_min_session_timeout_ms=1,
         )
         async with open_broker_core(settings, now_ms=now_ms) as core:
             async with _listening(core, Addresses(native, kafka)) as addresses:

@@ -16,6 +16,7 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
+from .group_coordinator import GroupCoordinator
 from .groups import Groups
 from .hanging_transactions import HangingTransactions
 from .log_manager import LogManager
@@ -36,6 +37,7 @@ class Coordinators:
     """Owners of what is not one partition's. Use `open_coordinators`."""
 
     groups: Groups
+    group_coordinator: GroupCoordinator
     transactions: Transactions
     producer_ids: ProducerIds
     hanging: HangingTransactions
@@ -46,6 +48,7 @@ class Coordinators:
     @classmethod
     def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
         groups, producer_ids = Groups.of(manager, now_ms), ProducerIds(manager)
+        group_coordinator = GroupCoordinator.of(manager.config, groups, now_ms)
 
         def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
             if topic_partition.topic == OFFSETS_TOPIC:
@@ -53,7 +56,8 @@ class Coordinators:
 
         transactions = Transactions.of(manager, now_ms, producer_ids, marker_stored)
         hanging = HangingTransactions(manager, now_ms, transactions.may_be_open, marker_stored)
-        return cls(groups, transactions, producer_ids, hanging, StageCommits.of(manager, now_ms, producer_ids))
+        stage_commits = StageCommits.of(manager, now_ms, producer_ids)
+        return cls(groups, group_coordinator, transactions, producer_ids, hanging, stage_commits)
 
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
@@ -65,6 +69,7 @@ class Coordinators:
         await self.transactions.finish_overdue()
         await self.stage_commits.load()
         await self.stage_commits.finish_overdue()
+        self.group_coordinator.restore()
 
     async def run(self) -> None:
         """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""
@@ -72,6 +77,7 @@ class Coordinators:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._look_after_stages)
+                    nursery.start_soon(self.group_coordinator.run)
                     await self._look_after_the_rest()
         finally:
             self._stopped.set()
@@ -96,7 +102,7 @@ class Coordinators:
 
     async def _expire(self) -> None:
         try:
-            offsets, ids = await self.groups.expire(), await self.transactions.expire_ids()
+            offsets, ids = await self.group_coordinator.expire(), await self.transactions.expire_ids()
             applications = await self.stage_commits.expire()
         except RequestError as exc:
             LOGGER.warning("what has expired in the coordinators' logs could not be taken back, it is tried again: %s", exc)
@@ -107,7 +113,8 @@ class Coordinators:
                 LOGGER.info("the last commits of %d applications that stage records have expired", applications)
 
     async def stop(self) -> None:
-        """End `run`; a step that it is in the middle of is done first."""
+        """End `run`; a step that it is in the middle of is done first. Members that wait are sent away."""
+        self.group_coordinator.close()
         self._scope.cancel()
         await self._stopped.wait()
 

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import attrs
 
+from ...protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
 from ...protocol.coordinator.offsets import (
     NO_EXPIRE_TIMESTAMP,
     GroupMetadataKey,
@@ -23,6 +24,9 @@ from ...protocol.records.control import ControlRecordType, control_record_type
 from ...protocol.records.record import iter_records
 from ...protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
 
+MayExpire = Callable[[str], bool]
+"""Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
+
 
 class CommittedOffset(NamedTuple):
     """A committed offset and where in the log it stands: of two, the later record counts."""
@@ -30,11 +34,23 @@ class CommittedOffset(NamedTuple):
     value: OffsetCommitValue
     record_offset: int
 
-    def is_expired(self, now_ms: int, retention_ms: int) -> bool:
-        """Old records say themselves when they go, later ones go by the server's retention."""
+    def is_expired(self, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
+        """Old records say themselves when they go, later ones go by the server's retention, reckoned from their commit, or
+        from when the last member was gone if that was later."""
         if self.value.expire_timestamp != NO_EXPIRE_TIMESTAMP:
             return now_ms >= self.value.expire_timestamp
-        return now_ms - self.value.commit_timestamp >= retention_ms
+        return now_ms - max(self.value.commit_timestamp, empty_since_ms) >= retention_ms
+
+
+class GroupRecord(NamedTuple):
+    """What has to be remembered of a group's own record."""
+
+    has_members: bool
+    since_ms: int
+    """Since when it is as it is; -1 where old records do not say."""
+
+
+_NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
 
 
 @attrs.define(eq=False)
@@ -44,8 +60,10 @@ class GroupOffsets:
     _offsets: dict[str, dict[TopicPartition, CommittedOffset]] = attrs.field(factory=dict)
     _pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = attrs.field(factory=dict)
     """By producer id: stored in a transaction that has not ended."""
-    _with_members: set[str] = attrs.field(factory=set)
-    """Groups that have a group metadata record, which Kafka writes for members."""
+    _records: dict[str, GroupRecord] = attrs.field(factory=dict)
+    """Groups that have a group metadata record: they have, or have had, members."""
+    _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
+    """Their records as the log had them, until somebody has taken them."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
 
@@ -73,7 +91,20 @@ class GroupOffsets:
                 value = None if record.value is None else decode_offset_commit_value(record.value)
                 self.put(key, value, record.offset, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
             elif key is not None:
-                self.put_group(key, has_value=record.value is not None)
+                self._replay_group(key.group, record.value)
+
+    def _replay_group(self, group: str, data: Bytes | None) -> None:
+        if data is None:
+            self._restorable.pop(group, None)
+            self.put_group(group, None)
+        else:
+            value = self._restorable[group] = decode_group_metadata_value(data)
+            self.put_group(group, value)
+
+    def take_restorable(self) -> dict[str, GroupMetadataValue]:
+        """The groups that the replay has found, once."""
+        restorable, self._restorable = self._restorable, {}
+        return restorable
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
         """An offset commit; None takes the offset back, and those that wait for their transaction too. With a producer id it
@@ -87,12 +118,12 @@ class GroupOffsets:
         else:
             self._offsets.setdefault(key.group, {})[key.topic_partition] = CommittedOffset(value, record_offset)
 
-    def put_group(self, key: GroupMetadataKey, *, has_value: bool) -> None:
+    def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
         """A group metadata record, or that it was taken away."""
-        if has_value:
-            self._with_members.add(key.group)
+        if value is None:
+            self._records.pop(group, None)
         else:
-            self._with_members.discard(key.group)
+            self._records[group] = GroupRecord(bool(value.members), value.current_state_timestamp)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker was stored. A second one finds nothing to do."""
@@ -112,7 +143,7 @@ class GroupOffsets:
 
     def groups(self) -> set[str]:
         """Every group that has anything here."""
-        return {*self._offsets, *self._with_members, *(key.group for keys in self._pending.values() for key in keys)}
+        return {*self._offsets, *self._records, *(key.group for keys in self._pending.values() for key in keys)}
 
     def offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Its committed offsets. Not to be changed."""
@@ -127,18 +158,28 @@ class GroupOffsets:
         keys: list[OffsetCommitKey | GroupMetadataKey] = [
             OffsetCommitKey(group, topic_partition) for topic_partition in self.offsets(group)
         ]
-        return [*keys, GroupMetadataKey(group)] if group in self._with_members else keys
+        return [*keys, GroupMetadataKey(group)] if group in self._records else keys
 
-    def expired(self, now_ms: int, retention_ms: int) -> Iterator[OffsetCommitKey]:
+    def expired(self, now_ms: int, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
         """Offsets that nobody has committed for too long. Not of a group that commits right now, nor below a transaction:
-        the tombstone would come behind a newer offset. Nor of one that Kafka gave members: they may be away only for now."""
+        the tombstone would come behind a newer offset. Nor of one that has members, whatever they are subscribed to (Kafka
+        lets those of other topics go); when the last one is gone the retention begins (KIP-211)."""
         for group, offsets in self._offsets.items():
-            if self.commits_under_way[group] or group in self._with_members:
+            record = self._records.get(group, _NO_RECORD)
+            if self.commits_under_way[group] or record.has_members or not may_expire(group):
                 continue
             pending = self.pending(group) if self._pending else set()
             for topic_partition, committed in offsets.items():
-                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms):
+                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms, record.since_ms):
                     yield OffsetCommitKey(group, topic_partition)
+
+    def without_offsets(self, may_expire: MayExpire) -> Iterator[GroupMetadataKey]:
+        """Groups of which nothing is left but their record. Not those that commit right now, or in a transaction."""
+        for group, record in self._records.items():
+            if record.has_members or group in self._offsets or self.commits_under_way[group] or not may_expire(group):
+                continue
+            if not self.pending(group):
+                yield GroupMetadataKey(group)
 
     def of_topic(self, topic: str) -> list[OffsetCommitKey]:
         """Every offset of a topic, committed or waiting for its transaction to end."""

@@ -1,7 +1,8 @@
 """The group coordinator: offsets that groups commit, kept in `__consumer_offsets` in Kafka's format (Kafka: GroupCoordinator,
 OffsetMetadataManager; KIP-98 for offsets in transactions, KIP-211 for their expiry).
 
-A group is a name under which offsets are kept; it has no members here. Each group's records are in one partition of the topic.
+A group is a name under which offsets are kept; its members are `group_coordinator`'s, only their records are written here. Each
+group's records are in one partition of the topic.
 A commit is one batch, and it counts, for readers too, once the partition's high watermark has passed it. Offsets that are part
 of a transaction are kept aside until the transaction's marker is in the same log.
 """
@@ -9,13 +10,14 @@ of a transaction are kept aside until the transaction's marker is in the same lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
+from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ...protocol.errors import (
     ErrorCode,
@@ -34,7 +36,7 @@ from ..storage.append import AppendResult
 from ..storage.diskops import Procedure
 from ..storage.errors import LogOfflineError
 from ..storage.log import Log
-from .group_offsets import GroupOffsets
+from .group_offsets import GroupOffsets, MayExpire
 from .internal_topic import InternalTopic
 from .log_manager import LogManager
 
@@ -105,15 +107,17 @@ class Groups:
         group: str,
         commits: Sequence[Commit],
         *,
+        check: Callable[[], None],
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
     ) -> list[RequestError | None]:
         """Keep offsets; one answer for each, in order. With a producer: they count when its transaction commits.
 
-        If the topic is there, the append is enqueued before anything else can run. Raises RequestError for all of them.
-        Cancelled: they are committed all the same, and that is waited for.
+        `check` raises RequestError unless whoever commits may do so; nothing can run between that and the append. Raises
+        RequestError for all of them. Cancelled: they are committed all the same, and that is waited for.
         """
         check_group(group)
+        check()
         answers = [self._check(*commit) for commit in commits]
         now_ms = self._now_ms()
         entries = [
@@ -125,6 +129,7 @@ class Groups:
             return answers
         if OFFSETS_TOPIC not in self._topic.manager.topics:
             await self.ensure_topic()
+            check()
         topic_partition = self.partition_of(group)
         offsets = self._offsets(topic_partition)
         builder = _builder(producer_id, producer_epoch)
@@ -150,9 +155,7 @@ class Groups:
         return answers
 
     def _check(self, topic_partition: TopicPartition, offset: int, metadata: str | None) -> RequestError | None:
-        topics = self._topic.manager.topics
-        name, number = topic_partition
-        if name not in topics or not 0 <= number < len(topics.get(name).partitions):
+        if not self.has_partition(topic_partition):
             return RequestError(
                 f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
@@ -197,6 +200,40 @@ class Groups:
         """Every group, by name. Groups of a partition that cannot be served are not among them."""
         return sorted({name for each in self._loaded.values() if isinstance(each, GroupOffsets) for name in each.groups()})
 
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is something to commit offsets for."""
+        topics, (name, number) = self._topic.manager.topics, topic_partition
+        return name in topics and 0 <= number < len(topics.get(name).partitions)
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    def take_restorable(self) -> Iterator[tuple[str, GroupMetadataValue]]:
+        """The groups whose members the logs know, once, after `load`."""
+        for offsets in self._loaded.values():
+            if isinstance(offsets, GroupOffsets):
+                yield from offsets.take_restorable().items()
+
+    def check_served(self, group: str) -> None:
+        """Raises RequestError: it cannot be a group's name, or the log of that group cannot be read."""
+        check_group(group)
+        self._offsets(self.partition_of(group))
+
+    def is_known(self, group: str) -> bool:
+        """Whether the log has anything of a group. Raises RequestError."""
+        return group in self._offsets(self.partition_of(group)).groups()
+
+    async def store_members(self, topic_partition: TopicPartition, values: Mapping[str, GroupMetadataValue]) -> None:
+        """Keep the members of groups, all of that partition, in one batch. Raises RequestError for all of them."""
+        offsets, now_ms, builder = self._offsets(topic_partition), self._now_ms(), _builder()
+        for group, value in values.items():
+            builder.append(now_ms, GroupMetadataKey(group).encode(), value.encode())
+
+        def on_stored(result: AppendResult) -> None:
+            for group, value in values.items():
+                offsets.put_group(group, value)
+
+        await self._topic.append(topic_partition, builder.build(), on_stored)
+
     # ---- taking back -----------------------------------------------------------------------------------------------------
 
     async def delete(self, group: str) -> None:
@@ -215,15 +252,27 @@ class Groups:
             )
         await self._take_back(topic_partition, offsets, lambda: offsets.keys(group))
 
-    async def expire(self) -> int:
-        """Take back offsets older than the retention, and answer how many. Raises RequestError."""
-        retention_ms = self._config.offsets_retention_ms
-        return sum(
-            [
-                await self._take_back(topic_partition, offsets, partial(offsets.expired, self._now_ms(), retention_ms))
-                for topic_partition, offsets in self._served()
-            ]
-        )
+    async def expire(self, may_expire: MayExpire) -> int:
+        """Take back offsets older than the retention, and answer how many; and the records of groups that have none left.
+        Raises RequestError."""
+        retention_ms, count = self._config.offsets_retention_ms, 0
+        for topic_partition, offsets in self._served():
+            expired = partial(offsets.expired, self._now_ms(), retention_ms, may_expire)
+            count += await self._take_back(topic_partition, offsets, expired)
+            await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire))
+        return count
+
+    async def take_back(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget these offsets of a group; those that are not there are fine. Raises RequestError."""
+        topic_partition = self.partition_of(group)
+        offsets, asked = self._offsets(topic_partition), set(partitions)
+
+        def choose() -> list[OffsetCommitKey]:
+            held = asked & (offsets.offsets(group).keys() | offsets.pending(group))
+            return [OffsetCommitKey(group, each) for each in sorted(held)]
+
+        with trio.CancelScope(shield=True):
+            await self._take_back(topic_partition, offsets, choose)
 
     async def forget_topic(self, topic: str) -> None:
         """Take back every offset of a topic that was deleted: another one of that name must not inherit them. Where that fails
@@ -258,7 +307,7 @@ class Groups:
                     if isinstance(key, OffsetCommitKey):
                         offsets.put(key, None, record_offset, NO_PRODUCER_ID)
                     else:
-                        offsets.put_group(key, has_value=False)
+                        offsets.put_group(key.group, None)
 
             await self._topic.append(topic_partition, records, on_stored)
             count += len(keys)

@@ -13,8 +13,10 @@ from typing import Final
 
 import attrs
 
+from ...protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.types import TopicPartition
 from .assignments import Assignments
 from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Usage
 from .joining import Joining, NewMemberId, check_join, random_member_id
@@ -267,14 +269,25 @@ class ClassicGroups:
     def listings(self) -> Collection[GroupListing]:
         return [group.listing() for group in self._groups.values()]
 
-    def has_members(self, group_id: str) -> bool:
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Raises RequestError for a group with members of whom nobody here knows what they read (KIP-496)."""
         group = self._groups.get(group_id)
-        return group is not None and bool(group.members)
+        if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise RequestError(
+                f"group {group_id!r} is {_in_words(group)}; what they read is not known here, stop them first",
+                ErrorCode.NON_EMPTY_GROUP,
+            )
 
-    def is_subscribed_to(self, group_id: str, topic: str) -> bool:
-        """Whether the group reads a topic at present, as far as that can be known."""
+    def delete_offset_error(self, group_id: str, topic_partition: TopicPartition) -> RequestError | None:
+        """Why the group's offset of this partition cannot be deleted."""
         group = self._groups.get(group_id)
-        return group is not None and group.is_subscribed_to(topic)
+        if group is None or not group.is_subscribed_to(topic_partition.topic):
+            return None
+        return RequestError(
+            f"group {group_id!r} is subscribed to {topic_partition.topic}; the offset of {topic_partition} can be deleted when "
+            "it is not",
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        )
 
     def close(self) -> Outcome:
         """Answer everybody who waits: the coordinator stops."""

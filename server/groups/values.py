@@ -167,6 +167,9 @@ class CommittingMember:
     group_instance_id: str | None = None
 
 
+NO_MEMBER: Final = CommittingMember()
+
+
 @attrs.frozen(kw_only=True)
 class MemberDescription:
     """One member; the metadata is empty unless the group is stable."""

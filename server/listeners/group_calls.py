@@ -52,7 +52,7 @@ async def fetch_offsets(broker: Broker, message: messages.FetchOffsetsRequest) -
 
 
 async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> Any:
-    return messages.ListGroupsResponse(tuple(broker.list_groups())).to_body()
+    return messages.ListGroupsResponse(tuple(each.group_id for each in broker.list_groups())).to_body()
 
 
 async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -> Any:

@@ -49,6 +49,10 @@ async def put_records(broker: Broker, *records: tuple[bytes, bytes | None]) -> N
     await store(actor, prepared, lambda _: None)
 
 
+def group_names(broker: Broker) -> list[str]:
+    return [each.group_id for each in broker.list_groups()]
+
+
 def code_of(answers: Sequence[RequestError | None]) -> list[ErrorCode | None]:
     return [None if error is None else error.code for error in answers]
 
@@ -60,7 +64,7 @@ async def test_nothing_is_made_before_the_first_commit(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         assert await broker.fetch_offsets("group", [PARTITION]) == [(PARTITION, -1, "")]
         assert await broker.fetch_offsets("group", None) == []
-        assert broker.list_groups() == []
+        assert group_names(broker) == []
         assert list(broker.topics()) == [TOPIC]
 
 
@@ -71,7 +75,7 @@ async def test_a_committed_offset_is_read_back_with_its_note(tmp_path: Path) -> 
         await commit(broker, 3)
         assert await broker.fetch_offsets("group", None) == [(PARTITION, 3, "")]
         assert await broker.fetch_offsets("other", [PARTITION]) == [(PARTITION, -1, "")]
-        assert broker.list_groups() == ["group"]
+        assert group_names(broker) == ["group"]
 
 
 async def test_the_log_holds_what_kafka_would_have_written(tmp_path: Path) -> None:
@@ -189,7 +193,7 @@ async def test_offsets_survive_a_clean_stop(tmp_path: Path, partitions: int) -> 
             place = TopicPartition(OFFSETS_TOPIC, coordinator_partition(group, partitions))
             assert (await records_from(broker, place))[-1].key == OffsetCommitKey(group, PARTITION).encode()
     async with one_partition(tmp_path) as broker:
-        assert broker.list_groups() == sorted(groups)
+        assert group_names(broker) == sorted(groups)
         assert [await committed_offset(broker, group, PARTITION) for group in groups] == list(range(20))
         await commit(broker, 99, group="group-3")
     async with one_partition(tmp_path, offsets_topic_num_partitions=7) as broker:
@@ -207,23 +211,26 @@ async def test_an_acknowledged_commit_survives_a_kill(tmp_path: Path) -> None:
 
 
 async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path) -> None:
-    """Value version 1 with an expiry of its own, a group with members, and a kind of record that is not known here."""
+    """Value version 1 with an expiry of its own, a group without members, and a kind of record that is not known here."""
     old = bytes.fromhex("0001" + "0000000000000007" + "0000" + f"{START_MS:016x}" + f"{START_MS + 10:016x}")
     async with one_partition(tmp_path) as broker:
         await put_records(
             broker,
             (OffsetCommitKey("old", PARTITION).encode(), old),
-            (GroupMetadataKey("members").encode(), b"whatever"),
+            (
+                GroupMetadataKey("members").encode(),
+                bytes.fromhex("0000" + "0008" + b"consumer".hex() + "00000007ffffffff00000000"),
+            ),
             (b"\x00\x03\x00\x05group", b"of a newer Kafka"),
         )
     clock = Clock()
     async with one_partition(tmp_path, clock=clock) as broker:
-        assert broker.list_groups() == ["members", "old"]
+        assert group_names(broker) == ["members", "old"]
         assert await committed_offset(broker, "old", PARTITION) == 7
-        clock.advance(10)
-        assert await broker._coordinators.groups.expire() == 1
         await broker.delete_group("members")
-        assert broker.list_groups() == []
+        clock.advance(10)
+        assert await broker._coordinators.group_coordinator.expire() == 1
+        assert group_names(broker) == []
 
 
 async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
@@ -235,7 +242,7 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
             with pytest.raises(RequestError, match=r"version 99.*triolog verify") as refused:
                 await call
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert broker.list_groups() == []
+        assert group_names(broker) == []
         await broker.append(PARTITION, [(START_MS, None, b"v", ())])
 
 
@@ -247,13 +254,13 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         await commit(broker, 1)
         await commit(broker, 2, group="kept")
         await broker.delete_group("group")
-        assert broker.list_groups() == ["kept"]
+        assert group_names(broker) == ["kept"]
         with pytest.raises(RequestError) as refused:
             await broker.delete_group("group")
         assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
         assert (await records_from(broker, OFFSETS))[-1].value is None
     async with one_partition(tmp_path) as broker:
-        assert broker.list_groups() == ["kept"]
+        assert group_names(broker) == ["kept"]
 
 
 async def test_a_group_that_commits_right_now_is_not_deleted_and_does_not_expire(tmp_path: Path) -> None:
@@ -268,7 +275,7 @@ async def test_a_group_that_commits_right_now_is_not_deleted_and_does_not_expire
                 with pytest.raises(RequestError) as refused:
                     await broker.delete_group("group")
                 assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
-                assert await broker._coordinators.groups.expire() == 0
+                assert await broker._coordinators.group_coordinator.expire() == 0
                 gate.release()
         assert await committed_offset(broker, "group", PARTITION) == 2
 
@@ -281,15 +288,15 @@ async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path
         clock.advance(DAY_MS)
         await commit(broker, 2, partition=OTHER)
         clock.advance(6 * DAY_MS - 1)
-        assert await broker._coordinators.groups.expire() == 0
+        assert await broker._coordinators.group_coordinator.expire() == 0
         clock.advance(1)
-        assert await broker._coordinators.groups.expire() == 1
+        assert await broker._coordinators.group_coordinator.expire() == 1
         assert await broker.fetch_offsets("group", None) == [(OTHER, 2, "")]
         clock.advance(DAY_MS)
-        assert await broker._coordinators.groups.expire() == 1
-        assert broker.list_groups() == []
+        assert await broker._coordinators.group_coordinator.expire() == 1
+        assert group_names(broker) == []
     async with running_broker(tmp_path, clock=clock) as broker:
-        assert broker.list_groups() == []
+        assert group_names(broker) == []
 
 
 async def test_what_expired_while_the_server_was_down_goes_after_the_start(tmp_path: Path) -> None:
@@ -298,7 +305,7 @@ async def test_what_expired_while_the_server_was_down_goes_after_the_start(tmp_p
         await commit(broker, 1)
     clock.advance(8 * DAY_MS)
     async with one_partition(tmp_path, clock=clock) as broker:
-        await until(lambda: broker.list_groups() == [])
+        await until(lambda: group_names(broker) == [])
 
 
 async def test_many_offsets_expire_in_several_batches(tmp_path: Path) -> None:
@@ -311,9 +318,9 @@ async def test_many_offsets_expire_in_several_batches(tmp_path: Path) -> None:
             assert await broker.commit_offsets(group, [(each, 1, None) for each in partitions]) == [None] * 30
         end = broker.snapshot(OFFSETS).log_end_offset
         clock.advance(8 * DAY_MS)
-        assert await broker._coordinators.groups.expire() == 300
+        assert await broker._coordinators.group_coordinator.expire() == 300
         assert broker.snapshot(OFFSETS).log_end_offset == end + 300
-        assert broker.list_groups() == []
+        assert group_names(broker) == []
 
 
 async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
@@ -383,7 +390,7 @@ async def test_offsets_below_an_open_transaction_do_not_expire(tmp_path: Path) -
         producer = await TransactionalProducer.start(broker)
         await producer.commit_offset("group", PARTITION, 2)
         clock.advance(8 * DAY_MS)
-        assert await broker._coordinators.groups.expire() == 0
+        assert await broker._coordinators.group_coordinator.expire() == 0
 
 
 async def test_offsets_of_a_transaction_wait_for_it_across_a_restart(tmp_path: Path) -> None:

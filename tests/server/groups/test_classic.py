@@ -7,6 +7,7 @@ import pytest
 from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
 from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.types import TopicPartition
 from triolog.server.groups.group import PREVIOUS_STATES
 from triolog.server.groups.values import (
     CommittingMember,
@@ -154,22 +155,37 @@ def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
     return (("range", encode_consumer_protocol(value, 1)),)
 
 
+def keeps(bench: Bench, topic: str) -> bool:
+    """Whether the group's offset of a topic must not be deleted."""
+    error = bench.groups.delete_offset_error(GROUP, TopicPartition(topic, 0))
+    assert error is None or error.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    return error is not None
+
+
 def test_a_group_of_consumers_is_subscribed_to_what_its_members_say() -> None:
     bench = Bench()
     member_id, _ = bench.enter(protocols=subscription("a", "b"))
-    assert [bench.groups.is_subscribed_to(GROUP, topic) for topic in "abc"] == [True, True, False]
+    bench.groups.check_delete_offsets(GROUP)
+    assert [keeps(bench, topic) for topic in "abc"] == [True, True, False]
     bench.leave(member_id)
-    assert not bench.groups.is_subscribed_to(GROUP, "a")
-    assert not bench.groups.is_subscribed_to("other", "a")
+    assert not keeps(bench, "a")
+    assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
 
 
 def test_where_it_cannot_be_known_a_group_of_consumers_counts_as_subscribed() -> None:
     bench = Bench()
     bench.enter(protocols=(("range", b"x"),))
-    assert bench.groups.is_subscribed_to(GROUP, "a")
-    other = Bench()
-    other.enter(protocol_type="connect", protocols=(("default", b"x"),))
-    assert not other.groups.is_subscribed_to(GROUP, "a")
+    assert keeps(bench, "a")
+
+
+def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_deleted() -> None:
+    bench = Bench()
+    member_id, _ = bench.enter(protocol_type="connect", protocols=(("default", b"x"),))
+    with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*has 1 members; what they read is not known"):
+        bench.groups.check_delete_offsets(GROUP)
+    bench.leave(member_id)
+    bench.groups.check_delete_offsets(GROUP)
+    assert not keeps(bench, "a")
 
 
 # ---- restarts -----------------------------------------------------------------------------------------------------------

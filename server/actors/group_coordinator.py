@@ -1,0 +1,282 @@
+"""The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
+
+What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
+`__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
+what the last record says, and their sessions begin anew.
+
+A caller that is cancelled, because its connection is gone, is still a member and still waited for: it may have a new connection
+in a moment, and if not it comes due like everybody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ..broker_config import BrokerConfig
+from ..clock import NowMs
+from ..groups.classic import ClassicGroups
+from ..groups.values import (
+    CommittingMember,
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    GroupState,
+    Heartbeat,
+    Join,
+    JoinAnswer,
+    LeaveAnswer,
+    LeavingMember,
+    Outcome,
+    Sync,
+    SyncAnswer,
+    Token,
+)
+from .group_records import GroupRecords
+from .groups import Commit, Groups, check_group
+
+
+@attrs.define(eq=False)
+class _Caller:
+    """Somebody who waits for a join or a sync."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: JoinAnswer | SyncAnswer | None = None
+
+
+@attrs.define(eq=False)
+class GroupCoordinator:
+    """See the module. Owner of the members of all groups; called from any task of the trio thread."""
+
+    _offsets: Groups
+    _members: ClassicGroups
+    _records: GroupRecords
+    _callers: dict[Token, _Caller] = attrs.field(factory=dict)
+    _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
+    _planned_ms: float = float("inf")
+    """When the clock looks next, in ms of trio's time."""
+    _sooner: trio.Event = attrs.field(factory=trio.Event)
+    """Something comes due before that."""
+    _is_closed: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig, offsets: Groups, now_ms: NowMs) -> GroupCoordinator:
+        settings = GroupSettings(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            max_groups=config.max_groups,
+        )
+        return cls(offsets, ClassicGroups(settings), GroupRecords(offsets, now_ms))
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take over the members that the logs know, once they are loaded; their sessions begin."""
+        for group, value in self._offsets.take_restorable():
+            self._settle(self._members.restore(group, value, _now_ms()))
+
+    async def run(self) -> None:
+        """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_time)
+            nursery.start_soon(self._records.run, self._stored, self._store_failed)
+
+    def close(self) -> None:
+        """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
+        self._is_closed = True
+        self._settle(self._members.close())
+
+    async def _keep_time(self) -> None:
+        while True:
+            deadline_ms = self._members.next_deadline_ms
+            self._planned_ms = float("inf") if deadline_ms is None else deadline_ms
+            self._sooner = trio.Event()
+            with trio.move_on_at((self._planned_ms + 1) / 1000):
+                await self._sooner.wait()
+            self._settle(self._members.on_time(_now_ms()))
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Do what has come of a command."""
+        for token, answer in outcome.answers:
+            caller = self._callers.get(token)
+            if caller is not None:
+                caller.answer = answer
+                caller.answered.set()
+        self._records.put(outcome.stores)
+        deadline_ms = self._members.next_deadline_ms
+        if deadline_ms is not None and deadline_ms < self._planned_ms:
+            self._sooner.set()
+
+    def _stored(self, ticket: int) -> None:
+        self._settle(self._members.stored(ticket, _now_ms()))
+
+    def _store_failed(self, ticket: int, error: ErrorCode) -> None:
+        self._settle(self._members.store_failed(ticket, error, _now_ms()))
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    async def join(self, request: Join) -> JoinAnswer:
+        """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same."""
+        error = self._refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return JoinAnswer(error=error, member_id=request.member_id)
+        answer = await self._wait_for(partial(self._members.join, request))
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    async def sync(self, request: Sync) -> SyncAnswer:
+        """Get one's assignment; waits for the leader and the log. Cancelled: it has asked all the same."""
+        error = self._refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return SyncAnswer(error=error)
+        answer = await self._wait_for(partial(self._members.sync, request))
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    async def _wait_for(self, command: Callable[[Token, int], Outcome]) -> JoinAnswer | SyncAnswer | None:
+        number, caller = next(self._numbers), _Caller()
+        self._callers[number] = caller
+        try:
+            self._settle(command(number, _now_ms()))
+            await caller.answered.wait()
+        finally:
+            del self._callers[number]
+        return caller.answer
+
+    def heartbeat(self, request: Heartbeat) -> ErrorCode:
+        """Say that a member is alive; REBALANCE_IN_PROGRESS: it has to join again."""
+        error = self._refusal(request.group_id)
+        if error is ErrorCode.NONE:
+            error = self._members.heartbeat(request, _now_ms())
+            self._settle(Outcome())
+        return error
+
+    def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
+        """Remove members from a group, each with an answer of its own."""
+        error = self._refusal(group)
+        if error is not ErrorCode.NONE:
+            return LeaveAnswer(error=error)
+        answer, outcome = self._members.leave(group, members, _now_ms())
+        self._settle(outcome)
+        return answer
+
+    def _refusal(self, group: str) -> ErrorCode:
+        """Why nobody can be a member of this group now. Clients look for a coordinator that can serve them."""
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        try:
+            self._offsets.check_served(group)
+        except RequestError as exc:
+            return exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    # ---- offsets ---------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group: str,
+        commits: Sequence[Commit],
+        member: CommittingMember,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> list[RequestError | None]:
+        """As `Groups.commit`, if the member may commit for the group in the moment of the append. Raises RequestError."""
+
+        def check() -> None:
+            is_transactional = producer_id != NO_PRODUCER_ID
+            self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=_now_ms())
+            self._settle(Outcome())
+
+        return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
+        """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order
+        (KIP-496). Raises RequestError for all of them."""
+        check_group(group)
+        description = self.describe(group)
+        if description.state is GroupState.DEAD:
+            raise _no_such_group(group)
+        self._members.check_delete_offsets(group)
+        answers = [self._deletion_error(group, each) for each in partitions]
+        await self._offsets.take_back(group, [each for each, error in zip(partitions, answers, strict=True) if error is None])
+        return answers
+
+    def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:
+        if not self._offsets.has_partition(topic_partition):
+            return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
+        return self._members.delete_offset_error(group, topic_partition)
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    def describe(self, group: str) -> GroupDescription:
+        """State, protocol and members; a group that nobody knows is Dead. Raises RequestError."""
+        self._offsets.check_served(group)
+        found = self._members.describe(group)
+        if found is not None:
+            return found
+        return GroupDescription(group_id=group, state=GroupState.EMPTY if self._offsets.is_known(group) else GroupState.DEAD)
+
+    def listings(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same."""
+        found = {listing.group_id: listing for listing in self._members.listings()}
+        for name in self._offsets.names():
+            found.setdefault(name, GroupListing(name))
+        wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
+        return [
+            listing
+            for _, listing in sorted(found.items())
+            if (not wanted_states or listing.state.value.lower() in wanted_states)
+            and (not wanted_types or listing.group_type in wanted_types)
+        ]
+
+    async def delete(self, group: str) -> None:
+        """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
+        same, and that is waited for."""
+        self._offsets.check_served(group)
+        while self._members.is_being_stored(group) and not self._is_closed:
+            await self._records.written()
+        description = self.describe(group)
+        if description.state is GroupState.DEAD:
+            raise _no_such_group(group)
+        if not self._members.begin_delete(group):
+            raise RequestError(
+                f"group {group!r} is {description.state.value} and has {len(description.members)} members; stop them first",
+                ErrorCode.NON_EMPTY_GROUP,
+            )
+        is_deleted = False
+        try:
+            with trio.CancelScope(shield=True):
+                if self._offsets.is_known(group):
+                    await self._offsets.delete(group)
+            is_deleted = True
+        finally:
+            self._members.end_delete(group, is_deleted=is_deleted)
+
+    async def expire(self) -> int:
+        """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
+        groups of which nothing is left. Raises RequestError."""
+        count = await self._offsets.expire(self._members.is_expirable)
+        for group in self._members.idle_groups():
+            if not self._offsets.is_known(group):
+                self._members.forget(group)
+        return count
+
+
+def _now_ms() -> int:
+    """For deadlines: the time that trio's deadlines are in."""
+    return int(trio.current_time() * 1000)
+
+
+def _no_such_group(group: str) -> RequestError:
+    return RequestError(
+        f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+    )
