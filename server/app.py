@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
 import trio
@@ -23,33 +24,69 @@ from .broker import Broker, StartProgress, open_broker_core
 from .broker_config import Address, BrokerConfig
 from .listeners.opening import Addresses, Listeners
 
+if TYPE_CHECKING:
+    from .listeners.health import Health
+
 LOGGER: Final = logging.getLogger(__name__)
+
+Report = Callable[[StartProgress], None]
 
 MB: Final = 1_000_000
 DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
 
 
-async def serve(
-    config: BrokerConfig, started: Callable[[Addresses], None], report: Callable[[StartProgress], None] | None = None
-) -> None:
+async def serve(config: BrokerConfig, started: Callable[[Addresses], None], report: Report | None = None) -> None:
     """Run a server until a signal stops it. `report` is told how far the start is; by default a start that takes long says so
-    in log lines. Raises StorageError or OSError when it cannot start."""
+    in log lines. Raises StorageError or OSError, or a group with one, when it cannot start."""
     begin = time.perf_counter()
+    report = report or StartLines()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with open_broker_core(config, report=report or StartLines()) as broker:
-            listeners = Listeners(broker)
-            wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
-            async with trio.open_nursery() as outer:
-                async with trio.open_nursery() as serving:
-                    addresses = await listeners.start(serving, wanted, advertised=config.kafka_advertised)
-                    _log_start(broker, addresses, time.perf_counter() - begin)
-                    started(addresses)
-                    name = signal.Signals(await anext(signals)).name
-                    LOGGER.info("stopping signal=%s connections=%d", name, listeners.connections)
-                    listeners.stop(config.stop_grace_ms / 1000)
-                    outer.start_soon(_end_grace, listeners, signals)
-                outer.cancel_scope.cancel()
+        async with _told_over_http(config.metrics, report) as (health, metrics, report):
+            async with open_broker_core(config, report=report) as broker:
+                listeners = Listeners(broker)
+                wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
+                async with trio.open_nursery() as outer:
+                    async with trio.open_nursery() as serving:
+                        addresses = await listeners.start(serving, wanted, advertised=config.kafka_advertised)
+                        addresses = attrs.evolve(addresses, metrics=metrics)
+                        _log_start(broker, addresses, time.perf_counter() - begin)
+                        if health is not None:
+                            health.serving(broker, listeners.admission.protocols)
+                        started(addresses)
+                        name = signal.Signals(await anext(signals)).name
+                        LOGGER.info("stopping signal=%s connections=%d", name, listeners.connections)
+                        if health is not None:
+                            health.stopping()
+                        listeners.stop(config.stop_grace_ms / 1000)
+                        outer.start_soon(_end_grace, listeners, signals)
+                    outer.cancel_scope.cancel()
+            if health is not None:
+                health.stopped()
     LOGGER.info("stopped")
+
+
+@asynccontextmanager
+async def _told_over_http(
+    wanted: Address | None, report: Report
+) -> AsyncIterator[tuple[Health | None, Address | None, Report]]:
+    """Answers for /livez, /readyz and /metrics for the time of the block, where they are answered, and who is to be told how
+    far the start is. What HTTP and metrics need is loaded here: most servers have none."""
+    if wanted is None:
+        yield None, None, report
+        return
+    from .listeners.health import Health
+    from .listeners.http import http_listener
+
+    health = Health()
+
+    def tell(progress: StartProgress) -> None:
+        health.progress = progress
+        report(progress)
+
+    async with trio.open_nursery() as nursery:
+        address: Address = await nursery.start(http_listener(wanted, health.answer).run)
+        yield health, address, tell
+        nursery.cancel_scope.cancel()
 
 
 async def _end_grace(listeners: Listeners, signals: AsyncIterator[int]) -> None:

@@ -72,6 +72,7 @@ class BrokerConfig:
     native: Address | None = None
     kafka: Address | None = None
     kafka_advertised: Address | None = None
+    metrics: Address | None = None
     node_id: int | None = None
     cluster_id: str | None = None
     topic_defaults: LogConfig = attrs.field(factory=LogConfig)

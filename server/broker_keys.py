@@ -224,6 +224,13 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             doc="Where Kafka clients are sent; by default to the address that they connected to.",
         ),
         BrokerKey(
+            name="metrics",
+            type="address",
+            read=lambda value: Address.parse(_text(value)),
+            default="-",
+            doc="Where /metrics, /livez and /readyz are answered over HTTP. Without it nothing is.",
+        ),
+        BrokerKey(
             name="durability",
             type="string",
             read=lambda value: Durability.parse(_text(value)),

@@ -28,8 +28,8 @@ from .scrub import Scrub, ScrubStatistics
 from .topics import HostedTopic, OfflinePartition
 
 MAX_TOPICS: Final = 500
-MAX_PARTITIONS: Final = 2_000
-MAX_LAGS: Final = 2_000
+MAX_PARTITIONS: Final = 1_000
+MAX_LAGS: Final = 1_000
 """Told one by one: the first topics and partitions by name, the groups' partitions with the largest lags."""
 MAX_OFFSETS: Final = 100_000
 """Committed offsets that are looked at for lags; those of groups behind in the alphabet are left out."""

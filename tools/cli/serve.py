@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import resource
 import sys
@@ -27,6 +28,7 @@ class CannotServeError(click.ClickException):
 )
 @click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
 @click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
+@click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
@@ -37,6 +39,7 @@ def command(
     data_dirs: tuple[str, ...],
     native: str | None,
     kafka: str | None,
+    metrics: str | None,
     ready_file: str | None,
     durability: str | None,
     topic_config: str | None,
@@ -62,7 +65,13 @@ def command(
     gc.enable()
 
     configure_logging(log_level, as_json=log_format == "json")
-    arguments: dict[str, Any] = {"data_dirs": data_dirs or None, "native": native, "kafka": kafka, "durability": durability}
+    arguments: dict[str, Any] = {
+        "data_dirs": data_dirs or None,
+        "native": native,
+        "kafka": kafka,
+        "metrics": metrics,
+        "durability": durability,
+    }
     try:
         settings = read_settings(config_file, os.environ, arguments)
         if "data_dirs" not in settings:
@@ -71,6 +80,8 @@ def command(
         config = BrokerConfig(**settings, adopted_topics=adopted)
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
+    if config.metrics is not None:
+        _check_metrics_extra()
     _raise_descriptor_limit()
     if ready_file is not None:
         with contextlib.suppress(FileNotFoundError):
@@ -83,6 +94,13 @@ def command(
             )
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+def _check_metrics_extra() -> None:
+    """A server that would say nothing of itself is not what was asked for."""
+    missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.UsageError(f"--metrics needs {' and '.join(missing)}: pip install 'triolog[metrics]'")
 
 
 def _raise_descriptor_limit() -> None:

@@ -1,0 +1,47 @@
+"""`triolog serve --metrics`: a process that answers over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+from tests.support.server_process import ServerFolder, environment, python_command
+
+
+def test_a_server_tells_of_itself_over_http(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--metrics", "127.0.0.1:0")
+    address = json.loads(server.ready_file.read_text())["metrics"]
+    with urllib.request.urlopen(f"http://{address}/readyz", timeout=30) as answer:
+        assert answer.read() == b"ready\n"
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        text = answer.read().decode()
+    assert "\ntriolog_directory_in_service{" in text
+    assert "\nprocess_resident_memory_bytes " in text
+    assert server.stop() == 0
+
+
+def test_an_address_that_is_taken_ends_the_start_with_its_name(server_folder: ServerFolder) -> None:
+    first = server_folder.start("--metrics", "127.0.0.1:0")
+    address = json.loads(first.ready_file.read_text())["metrics"]
+    second = ServerFolder(server_folder.path, data_dirs=("other",)).spawn("--metrics", address)
+    with second:
+        assert second.wait_exit() == 3
+        assert f"cannot listen on {address}" in second.stderr()
+
+
+def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder) -> None:
+    hidden = "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'h11' else real(n, *a)"
+    command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--metrics", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.returncode == 2
+    assert "--metrics needs h11: pip install 'triolog[metrics]'" in done.stderr
+
+
+def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
+    loaded = "import sys, triolog.server.app; print([n for n in ('h11', 'prometheus_client') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n"
