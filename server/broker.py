@@ -46,18 +46,18 @@ from .actors.reader import FetchPartition as FetchPartition
 from .actors.reader import Reader
 from .actors.reader import ReaderView as ReaderView
 from .actors.scrub import Scrub, ScrubStatistics
+from .actors.security import Security as Security
+from .actors.security import open_security
 from .actors.segment_leases import Lease as Lease
 from .actors.segment_leases import SegmentLeases
 from .actors.stage_checks import StagedShare as StagedShare
 from .actors.stage_commits import Committed as Committed
-from .actors.security import Security as Security
-from .actors.security import open_security
 from .actors.stages import StageWrite as StageWrite
-from .actors.topic_changes import ConfigChange
 from .actors.statistics import BrokerStatistics as BrokerStatistics
 from .actors.statistics import Collector
 from .actors.statistics import DirectorySpace as DirectorySpace
 from .actors.statistics import TopicFigures as TopicFigures
+from .actors.topic_changes import ConfigChange
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
 from .groups.values import NO_MEMBER
@@ -75,6 +75,9 @@ from .groups.values import LeftMember as LeftMember
 from .groups.values import MemberDescription as MemberDescription
 from .groups.values import Sync as Sync
 from .groups.values import SyncAnswer as SyncAnswer
+from .security.acls import Acl as Acl
+from .security.acls import AclFilter as AclFilter
+from .security.acls import check_new_acl as check_new_acl
 from .storage.append import AppendResult as AppendResult
 from .storage.append import PreparedAppend, prepare_append
 from .storage.checkpoints import encode_uuid
@@ -83,9 +86,6 @@ from .storage.filesystem import FileSystem, OsFileSystem
 from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import check_topic_name as check_topic_name
 from .storage.paths import is_internal as is_internal
-from .security.acls import Acl as Acl
-from .security.acls import AclFilter as AclFilter
-from .security.acls import check_new_acl as check_new_acl
 from .storage.producer_entry import ProducerEntry as ProducerEntry
 from .storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from .storage.stage_files import StagedBytes as StagedBytes
@@ -108,6 +108,8 @@ class Broker(Reader):
     _scrub: Scrub
     _leases: SegmentLeases
     _cleaner: CleanerCounters
+    security: Security
+    """Who may log in, and who may do what."""
 
     def now_ms(self) -> int:
         """The server's wall clock, ms since the epoch."""
@@ -254,6 +256,10 @@ class Broker(Reader):
         """Delete the records below `before_offset` (-1: below the high watermark) and answer the log start offset. Readers
         do not see them any more, also after a power cut; the files go later. Raises RequestError."""
         return await self._manager.delete_records(topic_partition, before_offset)
+
+    async def apply_retention(self) -> int:
+        """Take out now what retention lets go; answers how many segments that were."""
+        return await self._manager.retention.run_pass()
 
     # ---- producers and transactions --------------------------------------------------------------------------------------
 

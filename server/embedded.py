@@ -11,6 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +25,18 @@ from ..protocol.limits import MIB
 from ..protocol.records.batch import iter_batches
 from ..protocol.records.record import iter_records
 from ..protocol.types import Bytes, Record, TopicPartition
-from .broker import Broker, FetchPartition, PlainRecord, TopicDescription, open_broker_core
+from .broker import Broker, FetchPartition, PlainRecord, TopicDescription
 from .broker_config import Address, BrokerConfig
 from .clock import NowMs, system_now_ms
 from .config import Durability, LogConfig
-from .listeners.opening import Addresses, Listeners
+from .control.blocking_views import BlockingClock, BlockingFaults, BlockingGroups, BlockingLog, BlockingRequests
+from .control.clock import MovedClock
+from .control.fault_views import FaultsView, RequestsView
+from .control.groups_view import GroupsView
+from .control.life import Life
+from .control.log_view import LogView, Text
+from .control.seed import Seed, Topics
+from .listeners.opening import Addresses
 from .storage.append import AppendResult
 from .storage.segment_view import TimestampAndOffset
 
@@ -42,14 +50,90 @@ _SHARED_MEMORY: Final = "/dev/shm"
 
 @attrs.define(eq=False)
 class EmbeddedBroker:
-    """A running broker, to be called from the trio thread that runs it. `core` is the door that listeners use."""
+    """A running broker, to be called from the trio thread that runs it."""
 
-    core: Broker
+    life: Life
     path: str
-    native: Address | None
-    """Where the native protocol listens; None when it does not."""
-    kafka: Address | None = None
-    """Where Kafka's protocol listens; None when it does not."""
+    seed: Seed = attrs.field(factory=Seed)
+    """What a new directory has."""
+    faults: FaultsView = attrs.field(init=False)
+    """What goes wrong; see docs/testing-with-triolog.md."""
+    requests: RequestsView = attrs.field(init=False)
+    """What Kafka clients asked for."""
+    groups: GroupsView = attrs.field(init=False)
+    """What groups have committed, and what upsets them."""
+    _is_lasting: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultsView(self.life.faults, self.life.disk_faults)
+        self.requests = RequestsView(self.life.requests)
+        self.groups = GroupsView(lambda: self.core, self.faults)
+
+    @property
+    def core(self) -> Broker:
+        """The door that listeners use. Raises NotRunningError after a crash."""
+        return self.life.core
+
+    @property
+    def native(self) -> Address | None:
+        """Where the native protocol listens; None when it does not."""
+        return self.life.addresses.native
+
+    @property
+    def kafka(self) -> Address | None:
+        """Where Kafka's protocol listens; None when it does not."""
+        return self.life.addresses.kafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
+        if self.kafka is None:
+            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka=Address("127.0.0.1", 0)')
+        return str(self.kafka)
+
+    @property
+    def clock(self) -> MovedClock:
+        """The broker's wall clock; deadlines too, if trio runs by it (`trio.run(main, clock=...)`)."""
+        return self.life.clock
+
+    def log(self, topic: str) -> LogView:
+        """The records of a topic."""
+        return LogView(lambda: self.core, topic)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    async def crash(self) -> None:
+        """End as by SIGKILL: connections are cut, nothing is flushed; `restart` recovers. The ports refuse connections."""
+        await self.life.crash()
+
+    async def stop(self) -> None:
+        """Stop in order; the ports refuse connections until `restart`."""
+        await self.life.stop()
+
+    async def restart(self) -> None:
+        """Start again on the same ports, after a crash or a stop, or stop and start."""
+        await self.life.restart()
+
+    async def reset(self) -> None:
+        """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Clients
+        are disconnected. Only for a directory that goes with the block. Raises RuntimeError."""
+        if self._is_lasting:
+            raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
+        self.faults.clear()
+        self.life.clock.reset()
+        await self.life.wipe()
+        self.requests.clear()
+        await self.seed.put(self.core)
+
+    async def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Put a copy of all data into `path`, which is empty or not there; a broker can be opened on it."""
+        await self.life.snapshot(Path(path))
+
+    async def apply_retention(self) -> int:
+        """Take out now what retention lets go, by the broker's clock; answers how many segments that were."""
+        return await self.core.apply_retention()
+
+    # ---- topics and records ----------------------------------------------------------------------------------------------
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
@@ -129,13 +213,18 @@ async def open_broker(
     config: Mapping[str, str] | None = None,
     lenient: bool = True,
     now_ms: NowMs = system_now_ms,
+    clock: MovedClock | None = None,
+    topics: Topics = (),
+    records: Mapping[str, Sequence[PlainRecord | Text]] | None = None,
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
     `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`, `kafka`: where to listen with which
     protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
     the block. `config`: defaults of all topics. `lenient`: Kafka clients get what tests want instead of what Kafka refuses,
-    such as topics with more replicas than there are nodes. Raises StorageError, OSError or RequestError when it cannot start.
+    such as topics with more replicas than there are nodes. `topics`: names, or names with numbers of partitions, that are made
+    when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default one that
+    begins at `now_ms`. Raises StorageError, OSError or RequestError when it cannot start.
     """
     with _directory(path) as (directory, lasting):
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
@@ -148,25 +237,28 @@ async def open_broker(
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1,
         )
-        async with open_broker_core(settings, now_ms=now_ms) as core:
-            async with _listening(core, Addresses(native, kafka)) as addresses:
-                yield EmbeddedBroker(core, directory, addresses.native, addresses.kafka)
+        async with _living(settings, Addresses(native, kafka), clock or MovedClock(now_ms)) as life:
+            seed = Seed.of(topics, records or {})
+            await seed.put(life.core)
+            yield EmbeddedBroker(life, directory, seed, is_lasting=lasting)
 
 
 @asynccontextmanager
-async def _listening(core: Broker, wanted: Addresses) -> AsyncIterator[Addresses]:
-    if wanted == Addresses():
-        yield wanted
-        return
+async def _living(settings: BrokerConfig, wanted: Addresses, clock: MovedClock) -> AsyncIterator[Life]:
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
+        life = Life(settings, wanted, nursery, clock)
         try:
-            yield await Listeners(core).start(nursery, wanted)
+            await life.start()
+            yield life
         except trio.Cancelled:
             raise
         except BaseException as exc:
             # Kept outside of the nursery, which would wrap it in a group.
             failure = exc
+        finally:
+            await life.stop()
+            life.close()
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -189,7 +281,8 @@ class BlockingBroker:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
-        self._open: Callable[[], Any] = lambda: open_broker(path, **settings)
+        self._moved_clock = settings.pop("clock", None) or MovedClock(settings.pop("now_ms", system_now_ms))
+        self._open: Callable[[], Any] = lambda: open_broker(path, clock=self._moved_clock, **settings)
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._stop: trio.Event | None = None
@@ -229,7 +322,7 @@ class BlockingBroker:
 
     def _run(self) -> None:
         try:
-            trio.run(self._serve)
+            trio.run(self._serve, clock=self._moved_clock)
         except BaseException as exc:
             self._failure = exc
         finally:
@@ -250,11 +343,18 @@ class BlockingBroker:
 
     def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         with self._until_stopped():
-            return trio.from_thread.run(function, *arguments, trio_token=self._token)
+            return self._outside_of_trio(lambda: trio.from_thread.run(function, *arguments, trio_token=self._token))
 
     def _call_now(self, function: Callable[..., T], *arguments: Any) -> T:
         with self._until_stopped():
-            return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
+            return self._outside_of_trio(lambda: trio.from_thread.run_sync(function, *arguments, trio_token=self._token))
+
+    def _outside_of_trio(self, call: Callable[[], T]) -> T:
+        """Call it in this thread, or in one of its own where this one runs another trio program, a test: trio would refuse."""
+        if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is self._token:
+            return call()
+        with ThreadPoolExecutor(1, "triolog-call") as executor:
+            return executor.submit(call).result()
 
     @contextmanager
     def _until_stopped(self) -> Iterator[None]:
@@ -272,9 +372,80 @@ class BlockingBroker:
         return self._running().native
 
     @property
+    def kafka(self) -> Address | None:
+        """Where Kafka's protocol listens."""
+        return self._running().kafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See EmbeddedBroker.bootstrap_servers."""
+        return self._running().bootstrap_servers
+
+    @property
     def path(self) -> str:
         """The directory with the data."""
         return self._running().path
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the broker's thread."""
+        return self._call(function)
+
+    def call_now(self, function: Callable[[], T]) -> T:
+        """Run a function in the broker's thread."""
+        return self._call_now(function)
+
+    @property
+    def faults(self) -> BlockingFaults:
+        """See EmbeddedBroker.faults."""
+        return BlockingFaults(lambda: self._running().faults, self)
+
+    @property
+    def requests(self) -> BlockingRequests:
+        """See EmbeddedBroker.requests."""
+        return BlockingRequests(lambda: self._running().requests, self)
+
+    @property
+    def groups(self) -> BlockingGroups:
+        """See EmbeddedBroker.groups."""
+        return BlockingGroups(lambda: self._running().groups, self)
+
+    @property
+    def clock(self) -> BlockingClock:
+        """The broker's time, deadlines included."""
+        return BlockingClock(self._moved_clock, self)
+
+    def log(self, topic: str) -> BlockingLog:
+        """See EmbeddedBroker.log."""
+        return BlockingLog(self._running().log(topic), self)
+
+    def crash(self) -> None:
+        """See EmbeddedBroker.crash."""
+        self._call(self._running().crash)
+
+    def restart(self) -> None:
+        """See EmbeddedBroker.restart."""
+        self._call(self._running().restart)
+
+    def reset(self) -> None:
+        """See EmbeddedBroker.reset."""
+        self._call(self._running().reset)
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """See EmbeddedBroker.snapshot."""
+        self._call(self._running().snapshot, path)
+
+    @contextmanager
+    def fork(self, **settings: Any) -> Iterator[BlockingBroker]:
+        """Another broker for the time of the block, with a copy of this one's data, on ports of its own."""
+        with tempfile.TemporaryDirectory(prefix="triolog-fork-", ignore_cleanup_errors=True) as directory:
+            self.snapshot(directory)
+            given = {"kafka": None if self.kafka is None else LOCALHOST, "durability": "os", **settings}
+            with BlockingBroker(directory, **given) as broker:
+                yield broker
+
+    def apply_retention(self) -> int:
+        """See EmbeddedBroker.apply_retention."""
+        return self._call(self._running().apply_retention)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """See EmbeddedBroker.create_topic."""

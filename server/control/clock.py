@@ -20,18 +20,20 @@ class MovedClock(trio.abc.Clock):
     transaction timeouts, long polls. trio's MockClock would jump while a worker thread runs; this one moves when told."""
 
     wall: NowMs = system_now_ms
-    offset_ms: int = 0
+    wall_offset_ms: int = 0
+    deadline_offset_s: float = 0.0
     frozen_ms: int | None = None
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return self.offset_ms + (self.wall() if self.frozen_ms is None else self.frozen_ms)
+        return self.wall_offset_ms + (self.wall() if self.frozen_ms is None else self.frozen_ms)
 
     def advance(self, seconds: float) -> None:
         """Let so much time have passed. Call it in the trio thread, or before trio runs."""
         if seconds < 0:
             raise ValueError(f"the clock goes forward, not by {seconds} s")
-        self.offset_ms += round(seconds * 1000)
+        self.wall_offset_ms += round(seconds * 1000)
+        self.deadline_offset_s += seconds
 
     def freeze(self) -> None:
         """Let the wall clock stand; deadlines go on."""
@@ -40,8 +42,13 @@ class MovedClock(trio.abc.Clock):
     def unfreeze(self) -> None:
         """Let it go on from where it stands."""
         if self.frozen_ms is not None:
-            self.offset_ms += self.frozen_ms - self.wall()
+            self.wall_offset_ms += self.frozen_ms - self.wall()
             self.frozen_ms = None
+
+    def reset(self) -> None:
+        """Run as the system's again; deadlines do not go back."""
+        self.frozen_ms = None
+        self.wall_offset_ms = 0
 
     # ---- trio's clock ----------------------------------------------------------------------------------------------------
 
@@ -49,7 +56,7 @@ class MovedClock(trio.abc.Clock):
         """It runs already."""
 
     def current_time(self) -> float:
-        return time.perf_counter() + self.offset_ms / 1000
+        return time.perf_counter() + self.deadline_offset_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         return deadline - self.current_time() if deadline < math.inf else MAX_SLEEP_S

@@ -1,0 +1,277 @@
+"""The views of a broker for programs without trio: the same calls, which may come from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+from ...protocol.errors import ErrorCode
+from ...protocol.types import Record, TopicPartition
+from ..faults.disk_faults import DiskFault
+from ..faults.requests import LoggedRequest
+from ..faults.rules import Rule
+from .clock import MovedClock
+from .fault_views import FaultsView, FaultView, RequestsView
+from .groups_view import GroupsView
+from .log_view import Headers, LogView, Text
+from .waiting import PATIENCE_S
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Runs functions in the broker's trio thread."""
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T: ...
+    def call_now(self, function: Callable[[], T]) -> T: ...
+
+
+@attrs.frozen(eq=False)
+class BlockingFault:
+    """See FaultView."""
+
+    _view: FaultView
+    _caller: Caller
+
+    @property
+    def number(self) -> int:
+        return self._view.number
+
+    @property
+    def rule(self) -> Rule:
+        return self._view.rule
+
+    @property
+    def matched(self) -> int:
+        """Requests that it applies to."""
+        return self._view.matched
+
+    @property
+    def fired(self) -> int:
+        """Requests that it was carried out on."""
+        return self._view.fired
+
+    def release(self) -> None:
+        """See FaultView.release."""
+        self._caller.call_now(self._view.release)
+
+    def remove(self) -> None:
+        """See FaultView.remove."""
+        self._caller.call_now(self._view.remove)
+
+    def wait_fired(self, times: int = 1, *, timeout_s: float = PATIENCE_S) -> int:
+        """See FaultView.wait_fired."""
+        return self._caller.call(lambda: self._view.wait_fired(times, timeout_s=timeout_s))
+
+
+@attrs.frozen(eq=False)
+class BlockingFaults:
+    """See FaultsView."""
+
+    _view: Callable[[], FaultsView]
+    _caller: Caller
+
+    def __iter__(self) -> Iterator[BlockingFault]:
+        views = self._caller.call_now(lambda: list(self._view()))
+        return (BlockingFault(view, self._caller) for view in views)
+
+    def __len__(self) -> int:
+        return self._caller.call_now(lambda: len(self._view()))
+
+    def add(
+        self,
+        api: str | Sequence[str] | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        once: bool = False,
+        nth: int | None = None,
+        times: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        error: str | int | ErrorCode | None = None,
+        applied: bool = False,
+        delay_ms: int | None = None,
+        hold: bool = False,
+        disconnect: bool = False,
+        black_hole: bool = False,
+        corrupt: bool = False,
+        truncate_to: int | None = None,
+        throttle_ms: int | None = None,
+    ) -> BlockingFault:
+        """See FaultsView.add."""
+        told = {name: value for name, value in locals().items() if name != "self"}
+        return self.add_rule(told)
+
+    def add_rule(self, told: dict[str, Any]) -> BlockingFault:
+        """See FaultsView.add_rule."""
+        return BlockingFault(self._caller.call_now(lambda: self._view().add_rule(told)), self._caller)
+
+    def disk(self, effect: str, **told: Any) -> DiskFault:
+        """See FaultsView.disk."""
+        return self._caller.call_now(lambda: self._view().disk(effect, **told))
+
+    def clear(self) -> None:
+        """See FaultsView.clear."""
+        self._caller.call_now(lambda: self._view().clear())
+
+
+@attrs.frozen(eq=False)
+class BlockingRequests:
+    """See RequestsView."""
+
+    _view: Callable[[], RequestsView]
+    _caller: Caller
+
+    def __iter__(self) -> Iterator[LoggedRequest]:
+        return self._caller.call_now(lambda: iter(self._view()))
+
+    def __len__(self) -> int:
+        return self._caller.call_now(lambda: len(self._view()))
+
+    @property
+    def last(self) -> int:
+        """See RequestsView.last."""
+        return self._caller.call_now(lambda: self._view().last)
+
+    def find(self, api: str | None = None, **wanted: Any) -> list[LoggedRequest]:
+        """See RequestsView.find."""
+        return self._caller.call_now(lambda: self._view().find(api, **wanted))
+
+    def count(self, api: str | None = None, **wanted: Any) -> int:
+        """See RequestsView.count."""
+        return len(self.find(api, **wanted))
+
+    def clear(self) -> None:
+        """See RequestsView.clear."""
+        self._caller.call_now(lambda: self._view().clear())
+
+    def wait_for(
+        self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Any
+    ) -> list[LoggedRequest]:
+        """See RequestsView.wait_for."""
+        return self._caller.call(lambda: self._view().wait_for(api, count=count, timeout_s=timeout_s, **wanted))
+
+    def tail(self, count: int = 20) -> str:
+        """See RequestsView.tail."""
+        return self._caller.call_now(lambda: self._view().tail(count))
+
+
+@attrs.frozen(eq=False)
+class BlockingLog:
+    """See LogView."""
+
+    _view: LogView
+    _caller: Caller
+
+    def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
+        """See LogView.records."""
+        return self._caller.call(lambda: self._view.records(partition, offset=offset, committed_only=committed_only))
+
+    def values(self, partition: int | None = None) -> list[bytes | None]:
+        """The values of the records."""
+        return [record.value for record in self.records(partition)]
+
+    def produce(
+        self,
+        value: Text = None,
+        *,
+        key: Text = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int = 0,
+    ) -> int:
+        """See LogView.produce."""
+        return self._caller.call(
+            lambda: self._view.produce(value, key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+        )
+
+    def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
+        """See LogView.produce_all."""
+        return self._caller.call(lambda: self._view.produce_all(values, partition=partition))
+
+    def wait_for(
+        self,
+        count: int = 1,
+        *,
+        where: Callable[[Record], bool] | None = None,
+        partition: int | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> list[Record]:
+        """See LogView.wait_for."""
+        return self._caller.call(lambda: self._view.wait_for(count, where=where, partition=partition, timeout_s=timeout_s))
+
+    def start_offsets(self) -> dict[int, int]:
+        """See LogView.start_offsets."""
+        return self._caller.call_now(self._view.start_offsets)
+
+    def end_offsets(self) -> dict[int, int]:
+        """See LogView.end_offsets."""
+        return self._caller.call_now(self._view.end_offsets)
+
+    def delete_records(self, before_offset: int = -1, *, partition: int = 0) -> int:
+        """See LogView.delete_records."""
+        return self._caller.call(lambda: self._view.delete_records(before_offset, partition=partition))
+
+
+@attrs.frozen(eq=False)
+class BlockingGroups:
+    """See GroupsView."""
+
+    _view: Callable[[], GroupsView]
+    _caller: Caller
+
+    def committed(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
+        """See GroupsView.committed."""
+        return self._caller.call(lambda: self._view().committed(group, topic))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """See GroupsView.commit."""
+        self._caller.call(lambda: self._view().commit(group, offsets))
+
+    def lag(self, group: str, topic: str | None = None) -> int:
+        """See GroupsView.lag."""
+        return self._caller.call(lambda: self._view().lag(group, topic))
+
+    def wait_committed(self, group: str, topic: str, offset: int, *, partition: int = 0, timeout_s: float = PATIENCE_S) -> int:
+        """See GroupsView.wait_committed."""
+        return self._caller.call(
+            lambda: self._view().wait_committed(group, topic, offset, partition=partition, timeout_s=timeout_s)
+        )
+
+    def wait_no_lag(self, group: str, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """See GroupsView.wait_no_lag."""
+        self._caller.call(lambda: self._view().wait_no_lag(group, topic, timeout_s=timeout_s))
+
+    def freeze(self, group: str) -> BlockingFault:
+        """See GroupsView.freeze."""
+        return BlockingFault(self._caller.call_now(lambda: self._view().freeze(group)), self._caller)
+
+
+@attrs.frozen(eq=False)
+class BlockingClock:
+    """See MovedClock: deadlines move with it, as the broker's thread runs by it."""
+
+    _clock: MovedClock
+    _caller: Caller
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def advance(self, seconds: float) -> None:
+        """See MovedClock.advance."""
+        self._caller.call_now(lambda: self._clock.advance(seconds))
+
+    def freeze(self) -> None:
+        """See MovedClock.freeze."""
+        self._caller.call_now(self._clock.freeze)
+
+    def unfreeze(self) -> None:
+        """See MovedClock.unfreeze."""
+        self._caller.call_now(self._clock.unfreeze)

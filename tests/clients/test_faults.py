@@ -1,0 +1,334 @@
+"""Each kind of fault, and what a real client makes of it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from triolog.server.broker_config import Address
+from triolog.server.embedded import MEMORY, BlockingBroker
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import TopicPartition as KafkaPythonPartition
+    from kafka.errors import CorruptRecordError
+
+TOPIC = "orders"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def sent(broker: BlockingBroker) -> Iterator[Callable[..., KafkaError | None]]:
+    """Sends a record with librdkafka and answers why it was not delivered."""
+    producers: dict[str, Producer] = {}
+
+    def send(value: bytes = b"v", *, partition: int = 0, topic: str = TOPIC, **config: Any) -> KafkaError | None:
+        key = str(config)
+        if key not in producers:
+            producers[key] = producer_of(broker, **config)
+        errors: list[KafkaError | None] = []
+        producers[key].produce(topic, value, partition=partition, on_delivery=lambda error, _: errors.append(error))
+        assert producers[key].flush(PATIENCE_S) == 0
+        [error] = errors
+        return error
+
+    yield send
+    producers.clear()
+
+
+def producer_of(broker: BlockingBroker, **config: Any) -> Producer:
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "linger.ms": 0,
+        "retry.backoff.ms": 1,
+        "retry.backoff.max.ms": 10,
+        "reconnect.backoff.ms": 1,
+        "log_level": 0,
+        **config,
+    }
+    return Producer(settings)
+
+
+def consumed(broker: BlockingBroker, count: int, partition: int = 0, **config: Any) -> list[Message]:
+    """Records from the beginning of a partition, read by librdkafka without a group."""
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "reconnect.backoff.ms": 1,
+        "log_level": 0,
+        **config,
+    }
+    found: list[Message] = []
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(TOPIC, partition, 0)])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                found.append(message)
+    return found
+
+
+Sent = Callable[..., KafkaError | None]
+
+
+def test_an_error_that_is_retried_costs_a_second_request_and_nothing_else(broker: BlockingBroker, sent: Sent) -> None:
+    fault = broker.faults.add("Produce", topic=TOPIC, error="NOT_LEADER_OR_FOLLOWER", once=True)
+    assert sent() is None
+    assert fault.fired == 1
+    failed, good = broker.requests.wait_for("Produce", count=2)
+    assert (failed.errors, good.errors) == (("NOT_LEADER_OR_FOLLOWER",), ())
+    assert broker.log(TOPIC).values() == [b"v"]
+
+
+def test_an_error_that_is_final_reaches_the_application(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", error="MESSAGE_TOO_LARGE")
+    error = sent()
+    assert error is not None
+    assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert broker.log(TOPIC).values() == []
+
+
+def test_an_error_with_the_effect_applied_shows_who_writes_twice(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", error="REQUEST_TIMED_OUT", applied=True, once=True)
+    assert sent(b"twice") is None
+    assert broker.log(TOPIC).values() == [b"twice", b"twice"]
+
+
+def test_and_an_idempotent_producer_does_not(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", error="REQUEST_TIMED_OUT", applied=True, once=True)
+    assert sent(b"once", **{"enable.idempotence": True}) is None
+    assert broker.log(TOPIC).values() == [b"once"]
+
+
+def test_a_rule_of_one_partition_leaves_the_other_alone(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", topic=TOPIC, partition=1, error="INVALID_RECORD")
+    assert sent(partition=0) is None
+    assert sent(partition=1) is not None
+
+
+def test_a_rule_of_one_client_leaves_others_alone(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", client_id="bad-*", error="INVALID_RECORD")
+    assert sent(**{"client.id": "good-1"}) is None
+    assert sent(**{"client.id": "bad-1"}) is not None
+
+
+def test_the_nth_request(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.add("Produce", nth=2, times=1, error="INVALID_RECORD")
+    assert [sent() is None for _ in range(3)] == [True, False, True]
+
+
+def test_a_probability_with_a_seed(broker: BlockingBroker, sent: Sent) -> None:
+    fault = broker.faults.add("Produce", probability=0.5, seed=1, error="INVALID_RECORD")
+    outcomes = [sent() is None for _ in range(20)]
+    assert outcomes.count(False) == fault.fired
+    fault.remove()
+    broker.faults.add("Produce", probability=0.5, seed=1, error="INVALID_RECORD")
+    assert [sent() is None for _ in range(20)] == outcomes
+
+
+def test_a_delay(broker: BlockingBroker, sent: Sent) -> None:
+    sent()
+    broker.faults.add("Produce", delay_ms=100)
+    begin = time.monotonic()
+    assert sent() is None
+    assert time.monotonic() - begin >= 0.1
+
+
+def test_a_request_that_is_held_until_the_test_says_go(broker: BlockingBroker) -> None:
+    fault = broker.faults.add("Produce", hold=True)
+    producer = producer_of(broker)
+    producer.produce(TOPIC, b"v", partition=0)
+    producer.flush(0)
+    fault.wait_fired()
+    assert broker.log(TOPIC).values() == []
+    fault.release()
+    assert producer.flush(PATIENCE_S) == 0
+    assert broker.log(TOPIC).values() == [b"v"]
+
+
+@pytest.mark.parametrize(("applied", "copies"), [(False, 1), (True, 2)])
+def test_a_disconnect_before_and_after_the_effect(broker: BlockingBroker, sent: Sent, applied: bool, copies: int) -> None:
+    sent(b"first")
+    broker.faults.add("Produce", disconnect=True, applied=applied, once=True)
+    assert sent() is None
+    assert broker.log(TOPIC).values() == [b"first", *[b"v"] * copies]
+
+
+def test_a_black_hole_costs_the_client_its_timeout(broker: BlockingBroker, sent: Sent) -> None:
+    config = {"socket.timeout.ms": 300, "request.timeout.ms": 200, "message.timeout.ms": 20_000}
+    sent(b"first", **config)
+    fault = broker.faults.add("Produce", black_hole=True, once=True)
+    assert sent(b"second", **config) is None
+    assert fault.fired == 1
+    assert broker.log(TOPIC).values() == [b"first", b"second"]
+
+
+def test_corrupt_records_are_refused_by_a_consumer_that_checks(broker: BlockingBroker) -> None:
+    broker.log(TOPIC).produce("v")
+    broker.faults.add("Fetch", corrupt=True)
+    with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, check_crcs=True)) as consumer:
+        consumer.assign([KafkaPythonPartition(TOPIC, 0)])
+        consumer.seek_to_beginning()
+        with pytest.raises(CorruptRecordError):
+            _poll_for_ever(consumer)
+
+
+def _poll_for_ever(consumer: Any) -> None:
+    while True:
+        consumer.poll(100)
+
+
+def test_corrupt_records_come_right_when_they_are_read_again(broker: BlockingBroker) -> None:
+    broker.log(TOPIC).produce("v")
+    fault = broker.faults.add("Fetch", corrupt=True, once=True)
+    assert [message.value() for message in consumed(broker, 1, **{"check.crcs": True})] == [b"v"]
+    assert fault.fired == 1
+
+
+def test_a_truncated_answer_is_asked_for_again(broker: BlockingBroker, sent: Sent) -> None:
+    sent(b"first")
+    fault = broker.faults.add("Produce", truncate_to=10, once=True)
+    assert sent(b"second") is None
+    assert fault.fired == 1
+
+
+def test_throttling_is_seen_by_the_client(broker: BlockingBroker) -> None:
+    seen: list[float] = []
+    broker.faults.add("Produce", throttle_ms=123, once=True)
+    producer = producer_of(broker, throttle_cb=lambda event: seen.append(event.throttle_time))
+    producer.produce(TOPIC, b"v", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    deadline = time.monotonic() + PATIENCE_S
+    while not seen and time.monotonic() < deadline:
+        producer.poll(0.05)
+    assert seen == [pytest.approx(0.123)]
+
+
+def test_metadata_that_fails_is_asked_for_again(broker: BlockingBroker, sent: Sent) -> None:
+    fault = broker.faults.add("Metadata", topic="fresh", error="LEADER_NOT_AVAILABLE", times=2)
+    assert sent(topic="fresh", **{"allow.auto.create.topics": True}) is None
+    assert fault.fired == 2
+
+
+def test_a_fetch_that_fails_is_tried_again(broker: BlockingBroker) -> None:
+    broker.log(TOPIC).produce("v")
+    fault = broker.faults.add("Fetch", topic=TOPIC, error="NOT_LEADER_OR_FOLLOWER", times=2)
+    assert [message.value() for message in consumed(broker, 1)] == [b"v"]
+    assert fault.fired == 2
+
+
+def test_kafka_python_goes_on_after_an_error_too(broker: BlockingBroker) -> None:
+    broker.faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1)) as producer:
+        assert producer.send(TOPIC, b"v", partition=0).get(PATIENCE_S).offset == 0
+
+
+# ---- the device --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_appends_and_says_so(broker: BlockingBroker, sent: Sent) -> None:
+    sent(b"before")
+    fault = broker.faults.disk("full", path=f"{TOPIC}-0/*.log")
+    error = sent(b"lost", **{"message.timeout.ms": 500})
+    assert error is not None
+    assert fault.fired >= 1
+    broker.faults.clear()
+    assert broker.log(TOPIC).values() == [b"before"]
+
+
+def test_a_device_that_fails_takes_the_partition_offline_and_the_other_serves(broker: BlockingBroker, sent: Sent) -> None:
+    broker.faults.disk("error", operation="write", path=f"{TOPIC}-0/*.log")
+    assert sent(partition=0, **{"message.timeout.ms": 500}) is not None
+    assert sent(partition=1) is None
+
+
+def test_a_slow_fsync_delays_the_acknowledgement() -> None:
+    settings = {"kafka": Address("127.0.0.1", 0), "native": None, "durability": "fsync", "topics": [TOPIC]}
+    with BlockingBroker(MEMORY, **settings) as broker:
+        fault = broker.faults.disk("delay", operation="sync", path="*.log", delay_ms=100, once=True)
+        producer = producer_of(broker)
+        begin = time.monotonic()
+        producer.produce(TOPIC, b"v", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        assert time.monotonic() - begin >= 0.1
+        assert fault.fired == 1
+
+
+# ---- the broker's life -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_acknowledged_is_there_after_a_crash_on_the_same_port(broker: BlockingBroker, sent: Sent) -> None:
+    assert [sent(b"%d" % number) for number in range(20)] == [None] * 20
+    address = broker.bootstrap_servers
+    broker.crash()
+    broker.restart()
+    assert broker.bootstrap_servers == address
+    assert sent(b"after") is None
+    assert broker.log(TOPIC).values() == [*(b"%d" % number for number in range(20)), b"after"]
+
+
+def test_a_client_waits_while_the_broker_is_down(broker: BlockingBroker) -> None:
+    producer = producer_of(broker)
+    producer.produce(TOPIC, b"before", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    broker.crash()
+    producer.produce(TOPIC, b"during", partition=0)
+    assert producer.flush(0.05) == 1
+    broker.restart()
+    assert producer.flush(PATIENCE_S) == 0
+    assert broker.log(TOPIC).values() == [b"before", b"during"]
+
+
+def test_a_torn_write_loses_what_was_acknowledged_without_a_sync(broker: BlockingBroker, sent: Sent) -> None:
+    for number in range(10):
+        sent(b"%d" % number)
+    fault = broker.faults.disk("torn", path=f"{TOPIC}-0/*.log", seed=3)
+    broker.crash()
+    broker.restart()
+    assert fault.fired == 1
+    values = broker.log(TOPIC).values()
+    assert len(values) < 10
+    assert values == [b"%d" % number for number in range(len(values))]
+
+
+def test_a_reset_forgets_everything_but_the_seed(broker: BlockingBroker, sent: Sent) -> None:
+    sent()
+    broker.faults.add("Produce", error="INVALID_RECORD")
+    broker.reset()
+    assert (broker.topics(), broker.log(TOPIC).values(), len(broker.faults)) == ([TOPIC], [], 0)
+    assert sent(**{"client.id": "new"}) is None
+
+
+def test_a_fork_goes_its_own_way(broker: BlockingBroker, sent: Sent) -> None:
+    sent(b"shared")
+    with broker.fork() as fork:
+        fork.log(TOPIC).produce("fork")
+        sent(b"original")
+        assert [message.value() for message in consumed(fork, 2)] == [b"shared", b"fork"]
+    assert broker.log(TOPIC).values() == [b"shared", b"original"]
+
+
+def test_a_transaction_times_out_when_the_clock_is_moved(broker: BlockingBroker) -> None:
+    producer = producer_of(broker, **{"transactional.id": "t", "transaction.timeout.ms": 60_000})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"v", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    broker.clock.advance(3600)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(PATIENCE_S)
+    assert broker.log(TOPIC).values() == []

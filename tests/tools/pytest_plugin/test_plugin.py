@@ -1,0 +1,180 @@
+"""The plug-in as other projects meet it: in a pytest of its own, with other plug-ins beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata, util
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest_plugins = "pytester"
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+PLAIN: Final = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:hypothesispytest")
+LOADED: Final = any(each.name == "triolog" for each in metadata.entry_points(group="pytest11"))
+PLUGIN: Final = () if LOADED else ("-p", "triolog.tools.pytest_plugin")
+EXAMPLE: Final = """
+from confluent_kafka import Producer
+
+def test_order(triolog_broker):
+    producer = Producer({"bootstrap.servers": triolog_broker.bootstrap_servers})
+    producer.produce("orders", b"one espresso")
+    producer.flush()
+    assert triolog_broker.log("orders").values() == [b"one espresso"]
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess(*PLAIN, *PLUGIN, *arguments)
+
+
+def test_the_entry_point_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
+
+
+def test_loading_it_loads_neither_trio_nor_the_server() -> None:
+    script = (
+        "import sys, triolog.tools.pytest_plugin\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'trio' or name.startswith('triolog.server')])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import sys
+
+        def test_nothing():
+            assert not [name for name in sys.modules if name.split(".")[0] == "trio" or name.startswith("triolog.server")]
+    """)
+    run(pytester, "-p", "no:trio").assert_outcomes(passed=1)
+
+
+def test_a_client_meets_a_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(EXAMPLE)
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_topics_and_records_by_marker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        pytestmark = pytest.mark.triolog(topics={"orders": 3, "payments": 1})
+
+        @pytest.mark.triolog(records={"payments": ["a", (5, b"k", b"b", ())]})
+        def test_with_records(triolog_broker):
+            assert triolog_broker.topics() == ["orders", "payments"]
+            assert [(each.key, each.value) for each in triolog_broker.log("payments").records()] == [(None, b"a"), (b"k", b"b")]
+
+        def test_each_has_its_own(triolog_broker):
+            assert triolog_broker.log("orders").end_offsets() == {0: 0, 1: 0, 2: 0}
+            triolog_broker.log("orders").produce("x")
+
+        def test_and_no_leftovers(triolog_broker):
+            assert triolog_broker.log("orders").values() == []
+    """)
+    run(pytester, "--strict-markers").assert_outcomes(passed=3)
+
+
+def test_a_marker_with_positional_arguments_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.triolog("orders")
+        def test_it(triolog_broker):
+            pass
+    """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*takes keywords only*"])
+
+
+def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from confluent_kafka import Producer
+
+        def test_it(triolog_broker):
+            triolog_broker.faults.add("Produce", error="MESSAGE_TOO_LARGE")
+            producer = Producer({"bootstrap.servers": triolog_broker.bootstrap_servers, "client.id": "mine"})
+            producer.produce("orders", b"x")
+            producer.flush()
+            assert triolog_broker.log("orders").values() == [b"x"]
+    """)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*triolog_broker: state and last requests*",
+            "topic orders (partition: first offset-next offset) 0: 0-0",
+            "fault #1 fired 1 times of 1 matches: *MESSAGE_TOO_LARGE*",
+            "#* Produce v* client=mine orders* MESSAGE_TOO_LARGE fault=1",
+        ]
+    )
+
+
+def test_a_session_has_one_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_first(triolog_broker_session):
+            triolog_broker_session.create_topic("t")
+            triolog_broker_session.log("t").produce("x")
+
+        def test_second(triolog_broker_session):
+            assert triolog_broker_session.log("t").values() == [b"x"]
+            triolog_broker_session.reset()
+
+        def test_third(triolog_broker_session):
+            assert triolog_broker_session.topics() == []
+    """)
+    run(pytester).assert_outcomes(passed=3)
+
+
+def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(number, triolog_broker, triolog_broker_session):
+            assert triolog_broker.kafka.port != triolog_broker_session.kafka.port
+            triolog_broker.log("t") if number else None
+            triolog_broker_session.create_topic(f"t{number}")
+    """)
+    run(pytester, "-n", "2").assert_outcomes(passed=6)
+
+
+def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        import trio
+
+        @pytest.mark.trio
+        async def test_it(triolog_broker):
+            triolog_broker.create_topic("t")
+            await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
+            assert triolog_broker.log("t").values() == [b"x"]
+    """)
+    run(pytester).assert_outcomes(passed=1)
+
+
+@pytest.mark.skipif(util.find_spec("pytest_asyncio") is None, reason="pytest-asyncio is not installed")
+def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from aiokafka import AIOKafkaProducer
+
+        @pytest.mark.asyncio
+        @pytest.mark.triolog(topics=["orders"])
+        async def test_it(triolog_broker):
+            producer = AIOKafkaProducer(bootstrap_servers=triolog_broker.bootstrap_servers)
+            await producer.start()
+            try:
+                await producer.send_and_wait("orders", b"x")
+            finally:
+                await producer.stop()
+            assert triolog_broker.log("orders").values() == [b"x"]
+    """)
+    run(pytester).assert_outcomes(passed=1)

@@ -1,0 +1,78 @@
+"""The pytest plug-in `triolog`: brokers as fixtures. Loaded by every pytest run of an environment that has triolog, so this
+module imports nothing of the server, nor trio: fixtures do, when a test wants one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...server.embedded import BlockingBroker
+
+MARKER = "triolog"
+FIXTURES = ("triolog_broker", "triolog_broker_session")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(topics=..., records=..., config=..., path=...): what the test's broker has from its beginning; keywords as"
+        " triolog.server.embedded.open_broker takes them",
+    )
+
+
+@pytest.fixture
+def triolog_broker(request: pytest.FixtureRequest) -> Iterator[BlockingBroker]:
+    """A broker of the test's own, in memory, with a Kafka listener: `triolog_broker.bootstrap_servers`. The marker `triolog`
+    says which topics and records it has. It runs in a thread, so it goes with any kind of test."""
+    with _broker(_settings(request.node)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def triolog_broker_session() -> Iterator[BlockingBroker]:
+    """One broker for all tests of a process (with xdist: of a worker). What one test leaves, others see; `reset()` helps."""
+    with _broker({}) as broker:
+        yield broker
+
+
+def _settings(item: Any) -> dict[str, Any]:
+    """What the markers say, the nearest one last."""
+    settings: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers(MARKER))):
+        if mark.args:
+            raise pytest.UsageError(f"the marker {MARKER} takes keywords only, such as topics=['orders']")
+        settings |= mark.kwargs
+    return settings
+
+
+def _broker(settings: dict[str, Any]) -> BlockingBroker:
+    from ...server.broker_config import Address
+    from ...server.embedded import MEMORY, BlockingBroker
+
+    given = {"path": MEMORY, "native": None, "kafka": Address("127.0.0.1", 0), **settings}
+    return BlockingBroker(**given)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """With a failed test come its broker's last requests and state."""
+    report: Any = yield
+    if report.failed and call.when == "call":
+        for name in FIXTURES:
+            broker = getattr(item, "funcargs", {}).get(name)
+            if broker is not None:
+                report.sections.append((f"{name}: state and last requests", _told(broker)))
+    return report  # type: ignore[no-any-return]
+
+
+def _told(broker: BlockingBroker) -> str:
+    try:
+        from .report import report_of
+
+        return report_of(broker)
+    except Exception as exc:
+        return f"the broker cannot be asked: {exc!r}"
