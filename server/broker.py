@@ -33,6 +33,8 @@ from .actors.descriptions import describe_config, describe_directories, describe
 from .actors.disk import Disk, DiskStatistics
 from .actors.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from .actors.durations import Durations as Durations
+from .actors.groups import Commit as Commit
+from .actors.groups import GroupOffset as GroupOffset
 from .actors.groups import check_group
 from .actors.log_manager import LogManager, open_log_manager
 from .actors.log_opening import Report
@@ -133,9 +135,6 @@ class Broker(Reader):
         prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
-
-    security: Security
-    """Who may log in, and who may do what."""
 
     def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
         """Pack plain records into one batch, with the topic's codec, for a partition."""
@@ -292,6 +291,11 @@ class Broker(Reader):
         await groups.ensure_topic()
         await self.add_partitions_to_transaction(transactional_id, producer_id, producer_epoch, [groups.partition_of(group)])
 
+    def check_group_in_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int, group: str) -> None:
+        """Raises RequestError unless the offsets of a group have joined the producer's open transaction."""
+        partition = self._coordinators.groups.partition_of(group)
+        self.check_in_transaction(transactional_id, producer_id, producer_epoch, [partition])
+
     def check_in_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> None:
@@ -342,7 +346,7 @@ class Broker(Reader):
     async def commit_offsets(
         self,
         group: str,
-        offsets: Sequence[tuple[TopicPartition, int, str | None]],
+        offsets: Sequence[Commit | tuple[TopicPartition, int, str | None]],
         *,
         transaction: tuple[str, int, int] | None = None,
         member: CommittingMember = NO_MEMBER,
@@ -353,12 +357,12 @@ class Broker(Reader):
         commits; who does without membership can do so for groups without members, or in a transaction. Raises RequestError
         when none of them could be kept.
         """
-        groups = self._coordinators.group_coordinator
+        groups, commits = self._coordinators.group_coordinator, [Commit(*each) for each in offsets]
         if transaction is None:
-            return await groups.commit(group, offsets, member)
+            return await groups.commit(group, commits, member)
         transactional_id, producer_id, producer_epoch = transaction
         await self.add_offsets_to_transaction(transactional_id, producer_id, producer_epoch, group)
-        return await groups.commit(group, offsets, member, producer_id=producer_id, producer_epoch=producer_epoch)
+        return await groups.commit(group, commits, member, producer_id=producer_id, producer_epoch=producer_epoch)
 
     async def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False
@@ -369,6 +373,11 @@ class Broker(Reader):
         RequestError.
         """
         return self._coordinators.groups.fetch(group, partitions, require_stable=require_stable)
+
+    def committed_offsets(self, group: str, partitions: Sequence[TopicPartition] | None = None) -> list[GroupOffset]:
+        """What a group has committed for these partitions, in order, and what may still change; None: all. Raises
+        RequestError."""
+        return self._coordinators.groups.committed(group, partitions)
 
     async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
         """Forget offsets of a group; one answer for each, in order. Those of topics that its members read stay

@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import trio
 
+from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ...protocol.errors import (
@@ -42,8 +43,26 @@ from .log_manager import LogManager
 
 LOGGER: Final = logging.getLogger(__name__)
 
-Commit = tuple[TopicPartition, int, str | None]
-"""(partition, offset of the record to be read next, the group's own note)."""
+
+class Commit(NamedTuple):
+    """An offset to be kept: of the record to be read next, with the group's own note and the leader epoch of the last one."""
+
+    topic_partition: TopicPartition
+    offset: int
+    metadata: str | None = None
+    leader_epoch: int = -1
+
+
+class GroupOffset(NamedTuple):
+    """What a group has committed for a partition; None: nothing. `is_pending`: an open transaction may still change it."""
+
+    topic_partition: TopicPartition
+    value: OffsetCommitValue | None
+    is_pending: bool
+
+
+RawRecord = tuple[bytes, bytes | None]
+"""(key, value) of a record; None takes away what the key names."""
 
 _BYTES_PER_TOMBSTONES: Final = 128 * 1024
 """Tombstones are written in batches of about this size: what is taken back need not go all at once."""
@@ -118,11 +137,14 @@ class Groups:
         """
         check_group(group)
         check()
-        answers = [self._check(*commit) for commit in commits]
+        answers = [self._check(commit) for commit in commits]
         now_ms = self._now_ms()
         entries = [
-            (OffsetCommitKey(group, topic_partition), OffsetCommitValue(offset, metadata or "", now_ms))
-            for (topic_partition, offset, metadata), error in zip(commits, answers, strict=True)
+            (
+                OffsetCommitKey(group, commit.topic_partition),
+                OffsetCommitValue(commit.offset, commit.metadata or "", now_ms, commit.leader_epoch),
+            )
+            for commit, error in zip(commits, answers, strict=True)
             if error is None
         ]
         if not entries:
@@ -154,7 +176,8 @@ class Groups:
             offsets.end_commit(group)
         return answers
 
-    def _check(self, topic_partition: TopicPartition, offset: int, metadata: str | None) -> RequestError | None:
+    def _check(self, commit: Commit) -> RequestError | None:
+        topic_partition, offset, metadata, _ = commit
         if not self.has_partition(topic_partition):
             return RequestError(
                 f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -171,6 +194,14 @@ class Groups:
 
     # ---- fetch -----------------------------------------------------------------------------------------------------------
 
+    def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
+        """What the group has committed, in the order asked; None asks for all. Raises RequestError."""
+        check_group(group)
+        offsets = self._offsets(self.partition_of(group))
+        committed, pending = offsets.offsets(group), offsets.pending(group)
+        asked = sorted({*committed, *pending}) if partitions is None else partitions
+        return [GroupOffset(each, found.value if (found := committed.get(each)) else None, each in pending) for each in asked]
+
     def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> list[tuple[TopicPartition, int, str]]:
@@ -178,22 +209,18 @@ class Groups:
 
         `require_stable` (KIP-447): an offset that an open transaction may still change is an error. Raises RequestError.
         """
-        check_group(group)
-        offsets = self._offsets(self.partition_of(group))
-        committed = offsets.offsets(group)
-        asked = sorted(committed) if partitions is None else partitions
-        if require_stable:
-            unstable = offsets.pending(group)
-            waiting = sorted(unstable if partitions is None else unstable.intersection(asked))
-            if waiting:
-                raise RequestError(
-                    f"group {group!r}: a transaction that is still open has offsets for {', '.join(map(str, waiting))}; "
-                    "try again",
-                    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-                )
+        found = self.committed(group, partitions)
+        if require_stable and (waiting := sorted(each.topic_partition for each in found if each.is_pending)):
+            raise RequestError(
+                f"group {group!r}: a transaction that is still open has offsets for {', '.join(map(str, waiting))}; try again",
+                ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
         return [
-            (each, found.value.offset, found.value.metadata) if (found := committed.get(each)) else (each, NO_OFFSET, "")
-            for each in asked
+            (each.topic_partition, NO_OFFSET, "")
+            if each.value is None
+            else (each.topic_partition, each.value.offset, each.value.metadata)
+            for each in found
+            if each.value is not None or partitions is not None
         ]
 
     def names(self) -> list[str]:
@@ -212,6 +239,12 @@ class Groups:
         for offsets in self._loaded.values():
             if isinstance(offsets, GroupOffsets):
                 yield from offsets.take_restorable().items()
+
+    def take_consumer_records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
+        """What the logs know of groups whose assignments the server makes, once, after `load`."""
+        for offsets in self._loaded.values():
+            if isinstance(offsets, GroupOffsets):
+                yield from offsets.take_consumer_records()
 
     def check_served(self, group: str) -> None:
         """Raises RequestError: it cannot be a group's name, or the log of that group cannot be read."""
@@ -233,6 +266,26 @@ class Groups:
                 offsets.put_group(group, value)
 
         await self._topic.append(topic_partition, builder.build(), on_stored)
+
+    async def store(
+        self, group: str, records: Sequence[RawRecord], on_stored: Callable[[], None], *, replaces_classic: bool
+    ) -> None:
+        """Keep records of a group whose assignments the server makes, in one batch; `on_stored` is called in log order.
+        `replaces_classic`: what the log has of a classic group of that name goes with it, but for its offsets. Raises
+        RequestError; then none of them is in the log."""
+        topic_partition = self.partition_of(group)
+        offsets, now_ms, builder = self._offsets(topic_partition), self._now_ms(), _builder()
+        if replaces_classic and offsets.has_group_record(group):
+            builder.append(now_ms, GroupMetadataKey(group).encode(), None)
+        for key, value in records:
+            builder.append(now_ms, key, value)
+
+        def stored(result: AppendResult) -> None:
+            if replaces_classic:
+                offsets.put_group(group, None)
+            on_stored()
+
+        await self._topic.append(topic_partition, builder.build(), stored)
 
     # ---- taking back -----------------------------------------------------------------------------------------------------
 

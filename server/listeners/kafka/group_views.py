@@ -1,0 +1,99 @@
+"""What administrators see of groups, and how they delete them: DescribeGroups, ListGroups, DeleteGroups. Source: KIP-430,
+KIP-518 (states), KIP-848 (types), KIP-1043 (an unknown group is an error of its own)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.messages.groups import (
+    DeleteGroupsDeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsDescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from ....protocol.limits import INT32_MIN
+from ...broker import GroupDescription, GroupState
+from .door import Call
+
+FIRST_WITH_UNKNOWN_GROUP: Final = 6
+
+
+def describe_groups(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """State and members; a group that nobody knows is Dead, and from version 6 on that is an error."""
+    return DescribeGroupsResponse(
+        groups=[_described(call, group, with_operations=body.include_authorized_operations) for group in body.groups]
+    )
+
+
+def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGroupsDescribedGroup:
+    error: RequestError | None = None
+    description = GroupDescription(group_id=group)
+    try:
+        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+        description = call.broker.describe_group(group)
+        if description.state is GroupState.DEAD and call.version >= FIRST_WITH_UNKNOWN_GROUP:
+            raise RequestError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
+    except RequestError as exc:
+        error = exc
+    is_shown = error is None or error.code is ErrorCode.GROUP_ID_NOT_FOUND
+    return DescribeGroupsDescribedGroup(
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else error.message,
+        group_id=group,
+        group_state=description.state.value if is_shown else "",
+        protocol_type=description.protocol_type,
+        protocol_data=description.protocol,
+        members=[
+            DescribeGroupsDescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in description.members
+        ],
+        authorized_operations=call.authorized_operations(ResourceType.GROUP, group)
+        if with_operations and error is None
+        else INT32_MIN,
+    )
+
+
+def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
+    """Every group that the client may see, or those in some states and of some types."""
+    sees_all = call.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+    return ListGroupsResponse(
+        groups=[
+            ListGroupsListedGroup(
+                group_id=listing.group_id,
+                protocol_type=listing.protocol_type,
+                group_state=listing.state.value,
+                group_type=listing.group_type,
+            )
+            for listing in call.broker.list_groups(body.states_filter, body.types_filter)
+            if sees_all or call.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, listing.group_id)
+        ]
+    )
+
+
+async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Forget groups without members, and their offsets."""
+    return DeleteGroupsResponse(results=[await _deleted(call, group) for group in body.groups_names])
+
+
+async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
+    try:
+        call.check_authorized(AclOperation.DELETE, ResourceType.GROUP, group)
+        await call.broker.delete_group(group)
+    except RequestError as exc:
+        return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code)
+    return DeleteGroupsDeletableGroupResult(group_id=group)

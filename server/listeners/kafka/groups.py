@@ -1,0 +1,141 @@
+"""The classic groups' APIs: join, sync, heartbeat, leave. What they mean is in `server.groups`. Source: KIP-62, KIP-345,
+KIP-394, KIP-559, KIP-814.
+
+A join waits until the others have joined, a sync until the leader has brought the assignments: the connection is parked
+meanwhile. When it is given up the member stays one until its session ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from ...broker import Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer
+from .door import Call
+
+FIRST_WITH_REQUIRED_MEMBER_ID: Final = 4
+FIRST_WITH_PROTOCOL_TYPE: Final = 7
+FIRST_WITH_SKIPPED_ASSIGNMENT: Final = 9
+FIRST_LEAVE_OF_SEVERAL: Final = 3
+LONGEST_WAIT_S: Final = 3600.0
+"""Above every rebalance timeout that anybody uses; the group answers before."""
+
+
+async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
+    """Become a member of the next generation."""
+    request = Join(
+        group_id=body.group_id,
+        protocol_type=body.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in body.protocols),
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        client_id=call.session.client_id,
+        client_host=f"/{call.session.transport.host}",
+        requires_known_member_id=call.version >= FIRST_WITH_REQUIRED_MEMBER_ID,
+        supports_skipping_assignment=call.version >= FIRST_WITH_SKIPPED_ASSIGNMENT,
+        reason=body.reason,
+    )
+    answer = JoinAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
+        with call.session.parked(LONGEST_WAIT_S):
+            answer = await call.broker.join_group(request)
+    except RequestError as exc:
+        answer = JoinAnswer(error=exc.code, member_id=body.member_id)
+    nothing = None if call.version >= FIRST_WITH_PROTOCOL_TYPE else ""
+    return JoinGroupResponse(
+        error_code=answer.error,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=nothing if answer.protocol is None else answer.protocol,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in answer.members
+        ],
+    )
+
+
+async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
+    """Get what the leader has assigned; the leader brings it."""
+    request = Sync(
+        group_id=body.group_id,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        protocol_type=body.protocol_type,
+        protocol=body.protocol_name,
+        assignments=tuple((each.member_id, each.assignment) for each in body.assignments),
+    )
+    answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
+        with call.session.parked(LONGEST_WAIT_S):
+            answer = await call.broker.sync_group(request)
+    except RequestError as exc:
+        answer = SyncAnswer(error=exc.code)
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )
+
+
+def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
+    """Stay a member."""
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
+        code = call.broker.group_heartbeat(
+            Heartbeat(
+                group_id=body.group_id,
+                generation=body.generation_id,
+                member_id=body.member_id,
+                group_instance_id=body.group_instance_id,
+            )
+        )
+    except RequestError as exc:
+        code = exc.code
+    return HeartbeatResponse(error_code=code)
+
+
+def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Be a member no longer; from version 3 on several at once, each with an error of its own."""
+    is_several = call.version >= FIRST_LEAVE_OF_SEVERAL
+    leaving = [LeavingMember(body.member_id)]
+    if is_several:
+        leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
+        answer = call.broker.leave_group(body.group_id, leaving)
+    except RequestError as exc:
+        return LeaveGroupResponse(error_code=exc.code, members=[])
+    code = answer.error
+    if not is_several and not code and answer.members:
+        code = answer.members[0].error
+    return LeaveGroupResponse(
+        error_code=code,
+        members=[
+            LeaveGroupMemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error)
+            for each in answer.members
+        ],
+    )

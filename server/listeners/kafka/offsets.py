@@ -1,0 +1,295 @@
+"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete. Source: KIP-98, KIP-447 (stable offsets),
+KIP-496 (deletion), KIP-709 (several groups), KIP-848 (member epochs), KIP-890.
+
+A group that nobody knows has no offsets, which is not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ....protocol.kafka.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ....protocol.types import NO_OFFSET, TopicPartition
+from ...broker import Commit, CommittingMember, GroupOffset
+from .door import NO_TOPIC_ID, Call, error_code
+
+FIRST_WITH_TOPIC_IDS: Final = 10
+FIRST_WITH_SEVERAL_GROUPS: Final = 8
+FIRST_WITH_ERROR_OF_ALL: Final = 2
+FIRST_THAT_JOINS: Final = 5
+"""From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
+
+Transaction = tuple[str, int, int]
+
+
+class _Asked(NamedTuple):
+    """An offset to be committed, or why its topic cannot be."""
+
+    commit: Commit
+    error: RequestError | None
+
+
+# ---- commit ------------------------------------------------------------------------------------------------------------------
+
+
+async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Keep offsets; each partition has an answer of its own."""
+    asked = [
+        _asked(
+            call,
+            topic.name,
+            topic.topic_id,
+            Commit(
+                TopicPartition(topic.name, each.partition_index),
+                each.committed_offset,
+                each.committed_metadata,
+                each.committed_leader_epoch,
+            ),
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    ]
+    member = CommittingMember(
+        generation=body.generation_id_or_member_epoch, member_id=body.member_id, group_instance_id=body.group_instance_id
+    )
+    codes = iter(await _commit(call, body.group_id, asked, member))
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Keep offsets once the producer's transaction commits."""
+    transaction = body.transactional_id, body.producer_id, body.producer_epoch
+    asked = [
+        _asked(
+            call,
+            topic.name,
+            NO_TOPIC_ID,
+            Commit(
+                TopicPartition(topic.name, each.partition_index),
+                each.committed_offset,
+                each.committed_metadata,
+                each.committed_leader_epoch,
+            ),
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    ]
+    member = CommittingMember(generation=body.generation_id, member_id=body.member_id, group_instance_id=body.group_instance_id)
+    codes = iter(await _commit(call, body.group_id, asked, member, transaction))
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
+    try:
+        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
+        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, topic)
+        return _Asked(commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition)), None)
+    except RequestError as exc:
+        return _Asked(commit, exc.as_answer())
+
+
+async def _commit(
+    call: Call, group: str, asked: Sequence[_Asked], member: CommittingMember, transaction: Transaction | None = None
+) -> list[int]:
+    """An error code for each offset."""
+    wanted = [each.commit for each in asked if each.error is None]
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, group)
+        if transaction is not None:
+            call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction[0])
+            if call.version < FIRST_THAT_JOINS:
+                call.broker.check_group_in_transaction(*transaction, group)
+        answers = iter(await call.broker.commit_offsets(group, wanted, transaction=transaction, member=member))
+    except RequestError as exc:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH if exc.code is ErrorCode.PRODUCER_FENCED else exc.code
+        return [code] * len(asked)
+    return [error_code(each.error or next(answers)) if each.error is None else each.error.code for each in asked]
+
+
+# ---- fetch -------------------------------------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """A group's offsets by topic as asked for, or the error of all of them."""
+
+    topics: list[tuple[str, bytes, list[tuple[int, GroupOffset | ErrorCode]]]]
+    error: ErrorCode = ErrorCode.NONE
+
+
+def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
+    """What groups have committed; no topics ask for all."""
+    if call.version >= FIRST_WITH_SEVERAL_GROUPS:
+        groups = []
+        for group in body.groups:
+            named = (
+                None if group.topics is None else [(each.name, each.topic_id, each.partition_indexes) for each in group.topics]
+            )
+            groups.append(_several(call, group.group_id, _find(call, group.group_id, named), stable=body.require_stable))
+        return OffsetFetchResponse(topics=[], groups=groups)
+    named = None if body.topics is None else [(each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics]
+    found = _find(call, body.group_id, named)
+    if found.error and call.version < FIRST_WITH_ERROR_OF_ALL:
+        found = _Found(
+            [(name, topic_id, [(number, found.error) for number in numbers]) for name, topic_id, numbers in named or ()]
+        )
+    topics = [
+        OffsetFetchResponseTopic(
+            name=name, partitions=[_only(number, offset, stable=body.require_stable) for number, offset in offsets]
+        )
+        for name, _, offsets in found.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
+
+
+def _find(call: Call, group: str, named: Sequence[tuple[str, bytes, Sequence[int]]] | None) -> _Found:
+    try:
+        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+        if named is None:
+            return _all(call, group)
+        return _Found([(name, topic_id, _of_topic(call, group, name, topic_id, numbers)) for name, topic_id, numbers in named])
+    except RequestError as exc:
+        return _Found([], exc.code)
+
+
+def _all(call: Call, group: str) -> _Found:
+    topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
+    for each in call.broker.committed_offsets(group):
+        name, number = each.topic_partition
+        if call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            topics.setdefault(name, []).append((number, each))
+    return _Found([(name, _topic_id(call, name), offsets) for name, offsets in topics.items()])
+
+
+def _topic_id(call: Call, name: str) -> bytes:
+    try:
+        return call.broker.topic_metadata(name).topic_id
+    except RequestError:
+        return NO_TOPIC_ID
+
+
+def _of_topic(
+    call: Call, group: str, name: str, topic_id: bytes, numbers: Sequence[int]
+) -> list[tuple[int, GroupOffset | ErrorCode]]:
+    try:
+        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
+        call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    except RequestError as exc:
+        return [(number, exc.code) for number in numbers]
+    found = call.broker.committed_offsets(group, [TopicPartition(topic, number) for number in numbers])
+    return list(zip(numbers, found, strict=True))
+
+
+def _values(offset: GroupOffset | ErrorCode, *, stable: bool) -> tuple[int, int, str, ErrorCode]:
+    """(offset, leader epoch, metadata, error code)."""
+    if isinstance(offset, ErrorCode):
+        return NO_OFFSET, -1, "", offset
+    if stable and offset.is_pending:
+        return NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT
+    if offset.value is None:
+        return NO_OFFSET, -1, "", ErrorCode.NONE
+    return offset.value.offset, offset.value.leader_epoch, offset.value.metadata, ErrorCode.NONE
+
+
+def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> OffsetFetchResponsePartition:
+    offset, leader_epoch, metadata, code = _values(found, stable=stable)
+    return OffsetFetchResponsePartition(
+        partition_index=number,
+        committed_offset=offset,
+        committed_leader_epoch=leader_epoch,
+        metadata=metadata,
+        error_code=code,
+    )
+
+
+def _several(call: Call, group: str, found: _Found, *, stable: bool) -> OffsetFetchResponseGroup:
+    topics = []
+    for name, topic_id, offsets in found.topics:
+        partitions = []
+        for number, each in offsets:
+            offset, leader_epoch, metadata, code = _values(each, stable=stable)
+            partitions.append(
+                OffsetFetchResponsePartitions(
+                    partition_index=number,
+                    committed_offset=offset,
+                    committed_leader_epoch=leader_epoch,
+                    metadata=metadata,
+                    error_code=code,
+                )
+            )
+        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group, topics=topics, error_code=found.error)
+
+
+# ---- delete ------------------------------------------------------------------------------------------------------------------
+
+
+async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget offsets, but for those of topics that the group's members read."""
+    partitions = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    denied = {each for each in partitions if not call.authorize(AclOperation.READ, ResourceType.TOPIC, each.topic)}
+    try:
+        call.check_authorized(AclOperation.DELETE, ResourceType.GROUP, body.group_id)
+        answers = iter(await call.broker.delete_offsets(body.group_id, [each for each in partitions if each not in denied]))
+    except RequestError as exc:
+        return OffsetDeleteResponse(error_code=exc.code, topics=[])
+    codes = iter([ErrorCode.TOPIC_AUTHORIZATION_FAILED if each in denied else error_code(next(answers)) for each in partitions])
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
