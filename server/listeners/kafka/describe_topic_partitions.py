@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import OPERATIONS, ResourceType, bit_field
+from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.metadata import (
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
@@ -29,7 +29,7 @@ NO_LEADER: Final = -1
 
 def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
-    names = sorted({topic.name for topic in body.topics} or call.broker.topics())
+    names = sorted({topic.name for topic in body.topics} or _visible(call))
     try:
         _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
     except RequestError as exc:
@@ -40,6 +40,10 @@ def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) 
         if name >= start.topic_name:
             portion.take(name, start.partition_index if name == start.topic_name else 0)
     return DescribeTopicPartitionsResponse(topics=portion.topics, next_cursor=portion.next)
+
+
+def _visible(call: Call) -> set[str]:
+    return {name for name in call.broker.topics() if call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)}
 
 
 def _check_cursor(cursor: DescribeTopicPartitionsCursor | None, names: Sequence[str], *, is_asked_by_name: bool) -> None:
@@ -67,26 +71,28 @@ class Portion:
         if not self.left:
             self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
             return
+        operations = self.call.authorized_operations(ResourceType.TOPIC, name)
         try:
+            self.call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
             check_topic_name(name)
             metadata = self.call.broker.topic_metadata(name)
         except RequestError as exc:
-            self.topics.append(_refused(name, exc, bit_field(OPERATIONS[ResourceType.TOPIC])))
+            self.topics.append(_refused(name, exc, operations))
             return
         last = min(len(metadata.leader_epochs), first + self.left)
-        self.topics.append(_found(self.call.door.node_id, metadata, range(first, last)))
+        self.topics.append(_found(self.call.door.node_id, metadata, range(first, last), operations))
         self.left -= max(last - first, 0)
         if last < len(metadata.leader_epochs):
             self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=last)
 
 
-def _found(node: int, topic: TopicMetadata, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+def _found(node: int, topic: TopicMetadata, numbers: range, operations: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(node, number, topic.leader_epochs[number]) for number in numbers],
-        topic_authorized_operations=bit_field(OPERATIONS[ResourceType.TOPIC]),
+        topic_authorized_operations=operations,
     )
 
 
