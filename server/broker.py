@@ -62,6 +62,10 @@ from .actors.statistics import TopicFigures as TopicFigures
 from .actors.topic_changes import ConfigChange
 from .broker_config import BrokerConfig
 from .clock import NowMs, system_now_ms
+from .groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDescription
+from .groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
+from .groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
+from .groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
 from .groups.values import NO_MEMBER
 from .groups.values import CommittingMember as CommittingMember
 from .groups.values import GroupDescription as GroupDescription
@@ -396,6 +400,21 @@ class Broker(Reader):
     def group_heartbeat(self, request: Heartbeat) -> ErrorCode:
         """Say that a member is alive. REBALANCE_IN_PROGRESS: it has to join again."""
         return self._coordinators.group_coordinator.heartbeat(request)
+
+    async def consumer_group_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """Join a group whose assignments the server makes, stay in it, or leave it (KIP-848). Raises RequestError. Cancelled:
+        what it has led to is stored all the same."""
+        return await self._coordinators.group_coordinator.consumer_heartbeat(request)
+
+    def describe_consumer_group(self, group: str) -> ConsumerGroupDescription:
+        """Epochs, members, what they have and are to have. Raises RequestError: GROUP_ID_NOT_FOUND if the server does not make
+        the assignments of this group."""
+        return self._coordinators.group_coordinator.consumers.describe(group)
+
+    def check_offset_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
+        """Whether a member of a group whose assignments the server makes may read its offsets; who is none may. Raises
+        RequestError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        self._coordinators.group_coordinator.consumers.check_fetch(group, member_id, member_epoch)
 
     def leave_group(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group; each has an answer of its own, in order."""

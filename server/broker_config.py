@@ -100,6 +100,8 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_session_timeout_ms: int = 45_000
     group_max_size: int = 10_000
     max_groups: int = 10_000
     transaction_state_log_num_partitions: int = 1

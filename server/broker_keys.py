@@ -399,6 +399,23 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             low=1,
             high=INT32_MAX,
         ),
+        _number(
+            "group_consumer_heartbeat_interval_ms",
+            5_000,
+            "How often members of groups whose assignments the server makes are to send a heartbeat; at least 5000, unless "
+            "`lenient`.",
+            unit="ms",
+            low=1,
+            high=INT32_MAX,
+        ),
+        _number(
+            "group_consumer_session_timeout_ms",
+            45_000,
+            "How long such a member may be silent before the others get what it has.",
+            unit="ms",
+            low=1,
+            high=INT32_MAX,
+        ),
         _number("group_max_size", 10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX),
         _number("max_groups", 10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX),
         _number(

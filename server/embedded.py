@@ -236,6 +236,7 @@ async def open_broker(
             durable=lasting,
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1,
+            group_consumer_heartbeat_interval_ms=100,
         )
         async with _living(settings, Addresses(native, kafka), clock or MovedClock(now_ms)) as life:
             seed = Seed.of(topics, records or {})

@@ -48,7 +48,7 @@ class Coordinators:
     @classmethod
     def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
         groups, producer_ids = Groups.of(manager, now_ms), ProducerIds(manager)
-        group_coordinator = GroupCoordinator.of(manager.config, groups, now_ms)
+        group_coordinator = GroupCoordinator.of(manager.config, manager.topics, groups, now_ms)
 
         def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
             if topic_partition.topic == OFFSETS_TOPIC:

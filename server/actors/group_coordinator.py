@@ -1,4 +1,5 @@
 """The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
+Members of the other kind of groups are `consumer_coordinator`'s; a name is of one kind at a time.
 
 What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
 `__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
@@ -17,11 +18,13 @@ from functools import partial
 import attrs
 import trio
 
+from ...protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ..broker_config import BrokerConfig
 from ..clock import NowMs
-from ..groups.classic import ClassicGroups
+from ..groups.classic import ClassicGroups, subscribed_error
+from ..groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from ..groups.values import (
     CommittingMember,
     GroupDescription,
@@ -38,8 +41,10 @@ from ..groups.values import (
     SyncAnswer,
     Token,
 )
+from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
 from .groups import Commit, Groups, check_group
+from .topics import Topics
 
 
 @attrs.define(eq=False)
@@ -57,6 +62,8 @@ class GroupCoordinator:
     _offsets: Groups
     _members: ClassicGroups
     _records: GroupRecords
+    consumers: ConsumerCoordinator
+    """Of groups whose assignments the server makes."""
     _callers: dict[Token, _Caller] = attrs.field(factory=dict)
     _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
     _planned_ms: float = float("inf")
@@ -66,7 +73,7 @@ class GroupCoordinator:
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, offsets: Groups, now_ms: NowMs) -> GroupCoordinator:
+    def of(cls, config: BrokerConfig, topics: Topics, offsets: Groups, now_ms: NowMs) -> GroupCoordinator:
         settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -74,7 +81,9 @@ class GroupCoordinator:
             max_size=config.group_max_size,
             max_groups=config.max_groups,
         )
-        return cls(offsets, ClassicGroups(settings), GroupRecords(offsets, now_ms))
+        members = ClassicGroups(settings)
+        consumers = ConsumerCoordinator.of(config, topics, offsets, members, now_ms)
+        return cls(offsets, members, GroupRecords(offsets, now_ms), consumers)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -82,16 +91,19 @@ class GroupCoordinator:
         """Take over the members that the logs know, once they are loaded; their sessions begin."""
         for group, value in self._offsets.take_restorable():
             self._settle(self._members.restore(group, value, _now_ms()))
+        self.consumers.restore()
 
     async def run(self) -> None:
         """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
+            nursery.start_soon(self.consumers.run)
             nursery.start_soon(self._records.run, self._stored, self._store_failed)
 
     def close(self) -> None:
         """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
         self._is_closed = True
+        self.consumers.close()
         self._settle(self._members.close())
 
     async def _keep_time(self) -> None:
@@ -124,8 +136,11 @@ class GroupCoordinator:
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     async def join(self, request: Join) -> JoinAnswer:
-        """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same."""
+        """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
+        other kind without members becomes a classic one."""
         error = self._refusal(request.group_id)
+        if error is ErrorCode.NONE:
+            error = await self.consumers.make_way(request.group_id) or self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return JoinAnswer(error=error, member_id=request.member_id)
         answer = await self._wait_for(partial(self._members.join, request))
@@ -158,6 +173,13 @@ class GroupCoordinator:
             error = self._members.heartbeat(request, _now_ms())
             self._settle(Outcome())
         return error
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """Join a group whose assignments the server makes, stay in it, or leave it. Raises RequestError. A classic group
+        without members becomes one of this kind."""
+        while self._members.is_being_stored(request.group_id) and not self._is_closed:
+            await self._records.written()
+        return await self.consumers.heartbeat(request)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group, each with an answer of its own."""
@@ -193,6 +215,9 @@ class GroupCoordinator:
 
         def check() -> None:
             is_transactional = producer_id != NO_PRODUCER_ID
+            if group in self.consumers:
+                self.consumers.check_commit(group, member, is_transactional=is_transactional)
+                return
             self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=_now_ms())
             self._settle(Outcome())
 
@@ -202,8 +227,7 @@ class GroupCoordinator:
         """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order
         (KIP-496). Raises RequestError for all of them."""
         check_group(group)
-        description = self.describe(group)
-        if description.state is GroupState.DEAD:
+        if group not in self.consumers and self.describe(group).state is GroupState.DEAD:
             raise _no_such_group(group)
         self._members.check_delete_offsets(group)
         answers = [self._deletion_error(group, each) for each in partitions]
@@ -213,13 +237,17 @@ class GroupCoordinator:
     def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:
         if not self._offsets.has_partition(topic_partition):
             return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
+        if self.consumers.is_subscribed_to(group, topic_partition.topic):
+            return subscribed_error(group, topic_partition)
         return self._members.delete_offset_error(group, topic_partition)
 
     # ---- groups ----------------------------------------------------------------------------------------------------------
 
     def describe(self, group: str) -> GroupDescription:
-        """State, protocol and members; a group that nobody knows is Dead. Raises RequestError."""
+        """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
         self._offsets.check_served(group)
+        if group in self.consumers:
+            return GroupDescription(group_id=group)
         found = self._members.describe(group)
         if found is not None:
             return found
@@ -228,6 +256,8 @@ class GroupCoordinator:
     def listings(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same."""
         found = {listing.group_id: listing for listing in self._members.listings()}
+        for each in self.consumers.descriptions():
+            found[each.group_id] = GroupListing(each.group_id, CONSUMER_PROTOCOL_TYPE, each.state, CONSUMER_TYPE)
         for name in self._offsets.names():
             found.setdefault(name, GroupListing(name))
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
@@ -242,6 +272,9 @@ class GroupCoordinator:
         """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
         same, and that is waited for."""
         self._offsets.check_served(group)
+        if group in self.consumers:
+            await self._delete_consumer_group(group)
+            return
         while self._members.is_being_stored(group) and not self._is_closed:
             await self._records.written()
         description = self.describe(group)
@@ -261,10 +294,20 @@ class GroupCoordinator:
         finally:
             self._members.end_delete(group, is_deleted=is_deleted)
 
+    async def _delete_consumer_group(self, group: str) -> None:
+        with trio.CancelScope(shield=True):
+            await self.consumers.remove(group)
+            if self._offsets.is_known(group):
+                await self._offsets.delete(group)
+
+    def _may_expire(self, group: str) -> bool:
+        return self._members.is_expirable(group) and not self.consumers.has_members(group)
+
     async def expire(self) -> int:
         """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
         groups of which nothing is left. Raises RequestError."""
-        count = await self._offsets.expire(self._members.is_expirable)
+        count = await self._offsets.expire(self._may_expire)
+        await self.consumers.expire()
         for group in self._members.idle_groups():
             if not self._offsets.is_known(group):
                 self._members.forget(group)

@@ -10,6 +10,12 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from ...protocol.coordinator.consumer_group_records import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    decode_consumer_group_key,
+    decode_consumer_group_value,
+)
 from ...protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
 from ...protocol.coordinator.offsets import (
     NO_EXPIRE_TIMESTAMP,
@@ -64,6 +70,8 @@ class GroupOffsets:
     """Groups that have a group metadata record: they have, or have had, members."""
     _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
     """Their records as the log had them, until somebody has taken them."""
+    _consumer_records: dict[bytes, tuple[ConsumerGroupKey, ConsumerGroupValue]] = attrs.field(factory=dict)
+    """The newest of each key of groups whose assignments the server makes, until somebody has taken them."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
 
@@ -92,6 +100,14 @@ class GroupOffsets:
                 self.put(key, value, record.offset, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
             elif key is not None:
                 self._replay_group(key.group, record.value)
+            else:
+                self._replay_consumer_group(bytes(record.key or b""), record.value)
+
+    def _replay_consumer_group(self, key_bytes: bytes, data: Bytes | None) -> None:
+        key = decode_consumer_group_key(key_bytes)
+        self._consumer_records.pop(key_bytes, None)
+        if key is not None and data is not None:
+            self._consumer_records[key_bytes] = (key, decode_consumer_group_value(key, data))
 
     def _replay_group(self, group: str, data: Bytes | None) -> None:
         if data is None:
@@ -105,6 +121,15 @@ class GroupOffsets:
         """The groups that the replay has found, once."""
         restorable, self._restorable = self._restorable, {}
         return restorable
+
+    def take_consumer_records(self) -> list[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
+        """The records of groups whose assignments the server makes, once."""
+        found, self._consumer_records = self._consumer_records, {}
+        return list(found.values())
+
+    def has_group_record(self, group: str) -> bool:
+        """Whether the log has a record of a classic group of this name."""
+        return group in self._records
 
     def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
         """An offset commit; None takes the offset back, and those that wait for their transaction too. With a producer id it

@@ -59,6 +59,8 @@ class Topics:
 
     _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
     _names: dict[bytes, str] = attrs.field(factory=dict)
+    version: int = 0
+    """Another one after every topic that was made, deleted or given more partitions."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -70,10 +72,12 @@ class Topics:
         return iter(sorted(self._topics.values(), key=lambda hosted: hosted.topic.name))
 
     def add(self, hosted: HostedTopic) -> None:
+        self.version += 1
         self._topics[hosted.topic.name] = hosted
         self._names[hosted.topic.topic_id.bytes] = hosted.topic.name
 
     def remove(self, name: str) -> HostedTopic:
+        self.version += 1
         hosted = self._topics.pop(name)
         del self._names[hosted.topic.topic_id.bytes]
         return hosted

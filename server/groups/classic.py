@@ -283,11 +283,7 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         if group is None or not group.is_subscribed_to(topic_partition.topic):
             return None
-        return RequestError(
-            f"group {group_id!r} is subscribed to {topic_partition.topic}; the offset of {topic_partition} can be deleted when "
-            "it is not",
-            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
-        )
+        return subscribed_error(group_id, topic_partition)
 
     def close(self) -> Outcome:
         """Answer everybody who waits: the coordinator stops."""
@@ -309,6 +305,15 @@ class ClassicGroups:
     def _forget_if_blank(self, group: ClassicGroup) -> None:
         if group.is_blank and self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
+
+
+def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestError:
+    """Why an offset cannot be deleted."""
+    return RequestError(
+        f"group {group_id!r} is subscribed to {topic_partition.topic}; the offset of {topic_partition} can be deleted when it "
+        "is not",
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    )
 
 
 STORE_ERRORS: Final = {

@@ -16,6 +16,7 @@ import attrs
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode
 from ...protocol.limits import MIB
+from .consumer_values import ConsumerGroupState
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -199,7 +200,7 @@ class GroupListing(NamedTuple):
 
     group_id: str
     protocol_type: str = ""
-    state: GroupState = GroupState.EMPTY
+    state: GroupState | ConsumerGroupState = GroupState.EMPTY
     group_type: str = CLASSIC_TYPE
 
 

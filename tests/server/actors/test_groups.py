@@ -221,7 +221,7 @@ async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path) -
                 GroupMetadataKey("members").encode(),
                 bytes.fromhex("0000" + "0008" + b"consumer".hex() + "00000007ffffffff00000000"),
             ),
-            (b"\x00\x03\x00\x05group", b"of a newer Kafka"),
+            (b"\x00\x0b\x00\x05group", b"of a share group"),
         )
     clock = Clock()
     async with one_partition(tmp_path, clock=clock) as broker:
