@@ -10,7 +10,8 @@ ids that have to be known, KIP-814 leaders that need not assign).
 | with a member id that was given out | it is added |
 | a member | it waits for the next generation; a follower that says what it said before gets the current one at once |
 
-Beyond Kafka: a static member that returns is let in although the group is full, and member ids that are given out are limited.
+Beyond Kafka: a static member that returns is a member although it does not say its member id, so a group that is full lets it in;
+and member ids that are given out are limited.
 """
 
 from __future__ import annotations
@@ -113,9 +114,7 @@ class Joining:
         """Whether there is room. While a group rebalances those who have joined count, so that members that are gone keep
         nobody out, and the last ones of a group that is too large are left out; but who is gone has a limit too."""
         max_size = self.rebalance.settings.max_size
-        if request.member_id == NO_MEMBER_ID and request.group_instance_id in group.static_members:
-            return True
-        member = group.members.get(request.member_id)
+        member = self._existing(group, request)
         if group.state is EMPTY:
             return len(group.pending_joins) < max_size or request.member_id in group.pending_joins
         if group.state is PREPARING_REBALANCE:
@@ -124,10 +123,14 @@ class Joining:
             return group.awaiting_join_count < max_size and (member is not None or len(group.members) < 2 * max_size)
         return member is not None or len(group.members) < max_size
 
+    def _existing(self, group: ClassicGroup, request: Join) -> Member | None:
+        """The member that joins again, or whose place is taken by whoever comes with its instance id."""
+        member_id = request.member_id or group.static_members.get(request.group_instance_id or "")
+        return group.members.get(member_id or NO_MEMBER_ID)
+
     def _is_too_much(self, group: ClassicGroup, request: Join) -> bool:
         """Whether what the member says of itself would take more memory than groups may have."""
-        static_id = group.static_members.get(request.group_instance_id or "")
-        member = group.members.get(request.member_id or static_id or "")
+        member = self._existing(group, request)
         more = metadata_bytes(request.protocols) - (0 if member is None else member.metadata_bytes)
         return more > 0 and group.usage.metadata_bytes + more > self.rebalance.settings.max_metadata_bytes
 

@@ -242,6 +242,16 @@ def test_a_static_member_that_comes_back_is_let_into_a_full_group() -> None:
     assert bench.joined(bench.join(group_instance_id="three")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_a_static_member_that_comes_back_when_a_rebalance_has_filled_the_group_is_too_late() -> None:
+    bench = Bench(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
+    leader, _ = bench.stable(2, ["one", "two"])
+    bench.leave(LeavingMember("", "one"))
+    callers = [bench.join(group_instance_id=name) for name in ("three", "four")]
+    assert bench.joined(bench.join(group_instance_id="two")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert all(map(bench.is_waiting, callers))
+    assert leader not in bench.member_ids()
+
+
 def test_who_comes_back_twice_before_it_is_stored_is_one_member() -> None:
     bench = Bench()
     leader, _ = bench.stable(2, ["one", "two"])
