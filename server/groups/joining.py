@@ -10,8 +10,8 @@ ids that have to be known, KIP-814 leaders that need not assign).
 | with a member id that was given out | it is added |
 | a member | it waits for the next generation; a follower that says what it said before gets the current one at once |
 
-Beyond Kafka: a static member that returns is a member although it does not say its member id, so a group that is full lets it in;
-and member ids that are given out are limited.
+Beyond Kafka: a static member that returns is a member although it does not say its member id, so a group that is full lets it
+in; and member ids that are given out are limited.
 """
 
 from __future__ import annotations
