@@ -150,13 +150,15 @@ class Security:
         await self._change(change)
         return found
 
-    def allows(self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal may. There is an authorizer."""
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, quietly: bool = False
+    ) -> bool:
+        """Whether the principal may. There is an authorizer. `quietly`: nothing is refused, it is only looked."""
         assert self.authorizer is not None
         question = principal, host, operation, kind, name
         known = self.authorizer.known(question)
         allowed = self.authorizer.decide(question) if known is None else known
-        if not allowed:
+        if not allowed and not quietly:
             self.statistics.denied += 1
             if known is None:
                 LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name)

@@ -18,6 +18,8 @@ from ...broker_config import Address
 from ..sockets import Admission, Listener, Served
 from ..transport import Transport
 from .door import Call, KafkaDoor
+from .guard import guarded
+from .login import Login
 from .produce import Produces
 from .session import KafkaSession, TakeUp, Turn
 from .watched import Watch
@@ -51,8 +53,15 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.OFFSET_FETCH: "offsets",
     ApiKey.OFFSET_DELETE: "offsets",
     ApiKey.TXN_OFFSET_COMMIT: "offsets",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
     ApiKey.SASL_HANDSHAKE: "sasl",
     ApiKey.SASL_AUTHENTICATE: "sasl",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_users",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_users",
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
     ApiKey.CREATE_TOPICS: "create_topics",
     ApiKey.DELETE_TOPICS: "topics",
     ApiKey.CREATE_PARTITIONS: "topics",
@@ -94,11 +103,11 @@ class KafkaCalls:
     session: KafkaSession
     produces: Produces
     watch: Watch | None = None
+    login: Login | None = None
 
     async def take_up(self, turn: Turn) -> None:
         """Answer a request; returns when the next one may be taken up. An error of ours ends the connection and is raised."""
-        login = self.session.login
-        if login is not None and (why := login.refusal(turn.request.api.key)) is not None:
+        if self.login is not None and (why := self.login.refusal(turn.request.api.key)) is not None:
             self.session.fail(why)
         elif self.watch is None:
             await self.serve(turn)
@@ -108,11 +117,15 @@ class KafkaCalls:
     async def serve(self, turn: Turn) -> None:
         """The same without anybody looking on."""
         request = turn.request
-        call = Call(self.door, self.session, request.version)
+        call = Call(self.door, self.session, request.version, self.login)
         if request.api.key is ApiKey.PRODUCE:
             await self.produces.take(call, turn, request.body)
             return
-        answer = handler_of(request.api.key)(call, request.body)
+        handler = handler_of(request.api.key)
+        if self.door.guard is not None and request.body is not None:
+            turn.answer(await guarded(call, request.api, request.body, handler))
+            return
+        answer = handler(call, request.body)
         if inspect.isawaitable(answer):
             answer = await answer
         turn.answer(answer)
@@ -135,12 +148,11 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     """A listener whose connections share `door`."""
 
     def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
+        login = None
         if door.sasl_mechanisms:
-            from .sasl import Login
-
-            session.login = Login(door, session)
-            nursery.start_soon(session.login.end_when_late)
-        return KafkaCalls(door, session, Produces(nursery), watch).take_up
+            login = Login(door.broker, session, door.sasl_mechanisms)
+            nursery.start_soon(login.end_when_late)
+        return KafkaCalls(door, session, Produces(nursery), watch, login).take_up
 
     def open_session(transport: Transport) -> Served:
         connection = KafkaConnection(door.apis)

@@ -12,9 +12,11 @@ from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, A
 from ...broker import Broker, Security
 from ...broker_config import Address
 from .fetch_sessions import FetchSessions
+from .login import Login
 from .session import IDLE_TIMEOUT_S, KafkaSession
 
 NO_TOPIC_ID: Final = bytes(16)
+_SEE_CLUSTER: Final = (AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
 
 class Node(NamedTuple):
@@ -73,15 +75,22 @@ class Call:
     door: KafkaDoor
     session: KafkaSession
     version: int
+    login: Login | None = None
+    """None where nobody logs in."""
 
     @property
     def broker(self) -> Broker:
         return self.door.broker
 
-    def authorize(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do this on a resource. Always, where no ACLs are enforced."""
+    def authorize(
+        self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME, *, quietly: bool = False
+    ) -> bool:
+        """Whether the client may do this on a resource. Always, where no ACLs are enforced. `quietly`: it is not refused
+        anything by that."""
         guard = self.door.guard
-        return guard is None or guard.allows(self.session.principal, self.session.transport.host, operation, kind, name)
+        if guard is None:
+            return True
+        return guard.allows(self.session.principal, self.session.transport.host, operation, kind, name, quietly=quietly)
 
     def check_authorized(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raises AuthorizationError, with the code that Kafka has for the kind of resource."""
@@ -97,7 +106,11 @@ class Call:
 
     def authorized_operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
         """What the client may do on a resource, as answers have it."""
-        return bit_field(operation for operation in OPERATIONS[kind] if self.authorize(operation, kind, name))
+        return bit_field(each for each in OPERATIONS[kind] if self.authorize(each, kind, name, quietly=True))
+
+    def operations_on_cluster(self) -> int:
+        """The same for the cluster; 0 for whoever may not see it."""
+        return self.authorized_operations(ResourceType.CLUSTER) if self.authorize(*_SEE_CLUSTER, quietly=True) else 0
 
     def topic_name(self, name: str, topic_id: bytes, *, by_id: bool) -> str:
         """The topic that a request means, by its name, or its id in versions that have one. Raises RequestError."""

@@ -20,6 +20,7 @@ from ....protocol.errors import (
     RequestError,
     UnsupportedCompressionTypeError,
 )
+from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchAbortedTransaction,
@@ -123,6 +124,7 @@ def _resolve(call: Call, body: FetchRequest, session: FetchSession | None, key: 
     topic_partition = None
     try:
         topic_partition = TopicPartition(_topic_name(call, session, key), key.partition)
+        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, topic_partition.topic)
         replica_id = max(body.replica_id, body.replica_state.replica_id)
         if replica_id > CONSUMER:
             raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: there is one broker")

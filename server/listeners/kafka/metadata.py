@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, TopicAlreadyExistsError
+from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -19,6 +20,7 @@ from ...broker import TopicMetadata, check_topic_name, is_internal
 from .door import NO_TOPIC_ID, Call
 
 NO_LEADER: Final = -1
+_SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 FIRST_WITH_TOPIC_IDS: Final = 12
 """Versions 10 and 11 have a field for them, and are refused when it is used (Kafka: KafkaApis)."""
 
@@ -27,10 +29,15 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
     """All topics for a null list (an empty one in version 0), else those asked for, by name or from version 10 on by id."""
     asked = body.topics
     if asked is None or (call.version == 0 and not asked):
-        topics = [_found(call, call.broker.topic_metadata(name)) for name in call.broker.topics()]
+        names = [name for name in call.broker.topics() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
+        topics = [_found(call, call.broker.topic_metadata(name)) for name in names]
     else:
         different = {(each.name, each.topic_id): each for each in asked}.values()
         topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in different]
+    if body.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=None)
@@ -39,7 +46,7 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
         cluster_id=call.broker.cluster_id,
         controller_id=call.door.node_id,
         topics=topics,
-        cluster_authorized_operations=INT32_MIN,
+        cluster_authorized_operations=call.operations_on_cluster() if body.include_cluster_authorized_operations else INT32_MIN,
     )
 
 
@@ -49,6 +56,7 @@ async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -
         if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
             raise InvalidRequestError(f"Metadata v{call.version} asks by name; by id v{FIRST_WITH_TOPIC_IDS} does")
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
+        call.check_authorized(*_SEE_TOPIC, name)
         return _found(call, await _metadata(call, name, may_create=may_create and not by_id))
     except RequestError as exc:
         name_or_none = asked.name or "" if call.version < FIRST_WITH_TOPIC_IDS else asked.name
@@ -63,6 +71,8 @@ async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata
         check_topic_name(name)
         if not may_create or not call.broker.config.auto_create_topics_enable or is_internal(name):
             raise
+    if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
+        call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
     try:
         await call.broker.create_topic(name, call.broker.config.num_partitions)
     except TopicAlreadyExistsError:

@@ -22,6 +22,7 @@ from ....protocol.errors import (
     RequestTimedOutError,
     UnsupportedCompressionTypeError,
 )
+from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -186,6 +187,10 @@ def _prepare(call: Call, request: ProduceRequest, pending: PendingProduce) -> di
 
 def _checked_append(call: Call, request: ProduceRequest, topic_partition: TopicPartition, asked: ProducePartition) -> Append:
     """Raises the RequestError that is the partition's answer."""
+    if call.door.guard is not None:
+        if request.transactional_id is not None:
+            call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, topic_partition.topic)
     if request.acks not in ACKS:
         raise RequestError(f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
     if not asked.records:

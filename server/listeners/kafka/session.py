@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import trio
@@ -26,9 +26,6 @@ from ....protocol.types import Bytes
 from ..budget import InFlightBudget
 from ..transport import Transport
 from .error_answers import error_codes
-
-if TYPE_CHECKING:
-    from .sasl import Login
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -100,8 +97,6 @@ class KafkaSession:
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
     """Who the client is, as far as it has said."""
-    login: Login | None = None
-    """None where nobody logs in."""
     _turns: deque[Turn] = attrs.field(factory=deque)
     _lingers: bool = False
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
