@@ -1,0 +1,225 @@
+"""Transactions over the wire, of both protocol versions, and what administrators see of them."""
+
+from __future__ import annotations
+
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersWritableTxnMarker,
+    WriteTxnMarkersWritableTxnMarkerTopic,
+)
+
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request
+from tests.support.kafka_stream import KafkaStream
+
+ID = "mover"
+Producer = tuple[int, int]
+
+
+async def started(client: KafkaStream, version: int = 5, expected: Producer = (-1, -1)) -> Producer:
+    request = InitProducerIdRequest(
+        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
+    )
+    answer = await client.call(request, version)
+    assert answer.error_code == 0
+    return answer.producer_id, answer.producer_epoch
+
+
+def joining(producer: Producer, *partitions: int, topic: str = TOPIC) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        transactions=[],
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
+
+
+async def joined_codes(client: KafkaStream, request: AddPartitionsToTxnRequest, version: int = 3) -> list[int]:
+    [topic] = (await client.call(request, version)).results_by_topic_v3_and_below
+    return [each.partition_error_code for each in topic.results_by_partition]
+
+
+async def ended(client: KafkaStream, producer: Producer, *, commit: bool, version: int) -> EndTxnResponse:
+    request = EndTxnRequest(transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit)
+    answer: EndTxnResponse = await client.call(request, version)
+    return answer
+
+
+async def produce_code(client: KafkaStream, producer: Producer, version: int, kafka: KafkaServer, sequence: int = 0) -> int:
+    records = batch("v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True)
+    request = produce_request(records, topic_id=kafka.topic_id(), transactional_id=ID)
+    code: int = (await client.call(request, version)).responses[0].partition_responses[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", range(4))
+async def test_version_1_joins_produces_and_ends_under_one_epoch(
+    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
+) -> None:
+    producer = await started(client, min(version, 4))
+    for number in range(2):
+        assert await joined_codes(client, joining(producer, 0), version) == [0]
+        assert await produce_code(client, producer, 9, kafka, number) == 0
+        answer = await ended(client, producer, commit=commit, version=min(version, 3))
+        assert (answer.error_code, answer.producer_epoch) == (0, -1)
+    fetched = (await client.call(fetch_request(fetch_partition(), isolation_level=1), 11)).responses[0].partitions[0]
+    assert fetched.last_stable_offset == fetched.high_watermark == 4
+    assert [each.first_offset for each in fetched.aborted_transactions] == ([] if commit else [0, 2])
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_version_2_joins_by_producing_and_goes_on_with_another_epoch(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    producer = await started(client)
+    for number in range(3):
+        assert producer[1] == number
+        assert await produce_code(client, producer, version, kafka) == 0
+        answer = await ended(client, producer, commit=True, version=5)
+        again = await ended(client, producer, commit=True, version=5)
+        assert (answer.error_code, again) == (0, answer)
+        producer = answer.producer_id, answer.producer_epoch
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
+async def test_before_version_12_producing_joins_nothing(
+    kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode
+) -> None:
+    producer = await started(client)
+    assert await produce_code(client, producer, version, kafka) == code
+
+
+async def test_partitions_join_all_or_none(client: KafkaStream) -> None:
+    producer = await started(client)
+    assert await joined_codes(client, joining(producer, 0, 9)) == [
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert await ended_state(client) == "Empty"
+
+
+async def ended_state(client: KafkaStream) -> str:
+    [state] = (await client.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states
+    name: str = state.transaction_state
+    return name
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])
+async def test_a_producer_that_was_replaced_is_told_so_in_words_that_its_version_knows(
+    kafka: KafkaServer, client: KafkaStream, version: int, code: ErrorCode
+) -> None:
+    old = await started(client)
+    await joined_codes(client, joining(old, 0))
+    new = await started(client)
+    assert await joined_codes(client, joining(old, 0), version) == [code]
+    assert (await ended(client, old, commit=True, version=version)).error_code == code
+    assert await produce_code(client, old, 12, kafka) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await joined_codes(client, joining(new, 0)) == [0]
+
+
+async def test_a_producer_goes_on_after_an_error_under_its_own_next_epoch(client: KafkaStream) -> None:
+    producer = await started(client)
+    following = await started(client, 4, producer)
+    assert following == (producer[0], producer[1] + 1)
+    await started(client)
+    request = InitProducerIdRequest(
+        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=producer[0], producer_epoch=producer[1]
+    )
+    assert (await client.call(request, 4)).error_code == ErrorCode.PRODUCER_FENCED
+    assert (await client.call(request, 3)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_producer_without_transactions_may_name_any_timeout(client: KafkaStream, version: int) -> None:
+    answers = [
+        await client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout), version)
+        for timeout in (0, -1, 2**31 - 1)
+    ]
+    assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, 0)] * 3
+    assert len({answer.producer_id for answer in answers}) == 3
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "timeout_ms", "code"),
+    [("", 60_000, ErrorCode.INVALID_REQUEST), (ID, 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT)],
+)
+async def test_a_transactional_producer_that_cannot_be_is_refused(
+    client: KafkaStream, transactional_id: str, timeout_ms: int, code: ErrorCode
+) -> None:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    assert (await client.call(request, 4)).error_code == code
+
+
+# ---- what administrators see and do ----------------------------------------------------------------------------------------
+
+
+async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: KafkaServer, client: KafkaStream) -> None:
+    producer = await started(client)
+    await produce_code(client, producer, 12, kafka)
+    asked = DescribeTransactionsRequest(transactional_ids=[ID, "unknown", ""])
+    found, unknown, empty = (await client.call(asked, 0)).transaction_states
+    assert (found.error_code, found.transaction_state, found.producer_id) == (0, "Ongoing", producer[0])
+    assert [(topic.topic, topic.partitions) for topic in found.topics] == [(TOPIC, [0])]
+    assert (unknown.error_code, empty.error_code) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST)
+
+    producers = DescribeProducersRequest(topics=[DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0, 9])])
+    [topic] = (await client.call(producers, 0)).topics
+    open_, missing = topic.partitions
+    [active] = open_.active_producers
+    assert (active.producer_id, active.last_sequence, active.current_txn_start_offset) == (producer[0], 0, 0)
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    marker = WriteTxnMarkersWritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=False,
+        topics=[WriteTxnMarkersWritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0, 9])],
+        coordinator_epoch=active.coordinator_epoch + 1,
+        transaction_version=0,
+    )
+    [result] = (await client.call(WriteTxnMarkersRequest(markers=[marker]), 1)).markers
+    codes = [each.error_code for each in result.topics[0].partitions]
+    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    [topic] = (await client.call(producers, 0)).topics
+    assert topic.partitions[0].active_producers[0].current_txn_start_offset == -1
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_transactions_are_listed_by_state_producer_age_and_pattern(
+    kafka: KafkaServer, client: KafkaStream, version: int
+) -> None:
+    producer = await started(client)
+    await produce_code(client, producer, 12, kafka)
+
+    async def listed(**filters: object) -> list[str]:
+        given = {"state_filters": [], "producer_id_filters": [], **filters}
+        answer = await client.call(ListTransactionsRequest(**given), version)
+        assert answer.error_code == 0
+        return [each.transactional_id for each in answer.transaction_states]
+
+    assert await listed() == [ID]
+    assert await listed(state_filters=["Ongoing"], producer_id_filters=[producer[0]]) == [ID]
+    assert await listed(state_filters=["Empty"]) == []
+    assert await listed(producer_id_filters=[producer[0] + 1]) == []
+    assert await listed(duration_filter=60_000) == ([] if version >= 1 else [ID])
+    assert await listed(transactional_id_pattern="m.*r") == [ID]
+    assert await listed(transactional_id_pattern="x") == ([] if version >= 2 else [ID])
+
+
+async def test_a_state_or_a_pattern_that_cannot_be_is_said(client: KafkaStream) -> None:
+    request = ListTransactionsRequest(state_filters=["Sleeping"], producer_id_filters=[], transactional_id_pattern=None)
+    assert (await client.call(request, 2)).unknown_state_filters == ["Sleeping"]
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
+    assert (await client.call(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
