@@ -55,6 +55,8 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: "offsets",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
     ApiKey.SASL_HANDSHAKE: "sasl",
     ApiKey.SASL_AUTHENTICATE: "sasl",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_users",

@@ -41,6 +41,7 @@ from .door import NO_TOPIC_ID, Call, error_code
 FIRST_WITH_TOPIC_IDS: Final = 10
 FIRST_WITH_SEVERAL_GROUPS: Final = 8
 FIRST_WITH_ERROR_OF_ALL: Final = 2
+NO_EPOCH: Final = -1
 FIRST_THAT_JOINS: Final = 5
 """From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
 
@@ -172,7 +173,8 @@ def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
             named = (
                 None if group.topics is None else [(each.name, each.topic_id, each.partition_indexes) for each in group.topics]
             )
-            groups.append(_several(call, group.group_id, _find(call, group.group_id, named), stable=body.require_stable))
+            found = _find(call, group.group_id, named, group.member_id, group.member_epoch)
+            groups.append(_several(call, group.group_id, found, stable=body.require_stable))
         return OffsetFetchResponse(topics=[], groups=groups)
     named = None if body.topics is None else [(each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics]
     found = _find(call, body.group_id, named)
@@ -189,9 +191,16 @@ def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
 
 
-def _find(call: Call, group: str, named: Sequence[tuple[str, bytes, Sequence[int]]] | None) -> _Found:
+def _find(
+    call: Call,
+    group: str,
+    named: Sequence[tuple[str, bytes, Sequence[int]]] | None,
+    member_id: str | None = None,
+    member_epoch: int = NO_EPOCH,
+) -> _Found:
     try:
         call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+        call.broker.check_offset_fetch(group, member_id, member_epoch)
         if named is None:
             return _all(call, group)
         return _Found([(name, topic_id, _of_topic(call, group, name, topic_id, numbers)) for name, topic_id, numbers in named])

@@ -1,0 +1,168 @@
+"""Groups whose assignments the server makes: ConsumerGroupHeartbeat, ConsumerGroupDescribe. What they mean is in
+`server.groups.consumer`. Source: KIP-848, KIP-1082 (the client makes the member id), KIP-1099 (the kind of each member).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribedGroup,
+    ConsumerGroupDescribeMember,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeTopicPartitions,
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from ....protocol.limits import INT32_MIN
+from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerMemberDescription
+from .door import Call
+
+FIRST_WITH_MEMBER_ID: Final = 1
+CONSUMER_MEMBER: Final = 1
+"""A member that speaks this protocol, and not the classic one."""
+
+Partitions = Iterable[tuple[bytes, int]]
+
+
+async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
+    try:
+        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
+        for name in body.subscribed_topic_names or ():
+            call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        answer = await call.broker.consumer_group_heartbeat(_heartbeat(call, body))
+    except RequestError as exc:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
+        )
+    assignment = None
+    if answer.assignment is not None:
+        topics = [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in _by_topic(answer.assignment)
+        ]
+        assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+    names, owned = body.subscribed_topic_names, body.topic_partitions
+    return ConsumerHeartbeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topic_names=None if names is None else tuple(names),
+        topic_regex=body.subscribed_topic_regex,
+        server_assignor=body.server_assignor,
+        owned=None if owned is None else frozenset((each.topic_id, number) for each in owned for number in each.partitions),
+        client_id=call.session.client_id,
+        client_host=f"/{call.session.transport.host}",
+        makes_member_id=call.version >= FIRST_WITH_MEMBER_ID,
+    )
+
+
+def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    """Epochs, members, what they have and are to have."""
+    return ConsumerGroupDescribeResponse(
+        groups=[_described(call, group, with_operations=body.include_authorized_operations) for group in body.group_ids]
+    )
+
+
+def _described(call: Call, group: str, *, with_operations: bool) -> ConsumerGroupDescribedGroup:
+    try:
+        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+        description = call.broker.describe_consumer_group(group)
+        members = [_member(call, each) for each in description.members]
+        _check_topics(call, members)
+    except RequestError as exc:
+        return ConsumerGroupDescribedGroup(
+            error_code=exc.code,
+            error_message=exc.message,
+            group_id=group,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    return _shown(description, members, call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN)
+
+
+def _shown(
+    description: ConsumerGroupDescription, members: list[ConsumerGroupDescribeMember], operations: int
+) -> ConsumerGroupDescribedGroup:
+    return ConsumerGroupDescribedGroup(
+        group_id=description.group_id,
+        group_state=description.state.value,
+        group_epoch=description.group_epoch,
+        assignment_epoch=description.assignment_epoch,
+        assignor_name=description.assignor,
+        members=members,
+        authorized_operations=operations,
+    )
+
+
+def _member(call: Call, member: ConsumerMemberDescription) -> ConsumerGroupDescribeMember:
+    return ConsumerGroupDescribeMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(call, member.assignment),
+        target_assignment=_assignment(call, member.target_assignment),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
+    """Of topics that are still there: one that is gone has no name."""
+    topics = []
+    for topic_id, numbers in _by_topic(partitions):
+        try:
+            name = call.broker.topic_named(topic_id)
+        except RequestError:
+            continue
+        topics.append(ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers))
+    return ConsumerGroupDescribeAssignment(topic_partitions=topics)
+
+
+def _check_topics(call: Call, members: Iterable[ConsumerGroupDescribeMember]) -> None:
+    """Whoever may not see a topic may not see in this way that it is there."""
+    if call.door.guard is None:
+        return
+    for member in members:
+        assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
+        for name in {*member.subscribed_topic_names, *(each.topic_name for each in assigned)}:
+            if not call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                raise RequestError(
+                    "The group has described topic(s) that the client is not authorized to describe.",
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                )
+
+
+def _by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:
+    """In order of topic ids and numbers."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        topics.setdefault(topic_id, []).append(number)
+    return list(topics.items())
