@@ -112,7 +112,7 @@ class Life:
             from ..listeners.kafka.watched import Watch
 
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
-        return await Listeners(core, watch).start(serving, self.wanted)
+        return await Listeners(core, watch).start(serving, self.wanted, advertised=self.config.kafka_advertised)
 
     async def stop(self) -> None:
         """An orderly stop: everything is flushed, the directory is marked clean. A broker that is down stays down."""

@@ -26,6 +26,8 @@ class Addresses:
     kafka: Address | None = None
     metrics: Address | None = None
     """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
+    control: Address | None = None
+    """HTTP, for tests; its listener outlives the broker."""
 
     def as_json(self) -> str:
         return json.dumps({name: str(address) for name, address in attrs.asdict(self, recurse=False).items() if address})

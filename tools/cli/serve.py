@@ -9,9 +9,12 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from ...server.broker_config import BrokerConfig
 
 EXIT_CANNOT_SERVE: Final = 3
 
@@ -29,6 +32,8 @@ class CannotServeError(click.ClickException):
 @click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
 @click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
+@click.option("--control", metavar="HOST:PORT", help="Tests only: where HTTP calls do everything to the broker.")
+@click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML with fault rules.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
@@ -40,6 +45,8 @@ def command(
     native: str | None,
     kafka: str | None,
     metrics: str | None,
+    control: str | None,
+    rules: str | None,
     ready_file: str | None,
     durability: str | None,
     topic_config: str | None,
@@ -86,12 +93,50 @@ def command(
     if ready_file is not None:
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
+    if control is not None or rules is not None:
+        _serve_for_tests(config, control, rules, ready_file)
+        return
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext():
             trio.run(
                 serve, config, lambda addresses: None if ready_file is None else write_ready_file(ready_file, addresses), bar
             )
+    except* (OSError, TriologError) as group:
+        raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+def _serve_for_tests(config: BrokerConfig, control: str | None, rules: str | None, ready_file: str | None) -> None:
+    """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
+    missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: pip install 'triolog[control]'")
+    import trio
+
+    from ...protocol.errors import TriologError
+    from ...server.app import DEFAULT_NATIVE, write_ready_file
+    from ...server.broker_config import Address
+    from ...server.control.clock import MovedClock
+    from ...server.control.rules_file import check_rules
+    from ...server.control.serving import serve_for_tests
+    from ...server.faults.rules import RuleError
+    from ...server.listeners.opening import Addresses
+
+    try:
+        address = None if control is None else Address.parse(control)
+        if rules is not None:
+            check_rules(rules)
+    except (RuleError, ValueError, TriologError) as exc:
+        raise click.UsageError(str(exc)) from exc
+    clock = MovedClock()
+    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
+
+    def started(addresses: Addresses) -> None:
+        if ready_file is not None:
+            write_ready_file(ready_file, addresses)
+
+    try:
+        trio.run(serve_for_tests, config, wanted, address, rules, clock, started, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 

@@ -1,0 +1,325 @@
+"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default, without authentication: whoever
+reaches the port can do everything to the data.
+
+| call | does |
+|---|---|
+| `GET /` | where the broker listens, whether it runs, its topics |
+| `POST /faults`, `GET /faults`, `DELETE /faults` | add a rule (see `server.faults.rules`), all with counts, none |
+| `GET /faults/N`, `DELETE /faults/N`, `POST /faults/N/release` | one rule |
+| `POST /faults/N/wait` | `{times, timeout_ms}`: until it has fired so often |
+| `POST /disk-faults`, `GET /disk-faults`, `DELETE /disk-faults` | the same for the device |
+| `GET /requests?api=&topic=&group=&client_id=&error=&after=`, `DELETE /requests` | what clients asked |
+| `POST /requests/wait` | the same as an object, with `count` and `timeout_ms` |
+| `POST /topics`, `GET /topics`, `DELETE /topics/T` | `{name, partitions, config}` |
+| `GET /topics/T/records?partition=&offset=`, `POST /topics/T/records` | `{partition, records: [...]}` |
+| `POST /topics/T/wait` | `{count, partition, timeout_ms}`: until so many records are there |
+| `GET /groups/G?topic=`, `POST /groups/G/wait` | committed offsets and lag; `{topic, timeout_ms}`: until there is no lag |
+| `POST /groups/G/freeze` | a rule that holds what members say |
+| `GET /clock`, `POST /clock/advance`, `POST /clock/freeze`, `POST /clock/unfreeze` | `{seconds}` |
+| `POST /crash`, `/stop`, `/restart`, `/reset`, `/retention`, `/snapshot` | `{path}` for the last |
+
+Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time; 409: the broker
+is down; 422: the broker refuses, with Kafka's `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+import attrs
+
+from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
+from ..faults.requests import Wanted
+from ..faults.rules import RuleError
+from ..listeners.http import HttpAnswer, HttpRequest
+from .fault_views import FaultsView, FaultView, RequestsView
+from .groups_view import GroupsView
+from .life import Life, NotRunningError
+from .log_view import LogView
+from .seed import Seed
+from .values import BadRequestError, plain_record, record_as_json, whole_number
+from .waiting import PATIENCE_S
+
+Told = Mapping[str, Any]
+Handler = Callable[["ControlApi", list[str], Told], Awaitable[Any]]
+
+MAX_BODY_BYTES: Final = 64 * 2**20
+
+
+@attrs.define(eq=False)
+class ControlApi:
+    """Answers the requests of one control port."""
+
+    life: Life
+    seed: Seed = attrs.field(factory=Seed)
+    faults: FaultsView = attrs.field(init=False)
+    requests: RequestsView = attrs.field(init=False)
+    groups: GroupsView = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultsView(self.life.faults, self.life.disk_faults)
+        self.requests = RequestsView(self.life.requests)
+        self.groups = GroupsView(lambda: self.life.core, self.faults)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """See the module."""
+        for method, pattern, handler in ROUTES:
+            found = re.fullmatch(pattern, request.path)
+            if found is None or method != request.method:
+                continue
+            try:
+                told = _told(request)
+                return HttpAnswer.json(200, await handler(self, [unquote(part) for part in found.groups()], told))
+            except (RuleError, BadRequestError, ValueError) as exc:
+                return _refusal(400, exc)
+            except KeyError as exc:
+                return _refusal(404, f"there is no {exc}")
+            except TimeoutError as exc:
+                return _refusal(408, exc)
+            except NotRunningError as exc:
+                return _refusal(409, exc)
+            except RequestError as exc:
+                return HttpAnswer.json(422, {"error": exc.code.name, "message": exc.message})
+        return _refusal(404, f"{request.method} {request.path}: there is no such call")
+
+    # ---- faults and requests ---------------------------------------------------------------------------------------------
+
+    async def add_fault(self, _names: list[str], told: Told) -> Any:
+        return self.faults.add_rule(dict(told)).fault.as_json()
+
+    async def list_faults(self, _names: list[str], _told: Told) -> Any:
+        return [view.fault.as_json() for view in self.faults]
+
+    async def clear_faults(self, _names: list[str], _told: Told) -> Any:
+        self.life.faults.clear()
+        return {}
+
+    def _fault(self, names: list[str]) -> FaultView:
+        return self.faults.get(int(names[0]))
+
+    async def get_fault(self, names: list[str], _told: Told) -> Any:
+        return self._fault(names).fault.as_json()
+
+    async def remove_fault(self, names: list[str], _told: Told) -> Any:
+        self._fault(names).remove()
+        return {}
+
+    async def release_fault(self, names: list[str], _told: Told) -> Any:
+        self._fault(names).release()
+        return self._fault(names).fault.as_json()
+
+    async def wait_fault(self, names: list[str], told: Told) -> Any:
+        await self._fault(names).wait_fired(whole_number(told, "times") or 1, timeout_s=_timeout_s(told))
+        return self._fault(names).fault.as_json()
+
+    async def add_disk_fault(self, _names: list[str], told: Told) -> Any:
+        return self.faults.add_disk_rule(dict(told)).as_json()
+
+    async def list_disk_faults(self, _names: list[str], _told: Told) -> Any:
+        return [fault.as_json() for fault in self.life.disk_faults]
+
+    async def clear_disk_faults(self, _names: list[str], _told: Told) -> Any:
+        self.life.disk_faults.clear()
+        return {}
+
+    async def list_requests(self, _names: list[str], told: Told) -> Any:
+        return [request.as_json() for request in self.requests.find(**_wanted(told))]
+
+    async def clear_requests(self, _names: list[str], _told: Told) -> Any:
+        self.requests.clear()
+        return {}
+
+    async def wait_requests(self, _names: list[str], told: Told) -> Any:
+        count = whole_number(told, "count") or 1
+        found = await self.requests.wait_for(count=count, timeout_s=_timeout_s(told), **_wanted(told))
+        return [request.as_json() for request in found]
+
+    # ---- topics and groups -----------------------------------------------------------------------------------------------
+
+    async def list_topics(self, _names: list[str], _told: Told) -> Any:
+        return {name: LogView(lambda: self.life.core, name).end_offsets() for name in self.life.core.topics()}
+
+    async def create_topic(self, _names: list[str], told: Told) -> Any:
+        name, partitions = str(told.get("name") or ""), whole_number(told, "partitions") or 1
+        await self.life.core.create_topic(
+            name, partitions, {key: str(value) for key, value in (told.get("config") or {}).items()}
+        )
+        return {"name": name, "partitions": partitions}
+
+    async def delete_topic(self, names: list[str], _told: Told) -> Any:
+        await self.life.core.delete_topic(names[0])
+        return {}
+
+    def _log(self, names: list[str]) -> LogView:
+        return LogView(lambda: self.life.core, names[0])
+
+    async def read_records(self, names: list[str], told: Told) -> Any:
+        log, offset = self._log(names), whole_number(told, "offset") or 0
+        partition = whole_number(told, "partition")
+        numbers = list(log.end_offsets()) if partition is None else [partition]
+        return [record_as_json(record, number) for number in numbers for record in await log.records(number, offset=offset)]
+
+    async def append_records(self, names: list[str], told: Told) -> Any:
+        topic_partition = TopicPartition(names[0], whole_number(told, "partition") or 0)
+        records = [plain_record(each) for each in told.get("records") or ()]
+        result = await self.life.core.append(topic_partition, records)
+        return {"base_offset": result.base_offset, "count": len(records)}
+
+    async def wait_records(self, names: list[str], told: Told) -> Any:
+        partition, count = whole_number(told, "partition"), whole_number(told, "count") or 1
+        await self._log(names).wait_for(count, partition=partition, timeout_s=_timeout_s(told))
+        return await self.read_records(names, told)
+
+    async def describe_group(self, names: list[str], told: Told) -> Any:
+        topic = told.get("topic")
+        committed = await self.groups.committed(names[0], topic)
+        return {
+            "committed": [
+                {"topic": each.topic, "partition": each.partition, "offset": offset} for each, offset in committed.items()
+            ],
+            "lag": await self.groups.lag(names[0], topic),
+        }
+
+    async def wait_group(self, names: list[str], told: Told) -> Any:
+        await self.groups.wait_no_lag(names[0], str(told.get("topic") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_group(names, told)
+
+    async def freeze_group(self, names: list[str], _told: Told) -> Any:
+        return self.groups.freeze(names[0]).fault.as_json()
+
+    # ---- clock and life --------------------------------------------------------------------------------------------------
+
+    async def state(self, _names: list[str], _told: Told) -> Any:
+        addresses = {name: str(each) for name, each in attrs.asdict(self.life.addresses, recurse=False).items() if each}
+        topics = list(self.life.core.topics()) if self.life.is_running else []
+        return {"is_running": self.life.is_running, "starts": self.life.starts, **addresses, "topics": topics}
+
+    async def clock(self, _names: list[str], _told: Told) -> Any:
+        return {"now_ms": self.life.clock.now_ms()}
+
+    async def advance_clock(self, names: list[str], told: Told) -> Any:
+        seconds = told.get("seconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise BadRequestError(f"seconds is {seconds!r}, expected a number")
+        self.life.clock.advance(seconds)
+        return await self.clock(names, told)
+
+    async def freeze_clock(self, names: list[str], told: Told) -> Any:
+        self.life.clock.freeze()
+        return await self.clock(names, told)
+
+    async def unfreeze_clock(self, names: list[str], told: Told) -> Any:
+        self.life.clock.unfreeze()
+        return await self.clock(names, told)
+
+    async def crash(self, names: list[str], told: Told) -> Any:
+        await self.life.crash()
+        return {**await self.state(names, told), "torn_files": self.life.torn_files}
+
+    async def stop(self, names: list[str], told: Told) -> Any:
+        await self.life.stop()
+        return await self.state(names, told)
+
+    async def restart(self, names: list[str], told: Told) -> Any:
+        await self.life.restart()
+        return await self.state(names, told)
+
+    async def reset(self, names: list[str], told: Told) -> Any:
+        self.faults.clear()
+        self.life.clock.reset()
+        await self.life.wipe()
+        self.requests.clear()
+        await self.seed.put(self.life.core)
+        return await self.state(names, told)
+
+    async def retention(self, _names: list[str], _told: Told) -> Any:
+        return {"segments": await self.life.core.apply_retention()}
+
+    async def snapshot(self, _names: list[str], told: Told) -> Any:
+        if not isinstance(path := told.get("path"), str):
+            raise BadRequestError("path is missing: where the copy goes")
+        await self.life.snapshot(Path(path))
+        return {"path": path}
+
+
+_NAME: Final = "([^/]+)"
+_NUMBER: Final = "([0-9]+)"
+
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/", ControlApi.state),
+    ("POST", "/faults", ControlApi.add_fault),
+    ("GET", "/faults", ControlApi.list_faults),
+    ("DELETE", "/faults", ControlApi.clear_faults),
+    ("GET", f"/faults/{_NUMBER}", ControlApi.get_fault),
+    ("DELETE", f"/faults/{_NUMBER}", ControlApi.remove_fault),
+    ("POST", f"/faults/{_NUMBER}/release", ControlApi.release_fault),
+    ("POST", f"/faults/{_NUMBER}/wait", ControlApi.wait_fault),
+    ("POST", "/disk-faults", ControlApi.add_disk_fault),
+    ("GET", "/disk-faults", ControlApi.list_disk_faults),
+    ("DELETE", "/disk-faults", ControlApi.clear_disk_faults),
+    ("GET", "/requests", ControlApi.list_requests),
+    ("DELETE", "/requests", ControlApi.clear_requests),
+    ("POST", "/requests/wait", ControlApi.wait_requests),
+    ("GET", "/topics", ControlApi.list_topics),
+    ("POST", "/topics", ControlApi.create_topic),
+    ("DELETE", f"/topics/{_NAME}", ControlApi.delete_topic),
+    ("GET", f"/topics/{_NAME}/records", ControlApi.read_records),
+    ("POST", f"/topics/{_NAME}/records", ControlApi.append_records),
+    ("POST", f"/topics/{_NAME}/wait", ControlApi.wait_records),
+    ("GET", f"/groups/{_NAME}", ControlApi.describe_group),
+    ("POST", f"/groups/{_NAME}/wait", ControlApi.wait_group),
+    ("POST", f"/groups/{_NAME}/freeze", ControlApi.freeze_group),
+    ("GET", "/clock", ControlApi.clock),
+    ("POST", "/clock/advance", ControlApi.advance_clock),
+    ("POST", "/clock/freeze", ControlApi.freeze_clock),
+    ("POST", "/clock/unfreeze", ControlApi.unfreeze_clock),
+    ("POST", "/crash", ControlApi.crash),
+    ("POST", "/stop", ControlApi.stop),
+    ("POST", "/restart", ControlApi.restart),
+    ("POST", "/reset", ControlApi.reset),
+    ("POST", "/retention", ControlApi.retention),
+    ("POST", "/snapshot", ControlApi.snapshot),
+)
+
+_WANTED: Final = frozenset(field.name for field in attrs.fields(Wanted))
+_BESIDE: Final = frozenset({"count", "timeout_ms"})
+_NUMBERS: Final = ("node", "after")
+
+
+def _wanted(told: Told) -> dict[str, Any]:
+    if unknown := told.keys() - _WANTED - _BESIDE:
+        raise BadRequestError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(_WANTED))}")
+    wanted = {name: value for name, value in told.items() if name in _WANTED}
+    for name in _NUMBERS:
+        if name in wanted:
+            wanted[name] = whole_number(told, name)
+    return wanted
+
+
+def _timeout_s(told: Told) -> float:
+    timeout_ms = whole_number(told, "timeout_ms")
+    return PATIENCE_S if timeout_ms is None else timeout_ms / 1000
+
+
+def _told(request: HttpRequest) -> Told:
+    """What comes with a request: the fields of its question, or of the object in its body. Raises BadRequestError."""
+    asked: dict[str, Any] = dict(parse_qsl(request.query))
+    if not request.body:
+        return asked
+    try:
+        told = json.loads(request.body)
+    except ValueError as exc:
+        raise BadRequestError(f"the body is not JSON: {exc}") from None
+    if not isinstance(told, dict):
+        raise BadRequestError("the body is not an object")
+    return {**asked, **told}
+
+
+def _refusal(status: int, why: object) -> HttpAnswer:
+    return HttpAnswer.json(status, {"message": str(why)})

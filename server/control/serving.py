@@ -1,0 +1,62 @@
+"""`triolog serve` with a control port or rules: a broker whose life the port can end and begin again. For tests only."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ..broker_config import Address, BrokerConfig
+from ..listeners.opening import Addresses
+from .api import MAX_BODY_BYTES, ControlApi
+from .clock import MovedClock
+from .life import Life
+from .rules_file import add_rules
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+async def serve_for_tests(
+    config: BrokerConfig,
+    wanted: Addresses,
+    control: Address | None,
+    rules: str | None,
+    clock: MovedClock,
+    started: Callable[[Addresses], None],
+) -> None:
+    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. Raises what keeps it from starting."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            life = Life(config, wanted, nursery, clock)
+            api = ControlApi(life)
+            if rules is not None:
+                LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
+            async with _controlled(api, control) as address:
+                await life.start()
+                started(attrs.evolve(life.addresses, control=address))
+                LOGGER.info("serving for tests %s control=%s", life.addresses, address)
+                name = signal.Signals(await anext(signals)).name
+                LOGGER.info("stopping signal=%s", name)
+                await life.stop()
+            life.close()
+    LOGGER.info("stopped")
+
+
+@asynccontextmanager
+async def _controlled(api: ControlApi, control: Address | None) -> AsyncIterator[Address | None]:
+    if control is None:
+        yield None
+        return
+    from ..listeners.http import http_listener
+
+    async with trio.open_nursery() as nursery:
+        listener = http_listener(control, api.answer, max_body_bytes=MAX_BODY_BYTES)
+        address: Address = await nursery.start(listener.run)
+        LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
+        yield address
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,231 @@
+"""The control port over the wire: a server process, HTTP from the standard library, a real client beside it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.server_process import ServerFolder, ServerProcess
+
+PATIENCE_S = 30.0
+
+
+@attrs.define
+class Control:
+    """A control port, as a test in another language sees it."""
+
+    ready: dict[str, str]
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        host, _, port = self.ready["control"].rpartition(":")
+        connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def do(self, method: str, path: str, body: Any = None) -> Any:
+        status, told = self.ask(method, path, body)
+        assert status == 200, (method, path, told)
+        return told
+
+    def producer(self, **config: Any) -> Producer:
+        settings = {"bootstrap.servers": self.ready["kafka"], "linger.ms": 0, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
+        return Producer({**settings, "log_level": 0, **config})
+
+    def values(self, topic: str) -> list[Any]:
+        return [record["value"] for record in self.do("GET", f"/topics/{topic}/records")]
+
+
+def started(folder: ServerFolder, *arguments: str) -> tuple[ServerProcess, Control]:
+    server = folder.start("--kafka", "127.0.0.1:0", "--durability", "os", *arguments)
+    return server, Control(json.loads(server.ready_file.read_text()))
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
+    with ServerFolder(tmp_path_factory.mktemp("control")) as folder:
+        server, control = started(folder, "--control", "127.0.0.1:0")
+        yield control
+        assert server.stop() == 0, server.stderr()
+        assert "Traceback" not in server.stderr()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(control: Control) -> None:
+    control.do("POST", "/reset")
+
+
+def sent(producer: Producer, topic: str, value: bytes) -> bool:
+    """Whether it was delivered."""
+    errors: list[Any] = []
+    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    return errors[0] is None
+
+
+def test_without_being_asked_for_there_is_no_control_port(server_folder: ServerFolder) -> None:
+    server = server_folder.start()
+    assert "control" not in json.loads(server.ready_file.read_text())
+
+
+def test_rules_fire_and_are_counted(control: Control) -> None:
+    fault = control.do("POST", "/faults", {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2})
+    assert sent(control.producer(), "t", b"v")
+    assert control.do("POST", f"/faults/{fault['number']}/wait", {"times": 2})["fired"] == 2
+    assert [each["errors"] for each in control.do("GET", "/requests?api=Produce&topic=t")] == [
+        ["NOT_LEADER_OR_FOLLOWER"],
+        ["NOT_LEADER_OR_FOLLOWER"],
+        [],
+    ]
+    control.do("DELETE", f"/faults/{fault['number']}")
+    assert control.do("GET", "/faults") == []
+
+
+def test_a_request_is_held_and_released(control: Control) -> None:
+    fault = control.do("POST", "/faults", {"api": "Produce", "hold": True})
+    producer = control.producer()
+    producer.produce("t", b"v")
+    producer.flush(0)
+    control.do("POST", f"/faults/{fault['number']}/wait")
+    assert control.do("GET", "/requests?api=Produce")[0]["is_answered"] is False
+    assert control.do("POST", f"/faults/{fault['number']}/release")["is_released"]
+    assert producer.flush(PATIENCE_S) == 0
+    control.do("POST", "/requests/wait", {"api": "Produce", "answered": True})
+
+
+def test_topics_and_records(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "orders", "partitions": 2, "config": {"retention.ms": -1}})
+    blob = base64.b64encode(b"\xff\xfe").decode()
+    record = {"key": "k", "value_base64": blob, "timestamp_ms": 5, "headers": {"h": "x"}}
+    assert control.do("POST", "/topics/orders/records", {"partition": 1, "records": ["plain", record]})["base_offset"] == 0
+    first, second = control.do("POST", "/topics/orders/wait", {"count": 2, "partition": 1})
+    assert (first["value"], first["partition"], first["offset"]) == ("plain", 1, 0)
+    assert (second["value_base64"], second["key"], second["timestamp_ms"]) == (blob, "k", 5)
+    assert second["headers"] == [{"name": "h", "value": "x"}]
+    assert control.do("GET", "/topics") == {"orders": {"0": 0, "1": 2}}
+    assert control.do("GET", "/topics/orders/records?partition=1&offset=1") == [second]
+    control.do("DELETE", "/topics/orders")
+    assert control.do("GET", "/topics") == {}
+
+
+def test_a_crash_and_a_restart_on_the_same_ports(control: Control) -> None:
+    producer = control.producer()
+    assert sent(producer, "t", b"before")
+    before = control.do("GET", "/")
+    assert control.do("POST", "/crash")["is_running"] is False
+    assert control.ask("GET", "/topics")[0] == 409
+    after = control.do("POST", "/restart")
+    assert (after["kafka"], after["native"], after["starts"]) == (before["kafka"], before["native"], before["starts"] + 1)
+    assert sent(producer, "t", b"after")
+    assert control.values("t") == ["before", "after"]
+
+
+def test_the_clock_is_moved(control: Control) -> None:
+    before = control.do("GET", "/clock")["now_ms"]
+    assert control.do("POST", "/clock/advance", {"seconds": 3600})["now_ms"] >= before + 3_600_000
+    control.do("POST", "/clock/freeze")
+    assert control.do("GET", "/clock") == control.do("GET", "/clock")
+    control.do("POST", "/clock/unfreeze")
+
+
+def test_retention_is_applied_at_once(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "t", "config": {"retention.ms": 60_000, "segment.ms": 60_000}})
+    control.do("POST", "/topics/t/records", {"records": ["old"]})
+    control.do("POST", "/clock/advance", {"seconds": 3600})
+    assert control.do("POST", "/retention")["segments"] in (0, 1)  # the clock has woken the server's own look, too
+    assert control.values("t") == []
+
+
+def test_a_snapshot_is_a_directory_that_another_server_serves(control: Control, server_folder: ServerFolder) -> None:
+    control.do("POST", "/topics", {"name": "t"})
+    control.do("POST", "/topics/t/records", {"records": ["v"]})
+    control.do("POST", "/snapshot", {"path": str(server_folder.data_dir)})
+    _, copy = started(server_folder, "--control", "127.0.0.1:0")
+    assert copy.values("t") == ["v"]
+
+
+def test_disk_faults(control: Control) -> None:
+    assert sent(control.producer(), "t", b"v")
+    control.do("POST", "/disk-faults", {"effect": "error", "operation": "write", "path": "t-0/*.log"})
+    assert not sent(control.producer(**{"message.timeout.ms": 500}), "t", b"v")
+    [fault] = control.do("GET", "/disk-faults")
+    assert fault["fired"] >= 1
+    control.do("DELETE", "/disk-faults")
+    assert control.do("GET", "/disk-faults") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "complaint"),
+    [
+        ("POST", "/faults", {"api": "Produce"}, 400, "without an effect"),
+        ("POST", "/faults", {"api": "Produse", "hold": True}, 400, "no such API"),
+        ("POST", "/faults", {"colour": "red"}, 400, "no such field"),
+        ("POST", "/faults", [1], 400, "not an object"),
+        ("POST", "/disk-faults", {"effect": "melted"}, 400, "expected one of"),
+        ("GET", "/faults/99", None, 404, "99"),
+        ("GET", "/nowhere", None, 404, "no such call"),
+        ("GET", "/requests?colour=red", None, 400, "no such field"),
+        ("POST", "/requests/wait", {"api": "Produce", "timeout_ms": 1}, 408, "did not come"),
+        ("POST", "/topics/missing/records", {"records": ["v"]}, 422, "missing"),
+        ("POST", "/topics/missing/records", {"records": [5]}, 400, "text or an object"),
+        ("POST", "/clock/advance", {"seconds": -1}, 400, "forward"),
+        ("POST", "/clock/advance", {}, 400, "expected a number"),
+        ("POST", "/snapshot", {}, 400, "path is missing"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    control: Control, method: str, path: str, body: Any, status: int, complaint: str
+) -> None:
+    found, told = control.ask(method, path, body)
+    assert (found, complaint in told["message"]) == (status, True), told
+
+
+# ---- rules from a file -------------------------------------------------------------------------------------------------------
+
+RULES = """
+faults:
+  - {api: Produce, topic: t, error: INVALID_RECORD, once: true}
+disk_faults:
+  - {effect: delay, operation: sync, delay_ms: 1}
+"""
+
+
+def test_rules_from_a_file_stand_from_the_start(server_folder: ServerFolder, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    _, control = started(server_folder, "--control", "127.0.0.1:0", "--faults", str(file))
+    producer = control.producer()
+    assert not sent(producer, "t", b"refused")
+    assert sent(producer, "t", b"taken")
+    assert [fault["fired"] for fault in control.do("GET", "/faults")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        ("faults: [{api: Produce}]", "rule 1 of faults: a rule without an effect"),
+        ("faults: [", "is not YAML"),
+        ("rules: []", "expected faults and disk_faults"),
+        ("faults: {a: 1}", "not a list of rules"),
+        ("disk_faults: [{effect: torn}, {effect: melted}]", "rule 2 of disk_faults"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_the_start(
+    server_folder: ServerFolder, tmp_path: Path, rules: str, complaint: str
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(rules)
+    server = server_folder.spawn("--faults", str(file))
+    assert server.wait_exit() == 2
+    assert complaint in server.stderr()
