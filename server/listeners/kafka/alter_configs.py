@@ -14,6 +14,7 @@ from ....protocol.errors import InvalidConfigError, InvalidRequestError, Request
 from ....protocol.kafka.authorization import AclOperation
 from ....protocol.kafka.authorization import ResourceType as Guarded
 from ....protocol.kafka.messages.configs import (
+    AlterConfigsAlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -136,7 +137,7 @@ def _check_keys(resource: Resource) -> None:
     counts = Counter(config.name for config in resource.configs)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise InvalidRequestError(f"{', '.join(twice)}: each key is there at most once")
-    operations = {config.name: getattr(config, "config_operation", Operation.SET) for config in resource.configs}
+    operations = {config.name: _operation(config) for config in resource.configs}
     if strange := [name for name, operation in operations.items() if operation not in OPERATIONS]:
         raise InvalidRequestError(f"{', '.join(strange)}: operations are {', '.join(f'{o.name} {o}' for o in Operation)}")
     missing = [config.name for config in resource.configs if config.value is None]
@@ -144,11 +145,15 @@ def _check_keys(resource: Resource) -> None:
         raise InvalidRequestError(f"{', '.join(without)}: no value is given")
 
 
+def _operation(config: AlterConfigsAlterableConfig | IncrementalAlterConfigsAlterableConfig) -> int:
+    return config.config_operation if isinstance(config, IncrementalAlterConfigsAlterableConfig) else Operation.SET
+
+
 async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None:
     if resource.resource_type == ResourceType.BROKER:
         call.check_authorized(AclOperation.ALTER_CONFIGS, Guarded.CLUSTER)
         check_broker_name(call, resource.resource_name)
-        if names := [config.name for config in resource.configs]:
+        if names := [config.name for config in resource.configs if _operation(config) != Operation.DELETE]:
             raise InvalidRequestError(
                 f"{', '.join(names)}: the server's keys are read when it starts; change its file or its environment and "
                 "start it again"

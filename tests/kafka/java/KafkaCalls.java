@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Base64;
@@ -33,6 +34,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *   dump ARGUMENT...    DumpLogSegments (kafka-dump-log.sh)
  *   format ARGUMENT...  StorageTool (kafka-storage.sh)
  *   topics ARGUMENT...  TopicCommand (kafka-topics.sh)
+ *   tool CLASS ARGUMENT...
+ *                       the main method of any class, such as org.apache.kafka.tools.GetOffsetShell (kafka-get-offsets.sh)
  *   load DIRECTORY CLEAN RECOVERY_POINT LOG_START KEY=VALUE...
  *                       opens the partition as a starting broker does (LogLoader recovers it when CLEAN is false), reads all
  *                       of it, and prints "log start offset, log end offset, records, control batches"
@@ -127,6 +130,9 @@ public final class KafkaCalls {
                 case "topics":
                     org.apache.kafka.tools.TopicCommand.main(arguments);
                     return 0;
+                case "tool":
+                    runMain(arguments);
+                    return 0;
                 case "load":
                     load(arguments, KafkaCalls::readAll);
                     return 0;
@@ -142,6 +148,15 @@ public final class KafkaCalls {
             }
             thrown.printStackTrace();
             return 1;
+        }
+    }
+
+    private static void runMain(String[] words) throws Throwable {
+        String[] arguments = Arrays.copyOfRange(words, 1, words.length);
+        try {
+            Class.forName(words[0]).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException wrapped) {
+            throw wrapped.getCause();
         }
     }
 

@@ -1,0 +1,238 @@
+"""Administration with real clients: librdkafka, kafka-python, aiokafka. A strict broker, as `triolog serve` is."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from triolog.server.broker_config import Address
+from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
+from triolog.server.embedded import MEMORY, BlockingBroker
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
+    import kafka.admin
+    import kafka.errors
+    from aiokafka.admin import AIOKafkaAdminClient
+    from aiokafka.admin import NewPartitions as AioNewPartitions
+    from aiokafka.admin import NewTopic as AioNewTopic
+    from aiokafka.admin import RecordsToDelete as AioRecordsToDelete
+    from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
+    from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
+    from aiokafka.errors import TopicAlreadyExistsError, for_code
+    from aiokafka.structs import TopicPartition as AioTopicPartition
+
+PATIENCE_S = 30.0
+ALL_KEYS = {*TOPIC_KEYS, *KEPT_KEYS}
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+        yield broker
+
+
+def partitions(broker: BlockingBroker, topic: str) -> int:
+    return len(broker.describe_topic(topic).partitions)
+
+
+# ---- librdkafka ------------------------------------------------------------------------------------------------------------
+
+
+def librdkafka(broker: BlockingBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+
+
+def librdkafka_error(future: object) -> int:
+    with pytest.raises(KafkaException) as raised:
+        future.result(PATIENCE_S)  # type: ignore[attr-defined]
+    code: int = raised.value.args[0].code()
+    return code
+
+
+def test_librdkafka_makes_grows_trims_and_deletes_topics(broker: BlockingBroker) -> None:
+    admin = librdkafka(broker)
+    new = [NewTopic("t", 2, 1, config={"retention.ms": "-1"}), NewTopic("by-hand", 2, replica_assignment=[[1], [1]])]
+    for future in admin.create_topics(new).values():
+        future.result(PATIENCE_S)
+    assert (partitions(broker, "t"), partitions(broker, "by-hand")) == (2, 2)
+    [future] = admin.create_topics([NewTopic("three", 1, 3)]).values()
+    assert librdkafka_error(future) == KafkaError.INVALID_REPLICATION_FACTOR
+    [future] = admin.create_topics([NewTopic("unknown", 1, 1, config={"no.such.key": "1"})]).values()
+    assert librdkafka_error(future) == KafkaError.INVALID_CONFIG
+    [future] = admin.create_topics([NewTopic("validated", 1, 1)], validate_only=True).values()
+    future.result(PATIENCE_S)
+    assert broker.topics() == ["by-hand", "t"]
+    admin.create_partitions([NewPartitions("t", 5)])["t"].result(PATIENCE_S)
+    assert partitions(broker, "t") == 5
+    assert librdkafka_error(admin.create_partitions([NewPartitions("t", 2)])["t"]) == KafkaError.INVALID_PARTITIONS
+    broker.append("t", [b"a", b"b", b"c"], partition=1)
+    [trimmed] = admin.delete_records([TopicPartition("t", 1, 2)]).values()
+    assert trimmed.result(PATIENCE_S).low_watermark == 2
+    [earliest] = admin.list_offsets({TopicPartition("t", 1): OffsetSpec.earliest()}).values()
+    assert earliest.result(PATIENCE_S).offset == 2
+    admin.delete_topics(["by-hand"])["by-hand"].result(PATIENCE_S)
+    assert librdkafka_error(admin.delete_topics(["nope"])["nope"]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert broker.topics() == ["t"]
+
+
+def test_librdkafka_describes_and_changes_configurations(broker: BlockingBroker) -> None:
+    admin = librdkafka(broker)
+    broker.create_topic("t")
+    change = ConfigResource(
+        ResourceType.TOPIC,
+        "t",
+        incremental_configs=[
+            ConfigEntry("retention.ms", "7", incremental_operation=AlterConfigOpType.SET),
+            ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
+        ],
+    )
+    [changed] = admin.incremental_alter_configs([change]).values()
+    changed.result(PATIENCE_S)
+    [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")]).values()
+    entries = described.result(PATIENCE_S)
+    assert entries.keys() == ALL_KEYS
+    assert (entries["retention.ms"].value, entries["cleanup.policy"].value) == ("7", "delete,compact")
+    assert entries["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    [described] = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
+    keys = described.result(PATIENCE_S)
+    assert keys["default.replication.factor"].value == "1"
+    assert keys["auto.create.topics.enable"].is_read_only
+    wrong = ConfigResource(
+        ResourceType.BROKER,
+        "1",
+        incremental_configs=[ConfigEntry("num.partitions", "2", incremental_operation=AlterConfigOpType.SET)],
+    )
+    [refused] = admin.incremental_alter_configs([wrong]).values()
+    assert librdkafka_error(refused) == KafkaError.INVALID_REQUEST
+
+
+def test_librdkafka_finds_the_controller_among_the_nodes(broker: BlockingBroker) -> None:
+    admin = librdkafka(broker)
+    cluster = admin.describe_cluster().result(PATIENCE_S)
+    assert [node.id for node in cluster.nodes] == [cluster.controller.id]
+    assert cluster.cluster_id
+
+
+def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    settings = {"linger.ms": 0, "message.timeout.ms": 5000, "log_level": 0, "topic.metadata.propagation.max.ms": 100}
+    admin = librdkafka(broker)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
+    errors: list[KafkaError | None] = []
+    for number in range(200):
+        producer.produce("t", b"v", partition=0, on_delivery=lambda error, _: errors.append(error))
+        producer.poll(0)
+        if number == 100:
+            admin.delete_topics(["t"])["t"].result(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0
+    assert len(errors) == 200
+    assert errors[0] is None
+    gone = {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._MSG_TIMED_OUT,
+    }
+    assert {error.code() for error in errors if error is not None} <= gone
+
+
+# ---- kafka-python ----------------------------------------------------------------------------------------------------------
+
+
+def test_kafka_python_administers_topics_and_configurations(broker: BlockingBroker) -> None:
+    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        admin.create_topics([kafka.admin.NewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
+        assert partitions(broker, "t") == 2
+        with pytest.raises(kafka.errors.TopicAlreadyExistsError):
+            admin.create_topics([kafka.admin.NewTopic("t", 2, 1)])
+        with pytest.raises(kafka.errors.InvalidReplicationFactorError):
+            admin.create_topics([kafka.admin.NewTopic("three", 1, 3)])
+        admin.create_partitions({"t": kafka.admin.NewPartitions(4)})
+        assert partitions(broker, "t") == 4
+        resource = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
+        admin.alter_configs([resource])
+        assert broker.describe_topic("t").configs["retention.ms"] == "9"
+        broker.append("t", [b"a", b"b"])
+        partition = kafka.TopicPartition("t", 0)
+        assert admin.delete_records({partition: 1})[partition]["low_watermark"] == 1
+        assert admin.describe_cluster()["cluster_id"]
+        admin.delete_topics(["t"])
+        assert broker.topics() == []
+
+
+def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) -> None:
+    """It refuses by itself to alter a key that the broker does not list."""
+    broker.create_topic("t")
+    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        for key in ("min.insync.replicas", "unclean.leader.election.enable", "durability"):
+            value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
+            admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
+            assert broker.describe_topic("t").configs[key] == value
+
+
+# ---- aiokafka --------------------------------------------------------------------------------------------------------------
+
+
+def with_aiokafka(broker: BlockingBroker, use: Callable[[AIOKafkaAdminClient], Awaitable[None]]) -> None:
+    async def main() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        await admin.start()
+        try:
+            await use(admin)
+        finally:
+            await admin.close()
+
+    asyncio.run(main())
+
+
+def test_aiokafka_administers_topics_and_configurations(broker: BlockingBroker) -> None:
+    async def use(admin: AIOKafkaAdminClient) -> None:
+        made = await admin.create_topics([AioNewTopic("t", 2, 1, topic_configs={"retention.ms": "-1"})])
+        assert made.topic_errors[0][1] == 0
+        again = await admin.create_topics([AioNewTopic("t", 2, 1)])
+        assert for_code(again.topic_errors[0][1]) is TopicAlreadyExistsError
+        await admin.create_partitions({"t": AioNewPartitions(4)})
+        assert await admin.list_topics() == ["t"]
+        await asyncio.to_thread(broker.append, "t", [b"a", b"b"])
+        resource = AioConfigResource(AioConfigResourceType.TOPIC, "t", {"retention.ms": "9"})
+        [altered] = await admin.alter_configs([resource])
+        assert altered.resources[0][0] == 0
+        [described] = await admin.describe_configs([AioConfigResource(AioConfigResourceType.TOPIC, "t")])
+        assert {entry[0] for entry in described.resources[0][4]} == ALL_KEYS
+        partition = AioTopicPartition("t", 0)
+        assert await admin.delete_records({partition: AioRecordsToDelete(1)}) == {partition: 1}
+        cluster = await admin.describe_cluster()
+        assert [node["node_id"] for node in cluster["brokers"]] == [cluster["controller_id"]]
+        await admin.delete_topics(["t"])
+
+    with_aiokafka(broker, use)
+    assert broker.topics() == []
+
+
+# ---- lenient ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_embedded_broker_takes_the_replicas_and_keys_of_production() -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+        config = {"min.insync.replicas": "2", "confluent.placement.constraints": "{}", "remote.storage.enable": "true"}
+        admin = librdkafka(broker)
+        [future] = admin.create_topics([NewTopic("t", 3, 3, config=config)]).values()
+        future.result(PATIENCE_S)
+        assert partitions(broker, "t") == 3
+        assert broker.describe_topic("t").configs == config

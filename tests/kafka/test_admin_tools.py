@@ -1,0 +1,169 @@
+"""Apache Kafka's command-line tools administer a running triolog: topics, configurations, offsets, directories, cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.server.broker_config import Address
+from triolog.server.embedded import BlockingBroker
+
+from tests.support.kafka_jars import KafkaCalls, Outcome
+
+TOOLS: Final = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+
+
+class Tools:
+    """Calls `kafka-NAME.sh` for one broker."""
+
+    def __init__(self, calls: KafkaCalls, broker: BlockingBroker) -> None:
+        self.calls, self.address = calls, str(broker.kafka)
+
+    def call(self, name: str, *arguments: object, option: str = "--bootstrap-server") -> Outcome:
+        return self.calls.call("tool", TOOLS[name], option, self.address, *arguments)
+
+    def __call__(self, name: str, *arguments: object) -> str:
+        return self.call(name, *arguments).ok()
+
+    def cluster(self, command: str) -> str:
+        return self.calls.call("tool", TOOLS["cluster"], command, "--bootstrap-server", self.address).ok()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+    """Strict, as `triolog serve` is."""
+    with BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+        yield broker
+
+
+@pytest.fixture
+def tools(kafka: KafkaCalls, broker: BlockingBroker) -> Tools:
+    return Tools(kafka, broker)
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def test_kafka_topics_makes_describes_grows_and_deletes(tools: Tools, broker: BlockingBroker) -> None:
+    made = tools(
+        "topics", "--create", "--topic", "t", "--partitions", 2, "--replication-factor", 1, "--config", "retention.ms=7"
+    )
+    assert lines(made) == ["Created topic t."]
+    assert broker.describe_topic("t").configs == {"retention.ms": "7"}
+    assert lines(tools("topics", "--list")) == ["t"]
+    summary, first, second = lines(tools("topics", "--describe", "--topic", "t"))
+    assert summary.startswith("Topic: t\t")
+    assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: " in summary
+    assert "retention.ms=7" in summary
+    for number, line in enumerate((first, second)):
+        assert f"Partition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1" in line
+    tools("topics", "--alter", "--topic", "t", "--partitions", 5)
+    assert len(broker.describe_topic("t").partitions) == 5
+    assert lines(tools("topics", "--describe", "--under-replicated-partitions")) == []
+    assert lines(tools("topics", "--describe", "--unavailable-partitions")) == []
+    tools("topics", "--delete", "--topic", "t")
+    assert broker.topics() == []
+
+
+def test_kafka_topics_says_what_is_refused(tools: Tools, broker: BlockingBroker) -> None:
+    broker.create_topic("t", 2)
+    for arguments, said in [
+        (("--create", "--topic", "three", "--replication-factor", 3), "InvalidReplicationFactorException"),
+        (("--create", "--topic", "t"), "exists already"),
+        (("--create", "--topic", "x", "--config", "no.such.key=1"), "no.such.key"),
+        (("--alter", "--topic", "t", "--partitions", 1), "InvalidPartitionsException"),
+        (("--delete", "--topic", "nope"), "does not exist"),
+    ]:
+        outcome = tools.call("topics", *arguments)
+        assert outcome.exit_code == 1, arguments
+        assert said in outcome.stdout + outcome.stderr
+    assert broker.topics() == ["t"]
+
+
+def test_kafka_configs_describes_and_alters(tools: Tools, broker: BlockingBroker) -> None:
+    broker.create_topic("t")
+    topic = ("--entity-type", "topics", "--entity-name", "t")
+    tools("configs", *topic, "--alter", "--add-config", "retention.ms=7,cleanup.policy=[delete,compact]")
+    assert broker.describe_topic("t").configs == {"retention.ms": "7", "cleanup.policy": "delete,compact"}
+    tools("configs", *topic, "--alter", "--delete-config", "retention.ms")
+    told = lines(tools("configs", *topic, "--describe"))
+    assert told[0] == "Dynamic configs for topic t are:"
+    assert [line.split()[0] for line in told[1:]] == ["cleanup.policy=delete,compact"]
+    everything = tools("configs", *topic, "--describe", "--all")
+    assert "retention.ms=604800000 sensitive=false synonyms={DEFAULT_CONFIG:log.retention.ms=604800000}" in everything
+    of_broker = tools("configs", "--entity-type", "brokers", "--entity-name", 1, "--describe", "--all")
+    assert "num.partitions=1 sensitive=false synonyms={DEFAULT_CONFIG:num.partitions=1}" in of_broker
+    refused = tools.call(
+        "configs", "--entity-type", "brokers", "--entity-name", 1, "--alter", "--add-config", "log.retention.ms=5"
+    )
+    assert refused.exit_code == 1
+    assert "the server's keys are read when it starts" in refused.stderr
+
+
+def test_kafka_get_offsets_and_delete_records(tools: Tools, broker: BlockingBroker, tmp_path: Path) -> None:
+    broker.create_topic("t", 2)
+    broker.append("t", [b"a", b"b", b"c"])
+    assert lines(tools("get-offsets", "--topic", "t")) == ["t:0:3", "t:1:0"]
+    wanted = tmp_path / "records.json"
+    wanted.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 2}]}))
+    assert "partition: t-0\tlow_watermark: 2" in tools("delete-records", "--offset-json-file", wanted)
+    assert lines(tools("get-offsets", "--topic", "t", "--time", "earliest")) == ["t:0:2", "t:1:0"]
+    assert lines(tools("get-offsets", "--topic", "t", "--time", "max-timestamp", "--partitions", "0")) == ["t:0:2"]
+
+
+def test_kafka_log_dirs_tells_sizes(tools: Tools, broker: BlockingBroker) -> None:
+    broker.create_topic("t", 2)
+    broker.append("t", [b"a"], partition=1)
+    told = json.loads(lines(tools("log-dirs", "--describe", "--topic-list", "t"))[-1])
+    [node] = told["brokers"]
+    [directory] = node["logDirs"]
+    assert (node["broker"], directory["logDir"], directory["error"]) == (1, broker.path, None)
+    sizes = {each["partition"]: each["size"] for each in directory["partitions"]}
+    assert sizes == {f"t-{each.partition}": each.size_bytes for each in broker.describe_topic("t").partitions}
+    assert sizes["t-1"] > 0
+
+
+def test_kafka_cluster_tells_id_and_nodes(tools: Tools, broker: BlockingBroker) -> None:
+    assert lines(tools.cluster("cluster-id"))[0].startswith("Cluster ID: ")
+    told = tools.cluster("list-endpoints")
+    assert broker.kafka is not None
+    assert [word for word in told.split() if word == str(broker.kafka.port)]
+
+
+def test_nothing_is_elected_or_moved(tools: Tools, broker: BlockingBroker, tmp_path: Path) -> None:
+    broker.create_topic("t", 2)
+    elected = tools("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", 0)
+    assert "Valid replica already elected for partitions t-0" in elected
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "t", "partition": number, "replicas": [1]} for number in (0, 1)]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    assert "Successfully started partition reassignments for t-0,t-1" in tools(
+        "reassign-partitions", "--reassignment-json-file", plan, "--execute"
+    )
+    assert "Reassignment of partition t-1 is completed." in tools(
+        "reassign-partitions", "--reassignment-json-file", plan, "--verify"
+    )
+    assert "No partition reassignments found." in tools("reassign-partitions", "--list")
+
+
+def test_features_and_versions_are_told(tools: Tools, broker: BlockingBroker) -> None:
+    told = tools("features", "describe")
+    assert "Feature: group.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 1\tFinalizedVersionLevel: 1" in told
+    versions = tools("broker-api-versions")
+    assert "CreateTopics(19): 2 to 7 [usable: 7]" in versions
+    assert "DescribeTopicPartitions(75): 0 [usable: 0]" in versions
