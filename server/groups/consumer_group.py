@@ -183,7 +183,7 @@ class ConsumerGroup:
             group_epoch=self.epoch,
             assignment_epoch=self.assignment_epoch,
             assignor=self.preferred_assignor,
-            members=tuple(self._described(member) for member in self.members.values()),
+            members=tuple(self._described(self.members[member_id]) for member_id in sorted(self.members)),
         )
 
     def _described(self, member: ConsumerMember) -> ConsumerMemberDescription:
