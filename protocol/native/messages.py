@@ -25,6 +25,7 @@ from .fetch import (
     Gaps,
 )
 from .fields import Body, FieldError, check_keys, describe
+from .group_members import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse, GroupMember
 from .groups import (
     CommitOffsetsPartitionResponse,
     CommitOffsetsRequest,
@@ -143,6 +144,7 @@ RequestMessage = (
     | CommitOffsetsRequest
     | FetchOffsetsRequest
     | ListGroupsRequest
+    | DescribeGroupsRequest
     | DeleteGroupsRequest
     | SplitPointsRequest
     | StageRequest
@@ -170,6 +172,7 @@ ResponseMessage = (
     | CommitOffsetsResponse
     | FetchOffsetsResponse
     | ListGroupsResponse
+    | DescribeGroupsResponse
     | DeleteGroupsResponse
     | SplitPointsResponse
     | StageResponse
@@ -203,6 +206,7 @@ REQUESTS: Final[dict[str, type[RequestMessage]]] = {
         CommitOffsetsRequest,
         FetchOffsetsRequest,
         ListGroupsRequest,
+        DescribeGroupsRequest,
         DeleteGroupsRequest,
         SplitPointsRequest,
         StageRequest,
@@ -233,6 +237,7 @@ RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
         CommitOffsetsResponse,
         FetchOffsetsResponse,
         ListGroupsResponse,
+        DescribeGroupsResponse,
         DeleteGroupsResponse,
         SplitPointsResponse,
         StageResponse,
@@ -315,6 +320,9 @@ __all__ = [
     "DeletedTopic",
     "DescribeConfigsRequest",
     "DescribeConfigsResponse",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribedGroup",
     "EndTransactionRequest",
     "EndTransactionResponse",
     "ExplainPartition",
@@ -330,6 +338,7 @@ __all__ = [
     "FetchResponse",
     "Format",
     "Gaps",
+    "GroupMember",
     "HelloRequest",
     "HelloResponse",
     "InitProducerRequest",

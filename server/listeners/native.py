@@ -19,7 +19,7 @@ from ...protocol.native.state import Role, State
 from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
 from ..broker_config import Address
-from . import file_calls, group_calls, stage_calls, topic_calls
+from . import file_calls, group_calls, group_descriptions, stage_calls, topic_calls
 from .counters import ProtocolCounters
 from .fetched import fetch_body
 from .produce import PendingProduce, check_transaction
@@ -341,6 +341,7 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[Any]]]] = {
     messages.CommitOffsetsRequest: group_calls.commit_offsets,
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
+    messages.DescribeGroupsRequest: group_descriptions.describe_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
     messages.SplitPointsRequest: file_calls.split_points,
     messages.LeaseSegmentsRequest: file_calls.lease_segments,

@@ -46,6 +46,9 @@ TRANSACTIONAL_IDS: Final = st.none() | NAMES
 TRANSACTION_PRODUCERS: Final = st.builds(messages.TransactionProducer, NAMES, INT64, INT16)
 CHANGED_TOPICS: Final = tuples_of(st.builds(messages.ChangedTopic, NAMES, ERRORS))
 
+ASSIGNMENTS: Final = tuples_of(st.builds(messages.OffsetsPartition, NAMES, INT32))
+MEMBERS: Final = tuples_of(st.builds(messages.GroupMember, TEXT, st.none() | TEXT, TEXT, TEXT, ASSIGNMENTS))
+DESCRIBED_GROUPS: Final = st.builds(messages.DescribedGroup, NAMES, ERRORS, TEXT, TEXT, TEXT, TEXT, MEMBERS)
 MSGPACK_VALUES: Final = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | TEXT | st.binary(max_size=20),
     lambda values: st.lists(values, max_size=4) | st.dictionaries(TEXT, values, max_size=4),
@@ -139,6 +142,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "abort_stage": st.builds(messages.AbortStageRequest, NAMES, INT64, st.none() | tuples_of(NAMES)),
     "last_commit": st.builds(messages.LastCommitRequest, NAMES),
+    "describe_groups": st.builds(messages.DescribeGroupsRequest, tuples_of(st.text(min_size=1, max_size=255))),
     "statistics": st.builds(messages.StatisticsRequest),
     "lease_segments": st.builds(
         messages.LeaseSegmentsRequest,
@@ -299,6 +303,7 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "abort_stage": st.builds(messages.AbortStageResponse),
     "last_commit": st.builds(messages.LastCommitResponse, INT64_OR_NONE_KNOWN),
+    "describe_groups": st.builds(messages.DescribeGroupsResponse, tuples_of(DESCRIBED_GROUPS)),
     "statistics": st.builds(messages.StatisticsResponse, st.dictionaries(TEXT, MSGPACK_VALUES, max_size=4)),
     "lease_segments": st.builds(
         messages.LeaseSegmentsResponse,

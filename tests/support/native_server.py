@@ -414,6 +414,8 @@ class _Session:
                 )
             case m.ListGroupsRequest():
                 return m.ListGroupsResponse(tuple(sorted(server.groups)))
+            case m.DescribeGroupsRequest(groups):
+                return m.DescribeGroupsResponse(tuple(map(self.describe_group, groups)))
             case m.DeleteGroupsRequest(groups):
                 return m.DeleteGroupsResponse(tuple(map(self.delete_group, groups)))
             case _:
@@ -448,6 +450,11 @@ class _Session:
     def keep(self, offsets: list[tuple[str, TopicPartition, int, str | None]]) -> None:
         for group, partition, offset, metadata in offsets:
             self.server.groups.setdefault(group, {})[partition] = (offset, metadata)
+
+    def describe_group(self, group: str) -> m.DescribedGroup:
+        if group not in self.server.groups:
+            return m.DescribedGroup(group, RequestError(f"no group {group}", ErrorCode.GROUP_ID_NOT_FOUND))
+        return m.DescribedGroup(group, None, "Empty", "classic")
 
     def delete_group(self, group: str) -> m.DeletedGroup:
         if self.server.groups.pop(group, None) is None:

@@ -1,44 +1,38 @@
-"""`triolog groups`: what groups have committed, and how far behind the end of the log that is."""
+"""`triolog groups`: who is in a group, what it has committed, and how far behind the end of the log that is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...protocol.errors import ErrorCode
-from ...protocol.types import TopicPartition
 from .failures import FailedError
-from .output import count_text, draw, json_option, print_json, say, table, timezone_option
-from .places import TIME_HELP, read_place
+from .group_offsets import GroupOffset, group_offsets, readers_of
+from .group_reset import command as reset
+from .output import count_text, draw, json_option, print_json, printable, say, table
 from .questions import confirmed
 from .remote import ServerAddress, call_server, server_option
-from .times import Zone
 
 if TYPE_CHECKING:
+    from ...protocol.native.messages import DescribedGroup, GroupMember
+    from ..client.admin import Admin
     from ..client.connection import Client
 
-
-class GroupOffset(NamedTuple):
-    """What a group has committed for a partition; the log's bounds are None when the partition is gone or offline."""
-
-    partition: TopicPartition
-    offset: int
-    metadata: str | None
-    log_start_offset: int | None
-    high_watermark: int | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records that the group has not read yet."""
-        if self.high_watermark is None or self.log_start_offset is None:
-            return None
-        return max(0, self.high_watermark - max(self.offset, self.log_start_offset))
+DESCRIBED_AT_A_TIME: Final = 1000
+OFFSET_COLUMNS: Final = {
+    "topic": "left",
+    "partition": "right",
+    "offset": "right",
+    "high watermark": "right",
+    "lag": "right",
+}
 
 
 @click.group
 def command() -> None:
-    """List, show, reset and delete groups: names under which consumers keep how far they are."""
+    """List, describe, reset and delete groups: consumers that share topics, and how far they are."""
 
 
 @command.command("list")
@@ -47,80 +41,84 @@ def command() -> None:
 def list_groups(server: ServerAddress, as_json: bool) -> None:
     """List all groups."""
 
-    async def call(client: Client) -> list[str]:
+    async def call(client: Client) -> tuple[list[str], list[DescribedGroup]]:
         from ..client.admin import Admin
 
-        return await Admin(client).list_groups()
+        admin = Admin(client)
+        names = await admin.list_groups()
+        return names, [] if as_json else await _described(admin, names)
 
-    groups = call_server(server, call)
+    names, groups = call_server(server, call)
     if as_json:
-        print_json(groups)
-    elif groups:
-        draw(table({"group": "left"}, [(group,) for group in groups]))
+        print_json(names)
+    elif names:
+        columns = {"group": "left", "state": "left", "type": "left", "members": "right"}
+        draw(table(columns, [(printable(each.group), each.state, each.type, f"{len(each.members):,}") for each in groups]))
     else:
         say(f"{server} has no groups; `triolog consume TOPIC --group NAME` makes one")
 
 
-@command.command
-@click.argument("group")
-@server_option
-@json_option
-def show(group: str, server: ServerAddress, as_json: bool) -> None:
-    """Show what GROUP has committed for each partition, and its lag."""
-
-    async def call(client: Client) -> list[GroupOffset]:
-        return await _offsets(client, group)
-
-    offsets = call_server(server, call)
-    if not offsets:
-        raise FailedError(f"there is no group {group!r}; `triolog groups list` names them")
-    if as_json:
-        print_json([_entry(each) for each in offsets])
-        return
-    columns = {"topic": "left", "partition": "right", "offset": "right", "high watermark": "right", "lag": "right"}
-    columns |= {"note": "left"} if any(each.metadata for each in offsets) else {}
-    draw(table(columns, [_row(each)[: len(columns)] for each in offsets], title=f"group {group}"))
+async def _described(admin: Admin, names: Sequence[str]) -> list[DescribedGroup]:
+    found = []
+    for start in range(0, len(names), DESCRIBED_AT_A_TIME):
+        found += await admin.describe_groups(*names[start : start + DESCRIBED_AT_A_TIME])
+    return found
 
 
 @command.command
 @click.argument("group")
-@click.argument("topic")
-@click.option("--to", "to_offset", metavar="N|earliest|latest", help="Read on from this offset.")
-@click.option("--to-time", metavar="TIME", help=f"Read on from the first record at or after: {TIME_HELP}.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
-@timezone_option
 @server_option
 @json_option
-def reset(
-    group: str,
-    topic: str,
-    to_offset: str | None,
-    to_time: str | None,
-    partitions: tuple[int, ...],
-    zone: Zone,
-    server: ServerAddress,
-    as_json: bool,
-) -> None:
-    """Let GROUP read TOPIC on from another place, forwards or backwards. A group that is not there is made."""
-    place = read_place(to_offset, to_time, zone, options=("--to", "--to-time"), purpose="where to")
+def describe(group: str, server: ServerAddress, as_json: bool) -> None:
+    """Show GROUP's state, what it has committed for each partition, its lag, and who reads it."""
 
-    async def call(client: Client) -> list[GroupOffset]:
+    async def call(client: Client) -> tuple[DescribedGroup, list[GroupOffset]]:
         from ..client.admin import Admin
 
         admin = Admin(client)
-        targets = await admin.offsets(topic, place)
-        wanted = {partition: offset for partition, offset in targets.items() if not partitions or partition[1] in partitions}
-        if missing := set(partitions) - {partition for _, partition in wanted}:
-            raise FailedError(f"{topic} has no partition {min(missing)}")
-        await admin.commit_group_offsets(group, wanted)
-        return [each for each in await _offsets(client, group) if each.partition in wanted]
+        described = await _one(admin, group)
+        return described, await group_offsets(admin, group, readers_of(described))
 
-    offsets = call_server(server, call)
+    described, offsets = call_server(server, call)
+    readers = readers_of(described)
     if as_json:
-        print_json([_entry(each) for each in offsets])
+        entries = [{**each.entry(), **_reader_entry(readers.get(each.partition))} for each in offsets]
+        print_json({**_group_entry(described), "offsets": entries})
         return
-    columns = {"topic": "left", "partition": "right", "offset": "right", "high watermark": "right", "lag": "right"}
-    draw(table(columns, [_row(each)[: len(columns)] for each in offsets], title=f"group {group}"))
+    say(_summary(described))
+    columns = dict(OFFSET_COLUMNS)
+    notes = any(each.metadata for each in offsets)
+    columns |= {"member": "left", "host": "left"} if readers else {}
+    columns |= {"note": "left"} if notes else {}
+    rows = []
+    for each in offsets:
+        reader = readers.get(each.partition)
+        reading = (printable(reader.member_id), printable(reader.client_host)) if reader else ("-", "-")
+        note = (printable(each.metadata or ""),) if notes else ()
+        rows.append((*each.row(), *(reading if readers else ()), *note))
+    draw(table(columns, rows))
+
+
+@command.command
+@click.argument("group")
+@server_option
+@json_option
+def members(group: str, server: ServerAddress, as_json: bool) -> None:
+    """Show GROUP's members and what each of them reads."""
+
+    async def call(client: Client) -> DescribedGroup:
+        from ..client.admin import Admin
+
+        return await _one(Admin(client), group)
+
+    described = call_server(server, call)
+    if as_json:
+        print_json({**_group_entry(described), "members": [_member_entry(each) for each in described.members]})
+        return
+    say(_summary(described))
+    if described.members:
+        columns = {"member": "left", "instance": "left", "client": "left", "host": "left", "partitions": "left"}
+        draw(table(columns, [_member_row(each) for each in described.members]))
 
 
 @command.command
@@ -129,10 +127,12 @@ def reset(
 @server_option
 @json_option
 def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
-    """Delete GROUP and what it has committed."""
+    """Delete GROUP and what it has committed. One that has members is not deleted."""
 
     async def look(client: Client) -> list[GroupOffset]:
-        return await _offsets(client, group)
+        from ..client.admin import Admin
+
+        return await group_offsets(Admin(client), group)
 
     async def call(client: Client) -> None:
         from ..client.admin import Admin
@@ -149,41 +149,48 @@ def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
         say(f"deleted group {group}")
 
 
-async def _offsets(client: Client, group: str) -> list[GroupOffset]:
-    """By partition; each topic is asked for once."""
-    from ...protocol.errors import RequestError
-    from ..client.admin import Admin
-
-    admin = Admin(client)
-    committed = await admin.group_offsets(group)
-    bounds: dict[TopicPartition, tuple[int, int]] = {}
-    for topic in sorted({partition.topic for partition in committed}):
-        try:
-            described = await admin.describe_topic(topic)
-        except RequestError as exc:
-            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            continue
-        for part in described.partitions:
-            if part.error is None:
-                bounds[TopicPartition(topic, part.partition)] = part.log_start_offset, part.high_watermark
-    return [
-        GroupOffset(partition, kept.offset, kept.metadata, *bounds.get(partition, (None, None)))
-        for partition, kept in sorted(committed.items())
-    ]
+command.add_command(reset)
 
 
-def _entry(each: GroupOffset) -> dict[str, Any]:
+async def _one(admin: Admin, group: str) -> DescribedGroup:
+    (described,) = await admin.describe_groups(group)
+    if described.error is None:
+        return described
+    if described.error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+        raise FailedError(f"there is no group {group!r}; `triolog groups list` names them")
+    raise described.error
+
+
+def _summary(group: DescribedGroup) -> str:
+    protocol = f", {group.protocol}" if group.protocol else ""
+    return f"group {printable(group.group)}: {group.state}, {group.type}{protocol}, {count_text(len(group.members), 'member')}"
+
+
+def _group_entry(group: DescribedGroup) -> dict[str, Any]:
     return {
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
-        "offset": each.offset,
-        "high_watermark": each.high_watermark,
-        "lag": each.lag,
-        "metadata": each.metadata or None,
+        "group": group.group,
+        "state": group.state,
+        "type": group.type,
+        "protocol": group.protocol or None,
+        "member_count": len(group.members),
     }
 
 
-def _row(each: GroupOffset) -> tuple[str, ...]:
-    bounds = [f"{number:,}" if number is not None else "-" for number in (each.high_watermark, each.lag)]
-    return each.partition.topic, str(each.partition.partition), f"{each.offset:,}", *bounds, each.metadata or ""
+def _reader_entry(member: GroupMember | None) -> dict[str, Any]:
+    if member is None:
+        return {"member_id": None, "client_id": None, "client_host": None}
+    return {"member_id": member.member_id, "client_id": member.client_id, "client_host": member.client_host}
+
+
+def _member_entry(member: GroupMember) -> dict[str, Any]:
+    assigned = [{"topic": each.topic, "partition": each.partition} for each in member.assignment]
+    return {"group_instance_id": member.group_instance_id, **_reader_entry(member), "assignment": assigned}
+
+
+def _member_row(member: GroupMember) -> tuple[str, ...]:
+    by_topic: dict[str, list[str]] = {}
+    for each in member.assignment:
+        by_topic.setdefault(each.topic, []).append(str(each.partition))
+    reads = " ".join(f"{topic}({','.join(partitions)})" for topic, partitions in by_topic.items())
+    shown = (member.member_id, member.group_instance_id or "-", member.client_id, member.client_host, reads or "-")
+    return tuple(map(printable, shown))

@@ -9,6 +9,7 @@ from ...protocol.native.messages import (
     CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
+    DescribedGroup,
     LeaseSegmentsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
@@ -72,6 +73,10 @@ class Admin:
     async def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""
         return await self._client.run(group_procedures.list_groups())
+
+    async def describe_groups(self, *groups: str) -> list[DescribedGroup]:
+        """State and members of groups, in order; those that cannot be described have an error."""
+        return await self._client.run(group_procedures.describe_groups(groups))
 
     async def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None

@@ -9,6 +9,7 @@ from ...protocol.native.messages import (
     CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
+    DescribedGroup,
     LeaseSegmentsResponse,
     NewTopic,
     OffsetsForTimesPartitionResponse,
@@ -71,6 +72,10 @@ class BlockingAdmin:
     def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""
         return self._client.run(group_procedures.list_groups())
+
+    def describe_groups(self, *groups: str) -> list[DescribedGroup]:
+        """State and members of groups, in order; those that cannot be described have an error."""
+        return self._client.run(group_procedures.describe_groups(groups))
 
     def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None

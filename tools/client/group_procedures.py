@@ -10,6 +10,8 @@ from ...protocol.native.messages import (
     CommitOffsetsRequest,
     CommittedPartition,
     DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsRequest,
     EndTransactionRequest,
     FetchOffsetsRequest,
     InitProducerRequest,
@@ -76,6 +78,12 @@ def fetch_offsets(
 def list_groups() -> Procedure[list[str]]:
     """Every group that has offsets, by name."""
     response = yield ListGroupsRequest()
+    return list(response.groups)
+
+
+def describe_groups(groups: Iterable[str]) -> Procedure[list[DescribedGroup]]:
+    """State and members of groups, in order; an entry may have an error."""
+    response = yield DescribeGroupsRequest(tuple(groups))
     return list(response.groups)
 
 
