@@ -1,0 +1,188 @@
+"""librdkafka with `group.protocol=consumer` (KIP-848): members that come and go, static ones, expressions, a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
+from triolog.server.broker_config import Address
+from triolog.server.embedded import MEMORY, BlockingBroker
+
+TOPIC = "orders"
+GROUP = "group"
+PARTITIONS = 4
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: PARTITIONS}) as broker:
+        yield broker
+
+
+@attrs.define(eq=False)
+class Members:
+    """Consumers of one group, polled in turn by the test."""
+
+    broker: BlockingBroker
+    values: list[bytes] = attrs.field(factory=list)
+    """What they have read, in the order of reading."""
+    consumers: list[Consumer] = attrs.field(factory=list)
+
+    def join(self, topics: Iterable[str] = (TOPIC,), **config: Any) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap_servers,
+                "group.id": GROUP,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 20,
+                "retry.backoff.ms": 1,
+                "retry.backoff.max.ms": 10,
+                "reconnect.backoff.ms": 1,
+                "reconnect.backoff.max.ms": 20,
+                "log_level": 0,
+                **config,
+            }
+        )
+        consumer.subscribe(list(topics))
+        self.consumers.append(consumer)
+        return consumer
+
+    def leave(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        consumer.close()
+
+    def poll_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, [assigned(each) for each in self.consumers]
+            for consumer in self.consumers:
+                self._take(consumer.poll(0.02))
+
+    def _take(self, message: Message | None) -> None:
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            self.values.append(message.value())
+        elif error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+            raise KafkaException(error)
+
+    def share(self, *shares: int, topic: str = TOPIC) -> None:
+        """Poll until the members have so many partitions of the topic, no two of them the same one."""
+        self.poll_until(lambda: sorted(len(assigned(each, topic)) for each in self.consumers) == sorted(shares))
+        owned = [number for each in self.consumers for number in assigned(each, topic)]
+        assert sorted(owned) == list(range(sum(shares)))
+
+
+def assigned(consumer: Consumer, topic: str = TOPIC) -> set[int]:
+    return {each.partition for each in consumer.assignment() if each.topic == topic}
+
+
+@pytest.fixture
+def members(broker: BlockingBroker) -> Iterator[Members]:
+    members = Members(broker)
+    yield members
+    for consumer in list(members.consumers):
+        members.leave(consumer)
+
+
+def fill(broker: BlockingBroker, *, round_: int = 0) -> list[bytes]:
+    """One record in each partition."""
+    values = [f"{round_}-{number}".encode() for number in range(PARTITIONS)]
+    for number, value in enumerate(values):
+        broker.append(TOPIC, [value], partition=number)
+    return values
+
+
+def test_members_come_and_go_and_every_record_is_read_once(broker: BlockingBroker, members: Members) -> None:
+    sent = fill(broker)
+    first = members.join()
+    members.poll_until(lambda: len(members.values) == len(sent))
+    first.commit(asynchronous=False)
+
+    second = members.join()
+    members.share(2, 2)
+    sent += fill(broker, round_=1)
+    members.poll_until(lambda: len(members.values) == len(sent))
+    for each in members.consumers:
+        each.commit(asynchronous=False)
+
+    members.leave(first)
+    members.share(4)
+    sent += fill(broker, round_=2)
+    members.poll_until(lambda: len(members.values) == len(sent))
+    second.commit(asynchronous=False)
+    assert sorted(members.values) == sorted(sent)
+
+
+def test_a_third_member_takes_from_both(members: Members) -> None:
+    for shares in ((4,), (2, 2), (1, 1, 2)):
+        members.join()
+        members.share(*shares)
+
+
+def test_a_static_member_has_the_same_partitions_when_it_comes_back(members: Members) -> None:
+    first = members.join(**{"group.instance.id": "one"})
+    members.join(**{"group.instance.id": "two"})
+    members.share(2, 2)
+    [other] = [each for each in members.consumers if each is not first]
+    had, others = assigned(first), assigned(other)
+    members.leave(first)
+    back = members.join(**{"group.instance.id": "one"})
+    members.poll_until(lambda: assigned(back) == had)
+    assert assigned(other) == others
+
+
+def test_a_regular_expression_finds_topics_that_are_made_later(broker: BlockingBroker, members: Members) -> None:
+    pytest.importorskip("re2")
+    members.join(["^orders.*"])
+    members.share(4)
+    broker.create_topic("orders-new", 2)
+    broker.create_topic("invoices", 2)
+    members.share(2, topic="orders-new")
+    assert {each.topic for each in members.consumers[0].assignment()} == {TOPIC, "orders-new"}
+
+
+def test_a_group_goes_on_when_the_broker_was_killed_and_started_again(broker: BlockingBroker, members: Members) -> None:
+    sent = fill(broker)
+    members.join()
+    members.join()
+    members.share(2, 2)
+    members.poll_until(lambda: len(members.values) == len(sent))
+    for each in members.consumers:
+        each.commit(asynchronous=False)
+    had = [assigned(each) for each in members.consumers]
+
+    broker.crash()
+    broker.restart()
+    sent += fill(broker, round_=1)
+    members.poll_until(lambda: len(members.values) >= len(sent))
+    members.share(2, 2)
+    assert [assigned(each) for each in members.consumers] == had
+    assert sorted(members.values) == sorted(sent)
+
+
+def test_administrators_see_the_group_and_delete_it_when_it_is_empty(broker: BlockingBroker, members: Members) -> None:
+    consumer = members.join()
+    members.share(4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    [listing] = admin.list_consumer_groups().result().valid
+    assert (listing.group_id, listing.type) == (GROUP, ConsumerGroupType.CONSUMER)
+    described = admin.describe_consumer_groups([GROUP])[GROUP].result()
+    assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
+    [member] = described.members
+    assert {each.partition for each in member.assignment.topic_partitions} == {0, 1, 2, 3}
+    with pytest.raises(KafkaException) as refused:
+        admin.delete_consumer_groups([GROUP])[GROUP].result()
+    assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
+    members.leave(consumer)
+    admin.delete_consumer_groups([GROUP])[GROUP].result()
+    assert admin.list_consumer_groups().result().valid == []
