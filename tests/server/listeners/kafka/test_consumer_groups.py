@@ -1,0 +1,184 @@
+"""Groups whose assignments the server makes, over the wire: what answers have, in each version, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from triolog.protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from triolog.protocol.limits import INT32_MIN
+
+from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
+
+GROUP = "group"
+MEMBER = "member-1"
+VERSIONS = (0, 1)
+
+JOIN = ConsumerGroupHeartbeatRequest(
+    group_id=GROUP,
+    member_id=MEMBER,
+    member_epoch=0,
+    rebalance_timeout_ms=60_000,
+    subscribed_topic_names=[TOPIC],
+    topic_partitions=[],
+)
+BEAT = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=1)
+
+
+@pytest.fixture
+async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
+    async with kafka_server(fast_path, lenient=True, group_consumer_heartbeat_interval_ms=100) as server:
+        await server.broker.create_topic(TOPIC, 3)
+        yield server
+
+
+def assigned(assignment: Any) -> dict[bytes, list[int]]:
+    return {each.topic_id: each.partitions for each in assignment.topic_partitions}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_member_joins_beats_and_leaves(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    answer = await client.call(JOIN, version)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 1, 100)
+    assert assigned(answer.assignment) == {kafka.topic_id(): [0, 1, 2]}
+    owned = [ConsumerGroupHeartbeatTopicPartitions(topic_id=kafka.topic_id(), partitions=[0, 1, 2])]
+    answer = await client.call(attrs.evolve(BEAT, topic_partitions=owned), version)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, 1, None)
+    answer = await client.call(attrs.evolve(BEAT, member_epoch=-1), version)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, -1, None)
+
+
+async def test_version_0_makes_member_ids_and_version_1_demands_them(client: KafkaStream) -> None:
+    answer = await client.call(attrs.evolve(JOIN, member_id=""), 0)
+    assert (answer.error_code, len(answer.member_id)) == (0, 36)
+    answer = await client.call(attrs.evolve(JOIN, member_id=""), 1)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (BEAT, ErrorCode.GROUP_ID_NOT_FOUND),
+        (attrs.evolve(JOIN, group_id=""), ErrorCode.INVALID_GROUP_ID),
+        (attrs.evolve(JOIN, server_assignor="mine"), ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (attrs.evolve(JOIN, rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST),
+        (attrs.evolve(JOIN, subscribed_topic_regex="("), ErrorCode.INVALID_REGULAR_EXPRESSION),
+    ],
+)
+async def test_what_is_refused_has_an_error_a_reason_and_nothing_else(
+    client: KafkaStream, request_: ConsumerGroupHeartbeatRequest, error: ErrorCode
+) -> None:
+    answer = await client.call(request_, 1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (error, None, 0, None)
+    assert answer.error_message
+
+
+async def test_an_unknown_member_and_a_wrong_epoch_are_told_apart(client: KafkaStream) -> None:
+    await client.call(JOIN, 1)
+    assert (await client.call(attrs.evolve(BEAT, member_id="nobody"), 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await client.call(attrs.evolve(BEAT, member_epoch=2), 1)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(fast_path: Path) -> None:
+    async with kafka_server(fast_path, group_consumer_heartbeat_interval_ms=100) as server, server.connected() as client:
+        assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
+    await client.call(JOIN, 1)
+    await client.call(attrs.evolve(JOIN, member_id="member-2", instance_id="static", rack_id="rack"), 1)
+    answer = await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False), version)
+    [group] = answer.groups
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 2, 2)
+    assert (group.assignor_name, group.authorized_operations) == ("uniform", INT32_MIN)
+    first, second = group.members
+    assert (first.member_id, first.member_epoch, first.client_id, first.subscribed_topic_names) == (
+        MEMBER,
+        1,
+        "kafka-wire",
+        [TOPIC],
+    )
+    [topic] = first.assignment.topic_partitions
+    assert (topic.topic_id, topic.topic_name, topic.partitions) == (kafka.topic_id(), TOPIC, [0, 1, 2])
+    assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
+    assert (second.instance_id, second.rack_id, second.assignment.topic_partitions) == ("static", "rack", [])
+    assert second.member_type == (1 if version else -1)
+
+
+async def test_groups_of_other_kinds_and_groups_that_are_not_there_are_not_found(client: KafkaStream) -> None:
+    answer = await client.call(ConsumerGroupDescribeRequest(group_ids=["nobody"], include_authorized_operations=True), 1)
+    [group] = answer.groups
+    assert (group.error_code, group.group_id, group.members) == (ErrorCode.GROUP_ID_NOT_FOUND, "nobody", [])
+    await client.call(JOIN, 1)
+    [classic] = (await client.call(DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False), 6)).groups
+    assert (classic.error_code, classic.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    [classic] = (await client.call(DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False), 5)).groups
+    assert (classic.error_code, classic.group_state) == (0, "Dead")
+
+
+async def test_groups_are_listed_with_their_type_and_deleted_when_they_are_empty(client: KafkaStream) -> None:
+    await client.call(JOIN, 1)
+    [listed] = (await client.call(ListGroupsRequest(states_filter=["stable"], types_filter=["consumer"]), 5)).groups
+    assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (
+        GROUP,
+        "consumer",
+        "Stable",
+        "consumer",
+    )
+    assert (await client.call(ListGroupsRequest(states_filter=[], types_filter=["classic"]), 5)).groups == []
+    deletion = DeleteGroupsRequest(groups_names=[GROUP])
+    assert (await client.call(deletion, 2)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    await client.call(attrs.evolve(BEAT, member_epoch=-1), 1)
+    assert (await client.call(deletion, 2)).results[0].error_code == 0
+    assert (await client.call(deletion, 2)).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def commit(member_id: str, epoch: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    return OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+    )
+
+
+def fetch(member_id: str | None, epoch: int) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=topics)
+    return OffsetFetchRequest(groups=[group], require_stable=False)
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [(MEMBER, 1, 0), (MEMBER, 2, ErrorCode.STALE_MEMBER_EPOCH), ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID)],
+)
+async def test_offsets_are_committed_and_read_by_members_at_their_epoch(
+    client: KafkaStream, member_id: str, epoch: int, error: int
+) -> None:
+    await client.call(JOIN, 1)
+    committed = await client.call(commit(member_id, epoch), 9)
+    assert committed.topics[0].partitions[0].error_code == error
+    [group] = (await client.call(fetch(member_id, epoch), 9)).groups
+    assert group.error_code == error
+    [group] = (await client.call(fetch(None, -1), 9)).groups
+    assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1 if error else 1)
