@@ -89,6 +89,7 @@ from .storage.append import PreparedAppend, prepare_append
 from .storage.checkpoints import encode_uuid
 from .storage.fetch import FetchedRecords as FetchedRecords
 from .storage.filesystem import FileSystem, OsFileSystem
+from .storage.leader_change import raise_leader_epoch
 from .storage.leased_files import LeasedPartition as LeasedPartition
 from .storage.paths import check_topic_name as check_topic_name
 from .storage.paths import is_internal as is_internal
@@ -259,6 +260,10 @@ class Broker(Reader):
         """Delete the records below `before_offset` (-1: below the high watermark) and answer the log start offset. Readers
         do not see them any more, also after a power cut; the files go later. Raises RequestError."""
         return await self._manager.delete_records(topic_partition, before_offset)
+
+    async def raise_leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """Begin the next leader epoch of a partition, as a new leader does, and answer it. Raises RequestError."""
+        return await self._manager.topics.actor(topic_partition).perform(raise_leader_epoch)
 
     async def apply_retention(self) -> int:
         """Take out now what retention lets go; answers how many segments that were."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -20,13 +21,14 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 import trio
 
-from ..protocol.errors import RequestError
+from ..protocol.errors import InvalidConfigError, RequestError
 from ..protocol.limits import MIB
 from ..protocol.records.batch import iter_batches
 from ..protocol.records.record import iter_records
 from ..protocol.types import Bytes, Record, TopicPartition
 from .broker import Broker, FetchPartition, PlainRecord, TopicDescription
 from .broker_config import Address, BrokerConfig
+from .broker_keys import SECURITY_KEYS
 from .clock import NowMs, system_now_ms
 from .config import Durability, LogConfig
 from .control.blocking_views import BlockingClock, BlockingFaults, BlockingGroups, BlockingLog, BlockingRequests
@@ -133,6 +135,24 @@ class EmbeddedBroker:
         """Take out now what retention lets go, by the broker's clock; answers how many segments that were."""
         return await self.core.apply_retention()
 
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    async def node_down(self, node: int) -> None:
+        """Cut a node's connections and refuse new ones; what it leads goes to others. Raises ValueError, KeyError."""
+        await self.life.node_down(node)
+
+    async def node_up(self, node: int) -> None:
+        """Let a node listen again, on the same port. Raises ValueError, KeyError."""
+        await self.life.node_up(node)
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> int:
+        """Let another node lead a partition; answers its leader epoch. Raises ValueError, KeyError, RequestError."""
+        return await self.life.move_leader(topic, partition, node)
+
+    def move_coordinator(self, name: str, node: int) -> None:
+        """Let another node coordinate a group or a transactional id. Raises ValueError, KeyError."""
+        self.life.move_coordinator(name, node)
+
     # ---- topics and records ----------------------------------------------------------------------------------------------
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
@@ -212,19 +232,25 @@ async def open_broker(
     durability: str | None = None,
     config: Mapping[str, str] | None = None,
     lenient: bool = True,
+    users: Mapping[str, str] | None = None,
+    security: Mapping[str, Any] | None = None,
     now_ms: NowMs = system_now_ms,
     clock: MovedClock | None = None,
     topics: Topics = (),
     records: Mapping[str, Sequence[PlainRecord | Text]] | None = None,
+    nodes: int = 1,
+    emulate: str | None = None,
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
     `path`: its directory; None for a temporary one, MEMORY for one in memory. `native`, `kafka`: where to listen with which
     protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
     the block. `config`: defaults of all topics. `lenient`: Kafka clients get what tests want instead of what Kafka refuses,
-    such as topics with more replicas than there are nodes. `topics`: names, or names with numbers of partitions, that are made
-    when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default one that
-    begins at `now_ms`. Raises StorageError, OSError or RequestError when it cannot start.
+    such as topics with more replicas than there are nodes. `users`: who logs in to the Kafka listener with which password.
+    `security`: other keys of that section of docs/operations.md. `topics`: names, or names with numbers of partitions, that
+    are made when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default
+    one that begins at `now_ms`. `nodes`: so many Kafka listeners look like a cluster. `emulate`: advertise what that version
+    of Kafka does, such as "3.4". Raises StorageError, OSError or RequestError when it cannot start.
     """
     with _directory(path) as (directory, lasting):
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
@@ -237,18 +263,22 @@ async def open_broker(
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1,
             group_consumer_heartbeat_interval_ms=100,
+            **_security(users or {}, security or {}),
         )
-        async with _living(settings, Addresses(native, kafka), clock or MovedClock(now_ms)) as life:
+        life_of = partial(Life, node_count=nodes, kafka_version=emulate)
+        async with _living(life_of, settings, Addresses(native, kafka), clock or MovedClock(now_ms)) as life:
             seed = Seed.of(topics, records or {})
             await seed.put(life.core)
             yield EmbeddedBroker(life, directory, seed, is_lasting=lasting)
 
 
 @asynccontextmanager
-async def _living(settings: BrokerConfig, wanted: Addresses, clock: MovedClock) -> AsyncIterator[Life]:
+async def _living(
+    life_of: Callable[..., Life], settings: BrokerConfig, wanted: Addresses, clock: MovedClock
+) -> AsyncIterator[Life]:
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        life = Life(settings, wanted, nursery, clock)
+        life = life_of(settings, wanted, nursery, clock)
         try:
             await life.start()
             yield life
@@ -263,6 +293,21 @@ async def _living(settings: BrokerConfig, wanted: Addresses, clock: MovedClock) 
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+def _security(users: Mapping[str, str], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the broker. Raises InvalidConfigError."""
+    said = {**({"kafka_security": "sasl_plaintext"} if users else {}), **keys}
+    if unknown := sorted(set(said) - {key.name for key in SECURITY_KEYS}):
+        raise InvalidConfigError(f"{unknown[0]} is none of {', '.join(key.name for key in SECURITY_KEYS)}")
+    settings: dict[str, Any] = {"sasl_users": dict(users)}
+    for key in SECURITY_KEYS:
+        if key.name in said:
+            try:
+                settings[key.name] = key.read(said[key.name])
+            except ValueError as exc:
+                raise InvalidConfigError(f"{key.name}: {exc}") from exc
+    return settings
 
 
 @contextmanager
@@ -443,6 +488,22 @@ class BlockingBroker:
             given = {"kafka": None if self.kafka is None else LOCALHOST, "durability": "os", **settings}
             with BlockingBroker(directory, **given) as broker:
                 yield broker
+
+    def node_down(self, node: int) -> None:
+        """See EmbeddedBroker.node_down."""
+        self._call(self._running().node_down, node)
+
+    def node_up(self, node: int) -> None:
+        """See EmbeddedBroker.node_up."""
+        self._call(self._running().node_up, node)
+
+    def move_leader(self, topic: str, partition: int, node: int) -> int:
+        """See EmbeddedBroker.move_leader."""
+        return self._call(self._running().move_leader, topic, partition, node)
+
+    def move_coordinator(self, name: str, node: int) -> None:
+        """See EmbeddedBroker.move_coordinator."""
+        self._call_now(self._running().move_coordinator, name, node)
 
     def apply_retention(self) -> int:
         """See EmbeddedBroker.apply_retention."""

@@ -16,6 +16,8 @@ reaches the port can do everything to the data.
 | `GET /groups/G?topic=`, `POST /groups/G/wait` | committed offsets and lag; `{topic, timeout_ms}`: until there is no lag |
 | `POST /groups/G/freeze` | a rule that holds what members say |
 | `GET /clock`, `POST /clock/advance`, `POST /clock/freeze`, `POST /clock/unfreeze` | `{seconds}` |
+| `POST /nodes/N/down`, `POST /nodes/N/up` | with `--nodes`: a node cuts its connections, and comes back on its port |
+| `POST /leaders`, `POST /coordinators` | `{topic, partition, node}`; `{name, node}` of a group or a transactional id |
 | `POST /crash`, `/stop`, `/restart`, `/reset`, `/retention`, `/snapshot` | `{path}` for the last |
 
 Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time; 409: the broker
@@ -193,6 +195,24 @@ class ControlApi:
     async def freeze_group(self, names: list[str], _told: Told) -> Any:
         return self.groups.freeze(names[0]).fault.as_json()
 
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    async def node_down(self, names: list[str], _told: Told) -> Any:
+        await self.life.node_down(int(names[0]))
+        return {}
+
+    async def node_up(self, names: list[str], _told: Told) -> Any:
+        await self.life.node_up(int(names[0]))
+        return {}
+
+    async def move_leader(self, _names: list[str], told: Told) -> Any:
+        topic, partition = str(told.get("topic") or ""), whole_number(told, "partition") or 0
+        return {"leader_epoch": await self.life.move_leader(topic, partition, whole_number(told, "node") or 0)}
+
+    async def move_coordinator(self, _names: list[str], told: Told) -> Any:
+        self.life.move_coordinator(str(told.get("name") or ""), whole_number(told, "node") or 0)
+        return {}
+
     # ---- clock and life --------------------------------------------------------------------------------------------------
 
     async def state(self, _names: list[str], _told: Told) -> Any:
@@ -279,6 +299,10 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/clock/advance", ControlApi.advance_clock),
     ("POST", "/clock/freeze", ControlApi.freeze_clock),
     ("POST", "/clock/unfreeze", ControlApi.unfreeze_clock),
+    ("POST", f"/nodes/{_NUMBER}/down", ControlApi.node_down),
+    ("POST", f"/nodes/{_NUMBER}/up", ControlApi.node_up),
+    ("POST", "/leaders", ControlApi.move_leader),
+    ("POST", "/coordinators", ControlApi.move_coordinator),
     ("POST", "/crash", ControlApi.crash),
     ("POST", "/stop", ControlApi.stop),
     ("POST", "/restart", ControlApi.restart),

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from ...protocol.types import TopicPartition
 from ..actors.faulty_disk import FaultyFileSystem
 from ..broker import Broker, open_broker_core
-from ..broker_config import BrokerConfig
+from ..broker_config import Address, BrokerConfig
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
@@ -24,6 +25,10 @@ from ..listeners.opening import Addresses, Listeners
 from ..storage.filesystem import OsFileSystem
 from .clock import MovedClock
 from .ports import Ports
+
+if TYPE_CHECKING:
+    from ..listeners.kafka.node_listeners import NodeListener
+    from ..listeners.kafka.nodes import Nodes
 
 BACKUP_WAIT_S: Final = 0.01
 
@@ -44,6 +49,11 @@ class Life:
     disk_faults: DiskFaults = attrs.field(factory=DiskFaults)
     requests: RequestLog = attrs.field(factory=RequestLog)
     addresses: Addresses = attrs.field(factory=Addresses)
+    node_count: int = 1
+    """Listeners of Kafka's protocol that look like so many brokers."""
+    kafka_version: str | None = None
+    """Advertise what this version of Kafka does."""
+    nodes: Nodes | None = None
     starts: int = 0
     torn_files: list[str] = attrs.field(factory=list)
     """What the last crash took bytes from."""
@@ -53,6 +63,8 @@ class Life:
     _stop: trio.Event = attrs.field(factory=trio.Event)
     _ended: trio.Event = attrs.field(factory=trio.Event)
     _ports: Ports = attrs.field(factory=Ports)
+    _node_addresses: list[Address] = attrs.field(factory=list)
+    _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
 
     @property
     def core(self) -> Broker:
@@ -72,7 +84,7 @@ class Life:
         if self._core is not None:
             return
         if not self.starts:
-            self.wanted = Addresses(self._ports.keep(self.wanted.native), self._ports.keep(self.wanted.kafka))
+            self._keep_ports()
         await self.nursery.start(self.run)
         self.starts += 1
 
@@ -106,13 +118,75 @@ class Life:
             serving.cancel_scope.cancel()
         return failure
 
+    def _keep_ports(self) -> None:
+        self.wanted = Addresses(self._ports.keep(self.wanted.native), self._ports.keep(self.wanted.kafka))
+        if (kafka := self.wanted.kafka) is not None:
+            others = [self._ports.keep(Address(kafka.host, 0)) or kafka for _ in range(self.node_count - 1)]
+            self._node_addresses = [kafka, *others]
+
     async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
-        watch = None
+        watch = apis = None
         if self.wanted.kafka is not None:
+            from ..listeners.kafka.kafka_versions import apis_of
             from ..listeners.kafka.watched import Watch
 
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
-        return await Listeners(core, watch).start(serving, self.wanted, advertised=self.config.kafka_advertised)
+            apis = None if self.kafka_version is None else apis_of(self.kafka_version)
+        if watch is None or self.node_count == 1:
+            listeners = Listeners(core, watch, apis)
+            return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
+        from ..listeners.kafka.node_listeners import listen_as_nodes, nodes_of
+
+        addresses = await Listeners(core).start(serving, Addresses(self.wanted.native))
+        self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
+        self._node_listeners = await listen_as_nodes(core, self.nodes, watch, apis, serving)
+        return attrs.evolve(addresses, kafka=self.wanted.kafka)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> Nodes:
+        if self.nodes is None:
+            raise ValueError("the broker is a single node; open it with nodes=3")
+        return self.nodes
+
+    def _node(self, number: int) -> NodeListener:
+        self._nodes()
+        if number not in self._node_listeners:
+            raise KeyError(f"node {number}; there are {sorted(self._node_listeners)}")
+        return self._node_listeners[number]
+
+    async def node_down(self, number: int) -> None:
+        """Cut a node's connections and refuse new ones; what it leads goes to the next one that is up. Raises KeyError."""
+        node = self._node(number)
+        nodes = self._nodes()
+        moved = [each for each in _partitions(self.core) if nodes.leader_of(*each) == number]
+        nodes.down.add(number)
+        await node.stop()
+        for each in moved:
+            await self.core.raise_leader_epoch(each)
+
+    async def node_up(self, number: int) -> None:
+        """Listen again, on the same port. Raises KeyError."""
+        node = self._node(number)
+        nodes = self._nodes()
+        before = {each: nodes.leader_of(*each) for each in _partitions(self.core)}
+        await node.start()
+        nodes.down.discard(number)
+        for each, leader in before.items():
+            if nodes.leader_of(*each) != leader:
+                await self.core.raise_leader_epoch(each)
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> int:
+        """Let another node lead a partition; answers its leader epoch from now on. Raises KeyError, RequestError."""
+        self._node(node)
+        epoch = await self.core.raise_leader_epoch(TopicPartition(topic, partition))
+        self._nodes().move_leader(topic, partition, node)
+        return epoch
+
+    def move_coordinator(self, name: str, node: int) -> None:
+        """Let another node coordinate a group or a transactional id. Raises KeyError."""
+        self._node(node)
+        self._nodes().move_coordinator(name, node)
 
     async def stop(self) -> None:
         """An orderly stop: everything is flushed, the directory is marked clean. A broker that is down stays down."""
@@ -149,6 +223,8 @@ class Life:
     async def wipe(self) -> None:
         """Start with an empty directory, at once: what was there is not flushed before it goes."""
         await self.crash()
+        if self.nodes is not None:
+            self.nodes.forget_moves()
         await trio.to_thread.run_sync(_empty, self.directory)
         await self.start()
 
@@ -166,6 +242,16 @@ class Life:
             make_backup(fs, plan, str(target), wait, links=False)
 
         await trio.to_thread.run_sync(copy)
+
+
+def _partitions(core: Broker) -> list[TopicPartition]:
+    """Those that are served."""
+    return [
+        TopicPartition(name, number)
+        for name in core.topics()
+        for number, epoch in enumerate(core.topic_metadata(name).leader_epochs)
+        if isinstance(epoch, int)
+    ]
 
 
 def _empty(directory: Path) -> None:

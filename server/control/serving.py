@@ -28,23 +28,43 @@ async def serve_for_tests(
     rules: str | None,
     clock: MovedClock,
     started: Callable[[Addresses], None],
+    nodes: int = 1,
+    emulate: str | None = None,
 ) -> None:
-    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. Raises what keeps it from starting."""
+    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. Raises what
+    keeps it from starting."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            life = Life(config, wanted, nursery, clock)
+            life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate)
             api = ControlApi(life)
             if rules is not None:
                 LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
-            async with _controlled(api, control) as address:
+            async with _controlled(api, control) as address, _told(config.metrics, life) as metrics:
                 await life.start()
-                started(attrs.evolve(life.addresses, control=address))
+                started(attrs.evolve(life.addresses, control=address, metrics=metrics))
                 LOGGER.info("serving for tests %s control=%s", life.addresses, address)
                 name = signal.Signals(await anext(signals)).name
                 LOGGER.info("stopping signal=%s", name)
                 await life.stop()
             life.close()
     LOGGER.info("stopped")
+
+
+@asynccontextmanager
+async def _told(metrics: Address | None, life: Life) -> AsyncIterator[Address | None]:
+    """/metrics and the like, where they are wanted, through all lives of the broker."""
+    if metrics is None:
+        yield None
+        return
+    from ..listeners.health import telling
+
+    def fired() -> list[tuple[str, int]]:
+        disk = [(f"disk-{fault.number}", fault.fired) for fault in life.disk_faults]
+        return [(str(fault.number), fault.fired) for fault in life.faults] + disk
+
+    async with telling(metrics) as (health, address):
+        health.following(lambda: life.core if life.is_running else None, fired)
+        yield address
 
 
 @asynccontextmanager

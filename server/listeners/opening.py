@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from ...protocol.kafka.apis import Api
 from ..broker import Broker
 from ..broker_config import Address, ClientAuth, ListenerSecurity
 from .native import native_listener
@@ -43,6 +44,8 @@ class Listeners:
     broker: Broker
     watch: Watch | None = None
     """Looks on, in tests."""
+    apis: dict[int, Api] | None = None
+    """What is spoken on Kafka's listener; None: everything there is."""
     admission: Admission = attrs.field(init=False)
     _listeners: list[Listener] = attrs.field(factory=list)
 
@@ -65,7 +68,9 @@ class Listeners:
         if wanted.kafka is not None:
             from .kafka.calls import kafka_listener
 
-            listener = kafka_listener(self.broker, wanted.kafka, admission, advertised=advertised, watch=self.watch)
+            listener = kafka_listener(
+                self.broker, wanted.kafka, admission, advertised=advertised, watch=self.watch, apis=self.apis
+            )
             tls = self._tls(config.kafka_security, config.kafka_ssl_client_auth)
             kafka = await self._start(nursery, listener, tls)
         return Addresses(native, kafka)

@@ -34,6 +34,8 @@ class CannotServeError(click.ClickException):
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: where HTTP calls do everything to the broker.")
 @click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML with fault rules.")
+@click.option("--nodes", type=click.IntRange(1, 100), default=1, help="Tests only: Kafka listeners that look like a cluster.")
+@click.option("--emulate", metavar="VERSION", help="Tests only: advertise what this version of Kafka does, such as 3.4.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
@@ -47,6 +49,8 @@ def command(
     metrics: str | None,
     control: str | None,
     rules: str | None,
+    nodes: int,
+    emulate: str | None,
     ready_file: str | None,
     durability: str | None,
     topic_config: str | None,
@@ -93,8 +97,8 @@ def command(
     if ready_file is not None:
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
-    if control is not None or rules is not None:
-        _serve_for_tests(config, control, rules, ready_file)
+    if control is not None or rules is not None or nodes > 1 or emulate is not None:
+        _serve_for_tests(config, control, rules, nodes, emulate, ready_file)
         return
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
@@ -106,7 +110,9 @@ def command(
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
 
-def _serve_for_tests(config: BrokerConfig, control: str | None, rules: str | None, ready_file: str | None) -> None:
+def _serve_for_tests(
+    config: BrokerConfig, control: str | None, rules: str | None, nodes: int, emulate: str | None, ready_file: str | None
+) -> None:
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
     missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
     if missing:
@@ -120,12 +126,15 @@ def _serve_for_tests(config: BrokerConfig, control: str | None, rules: str | Non
     from ...server.control.rules_file import check_rules
     from ...server.control.serving import serve_for_tests
     from ...server.faults.rules import RuleError
+    from ...server.listeners.kafka.kafka_versions import maxima_of
     from ...server.listeners.opening import Addresses
 
     try:
         address = None if control is None else Address.parse(control)
         if rules is not None:
             check_rules(rules)
+        if emulate is not None:
+            maxima_of(emulate)
     except (RuleError, ValueError, TriologError) as exc:
         raise click.UsageError(str(exc)) from exc
     clock = MovedClock()
@@ -136,7 +145,7 @@ def _serve_for_tests(config: BrokerConfig, control: str | None, rules: str | Non
             write_ready_file(ready_file, addresses)
 
     try:
-        trio.run(serve_for_tests, config, wanted, address, rules, clock, started, clock=clock)
+        trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 

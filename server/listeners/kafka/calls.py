@@ -55,8 +55,6 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: "offsets",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
-    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
     ApiKey.SASL_HANDSHAKE: "sasl",
     ApiKey.SASL_AUTHENTICATE: "sasl",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_users",
@@ -140,10 +138,11 @@ def kafka_listener(
     *,
     advertised: Address | None = None,
     watch: Watch | None = None,
+    apis: dict[int, Api] | None = None,
 ) -> Listener:
     """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
     for tests, see `watched`."""
-    return listener_of(KafkaDoor(broker, advertised, apis=SERVED), address, admission, watch)
+    return listener_of(KafkaDoor(broker, advertised, apis=SERVED if apis is None else apis), address, admission, watch)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

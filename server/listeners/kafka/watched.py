@@ -25,11 +25,13 @@ from ...faults.faults import Fault, Faults
 from ...faults.requests import LoggedRequest, RequestLog
 from .door import KafkaDoor
 from .error_answers import error_codes, error_response
-from .partial_errors import SESSION_ERRORS, divide, failed_fetch, failed_metadata, put_together
+from .nodes import LED, TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
+from .partial_errors import SESSION_ERRORS, IsAffected, divide, failed_fetch, failed_metadata, put_together
 from .session import Turn
 from .subjects import subject_of
 
 MESSAGE: Final = "asked for by a fault rule"
+NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id."""
 
@@ -39,7 +41,7 @@ Serve = Callable[[Turn], Awaitable[None]]
 
 @attrs.define(eq=False)
 class Watch:
-    """What a listener's connections are looked on with. Owner: who opened the listener."""
+    """What the connections of a broker's listeners are looked on with. Owner: who opened the listeners."""
 
     faults: Faults
     requests: RequestLog
@@ -49,11 +51,26 @@ class Watch:
         """Note a request, and serve it as the rules want it."""
         request = turn.request
         subject = subject_of(request, door.node_id, door.broker.topic_named, _in_session(door, turn))
+        if isinstance(door, NodeDoor):
+            serve = partial(self._serve_as_node, door, serve)
         noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes)
         turn.noted = partial(self._answered, noted)
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
             noted.fault = fault.number
             await FaultyCall(door, fault, turn, serve).carry_out()
+        else:
+            await serve(turn)
+
+    async def _serve_as_node(self, door: NodeDoor, serve: Serve, turn: Turn) -> None:
+        """Serve what this node is to be asked for."""
+        request = turn.request
+        key, body = request.api.key, request.body
+        if (code := refusal(door, turn)) is not None:
+            turn.answer(error_response(request.api, request.version, body, code))
+        elif key in LED and any(_elsewhere(door, turn)):
+            await FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door)).carry_out()
+        elif key in TELL_OF_NODES:
+            turn.answer(tell(door, key, body, await served(turn, serve, body)))
         else:
             await serve(turn)
 
@@ -68,6 +85,11 @@ def _in_session(door: KafkaDoor, turn: Turn) -> Iterator[tuple[str, int]]:
     for key in door.fetch_sessions.keys_of(turn.request.body.session_id):
         with contextlib.suppress(RequestError):
             yield key.topic or door.broker.topic_named(key.topic_id), key.partition
+
+
+def _elsewhere(door: NodeDoor, turn: Turn) -> Iterator[bool]:
+    subject = subject_of(turn.request, door.number, door.broker.topic_named, _in_session(door, turn))
+    return (is_elsewhere(door, topic, number) for topic, numbers in subject.topics.items() for number in numbers)
 
 
 @attrs.define(eq=False)
@@ -88,6 +110,81 @@ class CapturedTurn(Turn):
         self.done.set()
 
 
+async def served(turn: Turn, serve: Serve, body: Any) -> Any:
+    """The answer to a request with this body; None where there is none."""
+    captured = CapturedTurn(turn.session, turn.request._replace(body=body))
+    await serve(captured)
+    await captured.done.wait()
+    return captured.body
+
+
+@attrs.define(eq=False)
+class FailingCall:
+    """One request that fails, as a whole or in some partitions. Owner: the connection's task."""
+
+    door: KafkaDoor
+    turn: Turn
+    serve: Serve
+    code: ErrorCode
+    is_affected: IsAffected | None
+    """None: all of it fails."""
+
+    async def carry_out(self) -> None:
+        """Answer it. A produce without acks has its connection ended."""
+        body = await self.failed(None)
+        if body is None:
+            self.turn.session.fail(f"{self.turn.request.api.name} failed: {self.code.name}")
+        else:
+            self.turn.answer(body)
+
+    async def failed(self, applied: Any) -> Any:
+        """The answer with the error; None where there is none. `applied`: what it would have been."""
+        request = self.turn.request
+        api, version, body = request.api, request.version, request.body
+        if body is None or (api.key is ApiKey.PRODUCE and not body.acks):
+            return None
+        if api.key is ApiKey.FETCH and self.code not in SESSION_ERRORS:
+            return await self._failed_fetch(applied)
+        if api.key is ApiKey.METADATA:
+            return await self._failed_metadata(applied)
+        if self.is_affected is None:
+            return error_response(api, version, body, self.code, MESSAGE)
+        parts = divide(api.key, version, body, self.is_affected, self.door.broker.topic_named)
+        if parts.failed is None:
+            return applied or await served(self.turn, self.serve, body)
+        if parts.served is None:
+            return error_response(api, version, body, self.code, MESSAGE)
+        response = applied or await served(self.turn, self.serve, parts.served)
+        return put_together(api, version, response, parts.failed, self.code, MESSAGE)
+
+    def _affects(self, topic: str, number: int | None) -> bool:
+        return self.is_affected is None or self.is_affected(topic, number)
+
+    async def _failed_fetch(self, applied: Any) -> Any:
+        """In the partitions, as brokers say it; a session goes on."""
+        request = copy.copy(self.turn.request.body)
+        named = [(topic.topic, topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
+        request.max_wait_ms = 0
+        response = applied or await served(self.turn, self.serve, request)
+        in_session = [(key.topic, key.topic_id, key.partition) for key in self.door.fetch_sessions.keys_of(response.session_id)]
+        asked = [each for each in in_session or named if self._affects(self._topic_name(each[0], each[1]), each[2])]
+        if not asked:
+            response.error_code = int(self.code)
+        return failed_fetch(response, asked, self.code)
+
+    def _topic_name(self, name: str, topic_id: bytes) -> str:
+        try:
+            return name or self.door.broker.topic_named(topic_id)
+        except RequestError:
+            return topic_id.hex()
+
+    async def _failed_metadata(self, applied: Any) -> Any:
+        request = copy.copy(self.turn.request.body)
+        request.allow_auto_topic_creation = False
+        response = applied or await served(self.turn, self.serve, request)
+        return failed_metadata(response, self._affects, self.code)
+
+
 @attrs.define(eq=False)
 class FaultyCall:
     """One request on which a rule is carried out. Owner: the connection's task."""
@@ -101,7 +198,7 @@ class FaultyCall:
         rule = self.fault.rule
         body = None
         if rule.applied:
-            body = await self._served(self.turn.request.body)
+            body = await served(self.turn, self.serve, self.turn.request.body)
         await self._wait()
         if rule.disconnect:
             self.turn.session.fail(MESSAGE)
@@ -109,10 +206,15 @@ class FaultyCall:
             await self._swallow()
         else:
             if not rule.applied and rule.error is None:
-                body = await self._served(self.turn.request.body)
+                body = await served(self.turn, self.serve, self.turn.request.body)
             elif rule.error is not None:
-                body = await self._failed(rule.error, body)
+                is_affected = self._is_affected if rule.is_about_partitions else None
+                body = await FailingCall(self.door, self.turn, self.serve, rule.error, is_affected).failed(body)
             self._answer(body)
+
+    def _is_affected(self, topic: str, number: int | None) -> bool:
+        rule = self.fault.rule
+        return rule.names(topic, rule.partition if number is None else number)
 
     async def _wait(self) -> None:
         """As long as the rule says, or the connection is wanted."""
@@ -143,60 +245,6 @@ class FaultyCall:
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 """Gone without a word."""
         session.fail(MESSAGE)
-
-    # ---- what is answered ----------------------------------------------------------------------------------------------
-
-    async def _served(self, request: Any) -> Any:
-        """The answer to a request; None where there is none."""
-        turn = CapturedTurn(self.turn.session, self.turn.request._replace(body=request))
-        await self.serve(turn)
-        await turn.done.wait()
-        return turn.body
-
-    async def _failed(self, code: ErrorCode, applied: Any) -> Any:
-        """The answer with the error, in the partitions that the rule is about. `applied`: what it would have been."""
-        request, rule = self.turn.request, self.fault.rule
-        api, version, body = request.api, request.version, request.body
-        if body is None or (api.key is ApiKey.PRODUCE and not body.acks):
-            return None
-        if api.key is ApiKey.FETCH and code not in SESSION_ERRORS:
-            return await self._failed_fetch(code, applied)
-        if api.key is ApiKey.METADATA:
-            return await self._failed_metadata(code, applied)
-        if not rule.is_about_partitions:
-            return error_response(api, version, body, code, MESSAGE)
-        parts = divide(api.key, version, body, rule.names, self.door.broker.topic_named)
-        if parts.failed is None:
-            return applied or await self._served(body)
-        if parts.served is None:
-            return error_response(api, version, body, code, MESSAGE)
-        response = applied or await self._served(parts.served)
-        return put_together(api, version, response, parts.failed, code, MESSAGE)
-
-    async def _failed_fetch(self, code: ErrorCode, applied: Any) -> Any:
-        """In the partitions, as brokers say it; a session goes on."""
-        request = copy.copy(self.turn.request.body)
-        named = [(topic.topic, topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
-        request.max_wait_ms = 0
-        response = applied or await self._served(request)
-        in_session = [(key.topic, key.topic_id, key.partition) for key in self.door.fetch_sessions.keys_of(response.session_id)]
-        rule = self.fault.rule
-        asked = [each for each in in_session or named if rule.names(self._topic_name(each[0], each[1]), each[2])]
-        if not asked:
-            response.error_code = int(code)
-        return failed_fetch(response, asked, code)
-
-    def _topic_name(self, name: str, topic_id: bytes) -> str:
-        try:
-            return name or self.door.broker.topic_named(topic_id)
-        except RequestError:
-            return topic_id.hex()
-
-    async def _failed_metadata(self, code: ErrorCode, applied: Any) -> Any:
-        request = copy.copy(self.turn.request.body)
-        request.allow_auto_topic_creation = False
-        rule = self.fault.rule
-        return failed_metadata(applied or await self._served(request), lambda topic, _: rule.names(topic, rule.partition), code)
 
     # ---- how it leaves -------------------------------------------------------------------------------------------------
 

@@ -191,6 +191,17 @@ def test_what_means_nothing_is_refused(
     assert (found, complaint in told["message"]) == (status, True), told
 
 
+def test_nodes_go_and_leaders_move(server_folder: ServerFolder) -> None:
+    _, control = started(server_folder, "--control", "127.0.0.1:0", "--nodes", "2")
+    control.do("POST", "/topics", {"name": "t"})
+    epochs = [control.do("POST", "/leaders", {"topic": "t", "partition": 0, "node": node})["leader_epoch"] for node in (2, 1)]
+    assert epochs == [1, 2]
+    control.do("POST", "/coordinators", {"name": "g", "node": 2})
+    control.do("POST", "/nodes/2/down")
+    control.do("POST", "/nodes/2/up")
+    assert control.ask("POST", "/nodes/9/down")[0] == 404
+
+
 # ---- rules from a file -------------------------------------------------------------------------------------------------------
 
 RULES = """

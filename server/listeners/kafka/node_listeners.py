@@ -1,0 +1,76 @@
+"""The listeners of several nodes: each can be taken down and put up on its port. For tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from ....protocol.kafka.apis import Api
+from ...broker import Broker
+from ...broker_config import Address
+from ..sockets import Admission, Listener
+from .calls import SERVED, listener_of
+from .door import Node
+from .nodes import NodeDoor, Nodes
+from .watched import Watch
+
+
+@attrs.define(eq=False)
+class NodeListener:
+    """One node's listener. Its task is in `nursery`, in a scope of its own."""
+
+    door: NodeDoor
+    address: Address
+    admission: Admission
+    watch: Watch
+    nursery: trio.Nursery
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _ended: trio.Event | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError. Nothing, where it does."""
+        if self._ended is None:
+            await self.nursery.start(self._run)
+
+    async def _run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
+        listener: Listener = listener_of(self.door, self.address, self.admission, self.watch)
+        ended = self._ended = trio.Event()
+        try:
+            with trio.CancelScope() as self._scope:
+                await listener.run(task_status=task_status)
+        finally:
+            self._ended = None
+            ended.set()
+
+    async def stop(self) -> None:
+        """Cut its connections, and refuse new ones."""
+        ended = self._ended
+        if ended is not None:
+            self._scope.cancel()
+            await ended.wait()
+
+
+def nodes_of(first_id: int, addresses: Sequence[Address]) -> Nodes:
+    """Nodes with consecutive ids."""
+    listed = {first_id + number: Node(first_id + number, *each) for number, each in enumerate(map(_pair, addresses))}
+    return Nodes(first_id, listed)
+
+
+def _pair(address: Address) -> tuple[str, int]:
+    return address.host, address.port
+
+
+async def listen_as_nodes(
+    broker: Broker, nodes: Nodes, watch: Watch, apis: dict[int, Api] | None, nursery: trio.Nursery
+) -> dict[int, NodeListener]:
+    """Listen for all nodes that are not down, in tasks of `nursery`. Raises OSError."""
+    admission = Admission.of(broker.config)
+    listeners = {}
+    for number, node in nodes.addresses.items():
+        door = NodeDoor(broker, apis=SERVED if apis is None else apis, number=number, cluster=nodes)
+        listeners[number] = NodeListener(door, Address(node.host, node.port), admission, watch, nursery)
+        if number not in nodes.down:
+            await listeners[number].start()
+    return listeners

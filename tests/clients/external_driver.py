@@ -1,0 +1,189 @@
+"""Clients of other languages: a program that drives one of them, asked with lines of JSON, as a driver like those of Python.
+
+The program lives as long as the session; each driver tells it the servers. Bytes are Base64 within JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import attrs
+
+from tests.clients.driver import DEADLINE_S, Message, Received
+
+
+class ExternalError(Exception):
+    """What the client said."""
+
+
+@attrs.define(eq=False)
+class ExternalProgram:
+    """A running program. Owner: whoever started it. One thread asks."""
+
+    name: str
+    _process: subprocess.Popen[str]
+    _ids: Iterator[int] = attrs.field(factory=itertools.count)
+
+    @classmethod
+    @contextmanager
+    def running(cls, name: str, command: Sequence[str]) -> Iterator[Self]:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield cls(name, process)
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(DEADLINE_S)
+            finally:
+                process.kill()
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        """One operation, to its end. Raises ExternalError."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = next(self._ids)
+        self._process.stdin.write(json.dumps({"id": asked, "op": op, **arguments}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"{self.name} ended with {self._process.poll()} at {op}"
+        answer = json.loads(line)
+        assert answer["id"] == asked
+        if answer.get("error"):
+            raise ExternalError(f"{self.name}: {op}: {answer['error']}")
+        return answer.get("result")
+
+
+def _coded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    return {
+        "partition": message.partition,
+        "timestamp": -1 if message.timestamp_ms is None else message.timestamp_ms,
+        "key": _coded(message.key),
+        "value": _coded(message.value),
+        "headers": [{"key": key, "value": _coded(value)} for key, value in message.headers],
+    }
+
+
+def received(record: dict[str, Any]) -> Received:
+    """A record as the programs write it."""
+    return Received(
+        partition=record["partition"],
+        offset=record["offset"],
+        timestamp_ms=record["timestamp"],
+        key=_decoded(record["key"]),
+        value=_decoded(record["value"]),
+        headers=tuple((header["key"], _decoded(header["value"])) for header in record["headers"]),
+    )
+
+
+@attrs.define(eq=False)
+class ExternalProducer:
+    """A producer with a name within its program."""
+
+    driver: ExternalDriver
+    name: str
+    acks: str = "all"
+
+    def send(self, topic: str, messages: Sequence[Message]) -> list[int]:
+        records = [_sent(message) for message in messages]
+        return list(self.driver.ask("send", name=self.name, topic=topic, records=records, acks=self.acks))
+
+    def begin(self) -> None:
+        self.driver.ask("begin", name=self.name)
+
+    def end(self, *, commit: bool) -> None:
+        self.driver.ask("end", name=self.name, committed=commit)
+
+
+@attrs.define(eq=False)
+class ExternalMember:
+    """A consumer of a group, which polls by itself."""
+
+    driver: ExternalDriver
+    name: str
+
+    def assigned(self, count: int) -> tuple[set[int], int]:
+        """Waits until it holds so many partitions; answers them and how many were taken from it so far."""
+        answer = self.driver.ask("assigned", name=self.name, count=count)
+        return set(answer["partitions"]), answer["revoked"]
+
+    def received(self, count: int) -> list[Received]:
+        """Waits until it has at least so many records; answers all."""
+        return [received(record) for record in self.driver.ask("received", name=self.name, count=count)]
+
+    def commit(self) -> None:
+        """What it has received."""
+        self.driver.ask("commit", name=self.name)
+
+    def leave(self) -> None:
+        self.driver.ask("leave", name=self.name)
+
+
+@attrs.define(eq=False)
+class ExternalDriver:
+    """One client of another language, at one cluster."""
+
+    program: ExternalProgram
+    bootstrap: str
+    _names: Iterator[int] = attrs.field(factory=itertools.count)
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        return self.program.ask(op, servers=self.bootstrap, **arguments)
+
+    @contextmanager
+    def producer(
+        self,
+        *,
+        acks: str = "all",
+        codec: str = "none",
+        idempotent: bool = False,
+        max_bytes: int | None = None,
+        transactional_id: str = "",
+    ) -> Iterator[ExternalProducer]:
+        name = f"producer-{id(self)}-{next(self._names)}"
+        settings = {"acks": acks, "codec": codec, "idempotent": idempotent, "max_bytes": max_bytes or 0}
+        self.ask("open", name=name, transactional_id=transactional_id, **settings)
+        try:
+            yield ExternalProducer(self, name, acks)
+        finally:
+            self.ask("close", name=name)
+
+    def member(self, group: str, topic: str, *, instance: str = "", assignor: str = "range") -> ExternalMember:
+        name = f"member-{id(self)}-{next(self._names)}"
+        self.ask("join", name=name, group=group, topic=topic, instance=instance, assignor=assignor, committed=True)
+        return ExternalMember(self, name)
+
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
+        found = self.ask("consume", topic=topic, count=count, offsets=_by_partition(starts), committed=committed)
+        return [received(record) for record in found]
+
+    def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        found = self.ask("offset_at", topic=topic, partition=partition, timestamp=timestamp_ms)
+        return None if found is None else int(found)
+
+    def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        first, end = self.ask("bounds", topic=topic, partition=partition)
+        return first, end
+
+    def partitions(self, topic: str) -> set[int]:
+        return set(self.ask("partitions", topic=topic))
+
+
+def _by_partition(offsets: dict[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

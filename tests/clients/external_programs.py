@@ -1,0 +1,116 @@
+"""The programs that drive clients of other languages: built once below `build/clients`, each under a lock of its own.
+
+Node's packages come with npm, Go's with the module proxy, Java's with Maven; what was built is remembered by the hash of its
+sources, so that later runs ask nobody. What is not here makes its tests skip with the reason, and fail where `CI` is set.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_path
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+SOURCES: Final = ROOT / "tests" / "clients"
+BUILT: Final = ROOT / "build" / "clients"
+BUILD_DEADLINE_S: Final = 900.0
+
+Command = Sequence[str]
+
+
+class ProgramUnavailableError(Exception):
+    """A language is not here, or its packages could not be had."""
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip, or fail where the tests must run."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        pytest.fail(f"CI is set, so the clients of all languages must run: {reason}", pytrace=False)
+    pytest.skip(f"this client is not here: {reason}")
+
+
+def kafkajs() -> Command:
+    _need("node", "npm")
+
+    def build(folder: Path) -> None:
+        for source in (SOURCES / "kafkajs").iterdir():
+            if source.is_file():
+                shutil.copy(source, folder)
+        _run(folder, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+
+    return "node", str(_built("kafkajs", build) / "main.js")
+
+
+def go(client: str) -> Command:
+    """`client`: franz-go or sarama, which are one program."""
+    _need("go")
+
+    def build(folder: Path) -> None:
+        _run(SOURCES / "go", "go", "build", "-p", "2", "-o", str(folder / "clients"), ".")
+
+    return str(_built("go", build) / "clients"), client
+
+
+def java() -> Command:
+    _need("java", "javac")
+    try:
+        jars = class_path()
+    except KafkaUnavailableError as exc:
+        raise ProgramUnavailableError(str(exc)) from exc
+
+    def build(folder: Path) -> None:
+        _run(folder, "javac", "-d", str(folder), "-cp", jars, *map(str, sorted((SOURCES / "java").glob("*.java"))))
+
+    classes = _built("java", build)
+    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Clients"
+
+
+def _need(*programs: str) -> None:
+    if missing := [program for program in programs if shutil.which(program) is None]:
+        raise ProgramUnavailableError(f"{', '.join(missing)} not found")
+
+
+def _built(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder with what was built of the sources as they are now."""
+    sources = sorted(path for path in (SOURCES / name).iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = BUILT / name
+    ready = folder / f"ready-{digest}"
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with _locked(BUILT / f"{name}.lock"):
+        if not ready.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            build(folder)
+            ready.touch()
+    return folder
+
+
+def _run(folder: Path, *command: str) -> None:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=BUILD_DEADLINE_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise ProgramUnavailableError(f"{command[0]} did not end within {BUILD_DEADLINE_S:.0f} s") from exc
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise ProgramUnavailableError(f"{command[0]} ended with {done.returncode} (offline?): {' | '.join(lines[:4])}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Two suites that run at once build once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

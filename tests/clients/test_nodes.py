@@ -1,0 +1,135 @@
+"""Several listeners that look like a cluster, and what real clients make of leaders and nodes that go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker_config import Address
+from triolog.server.embedded import MEMORY, BlockingBroker
+
+TOPIC = "orders"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    kafka = Address("127.0.0.1", 0)
+    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=3, topics={TOPIC: 3}) as broker:
+        yield broker
+
+
+def settings(broker: BlockingBroker) -> dict[str, object]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "reconnect.backoff.ms": 1, "retry.backoff.ms": 1, "log_level": 0}
+
+
+def leaders(broker: BlockingBroker) -> dict[int, int]:
+    """Partition -> node, as clients are told."""
+    metadata = AdminClient(settings(broker)).list_topics(TOPIC, timeout=PATIENCE_S)
+    return {number: each.leader for number, each in metadata.topics[TOPIC].partitions.items()}
+
+
+def producer_of(broker: BlockingBroker) -> Producer:
+    return Producer({**settings(broker), "linger.ms": 0, "retry.backoff.max.ms": 10, "enable.idempotence": True})
+
+
+def send(producer: Producer, value: bytes, partition: int) -> None:
+    errors: list[object] = []
+    producer.produce(TOPIC, value, partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert errors[0] is None
+
+
+def test_a_client_sees_three_nodes_and_asks_each_leader(broker: BlockingBroker) -> None:
+    metadata = AdminClient(settings(broker)).list_topics(timeout=PATIENCE_S)
+    assert sorted(metadata.brokers) == [1, 2, 3]
+    assert len({each.port for each in metadata.brokers.values()}) == 3
+    assert sorted(leaders(broker).values()) == [1, 2, 3]
+    producer = producer_of(broker)
+    for partition in range(3):
+        send(producer, b"v", partition)
+    assert {request.node for request in broker.requests.find("Produce")} == {1, 2, 3}
+    assert not broker.requests.find("Produce", error="NOT_LEADER_OR_FOLLOWER")
+
+
+def test_a_leader_moves_with_a_higher_epoch_and_the_producer_follows(broker: BlockingBroker) -> None:
+    producer = producer_of(broker)
+    send(producer, b"before", 0)
+    before = leaders(broker)[0]
+    after = before % 3 + 1
+    assert broker.move_leader(TOPIC, 0, after) == 1
+    assert broker.move_leader(TOPIC, 0, after) == 2
+    send(producer, b"after", 0)
+    assert leaders(broker)[0] == after
+    assert {request.node for request in broker.requests.find("Produce", error="NOT_LEADER_OR_FOLLOWER")} == {before}
+    assert [request.node for request in broker.requests.find("Produce")][-1] == after
+    assert broker.log(TOPIC).values(0) == [b"before", b"after"]
+
+
+def test_a_node_goes_down_and_comes_back_on_its_port(broker: BlockingBroker) -> None:
+    producer = producer_of(broker)
+    led = next(number for number, node in leaders(broker).items() if node == 2)
+    send(producer, b"before", led)
+    broker.node_down(2)
+    send(producer, b"during", led)
+    assert leaders(broker)[led] == 3
+    broker.node_up(2)
+    assert leaders(broker)[led] == 2
+    send(producer, b"after", led)
+    assert broker.log(TOPIC).values(led) == [b"before", b"during", b"after"]
+
+
+def test_a_transaction_finds_its_coordinator_after_it_has_moved(broker: BlockingBroker) -> None:
+    producer = Producer({**settings(broker), "transactional.id": "tx"})
+    producer.init_transactions(PATIENCE_S)
+    [first] = {request.node for request in broker.requests.find("InitProducerId")}
+    broker.move_coordinator("tx", first % 3 + 1)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"v", partition=0)
+    producer.commit_transaction(PATIENCE_S)
+    assert broker.requests.find(error="NOT_COORDINATOR")
+    assert broker.log(TOPIC).values(0) == [b"v"]
+
+
+def test_nodes_and_moves_survive_a_crash(broker: BlockingBroker) -> None:
+    before = leaders(broker)[0]
+    broker.move_leader(TOPIC, 0, before % 3 + 1)
+    broker.crash()
+    broker.restart()
+    assert leaders(broker)[0] == before % 3 + 1
+    assert broker.call_now(lambda: broker._running().core.snapshot(TopicPartition(TOPIC, 0)).leader_epoch) == 1
+
+
+def test_a_rule_of_one_node(broker: BlockingBroker) -> None:
+    fault = broker.faults.add("Produce", node=leaders(broker)[1], disconnect=True, once=True)
+    producer = producer_of(broker)
+    send(producer, b"v", 0)
+    assert fault.fired == 0
+    send(producer, b"v", 1)
+    assert fault.fired == 1
+
+
+def test_a_single_node_has_no_others() -> None:
+    with BlockingBroker(MEMORY, native=None) as broker, pytest.raises(ValueError, match="single node"):
+        broker.node_down(1)
+
+
+# ---- versions ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_speaks_the_versions_of_the_kafka_that_is_emulated() -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="2.4", topics=[TOPIC]) as broker:
+        send(Producer(settings(broker)), b"v", 0)
+        assert {request.version for request in broker.requests.find("Produce")} == {8}
+        assert {request.version for request in broker.requests.find("Metadata")} == {9}
+
+
+def test_a_version_that_nobody_knows_is_refused() -> None:
+    with (
+        pytest.raises(ValueError, match="not known here"),
+        BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="0.7"),
+    ):
+        """Does not start."""
