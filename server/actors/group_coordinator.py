@@ -306,6 +306,7 @@ class GroupCoordinator:
     async def expire(self) -> int:
         """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
         groups of which nothing is left. Raises RequestError."""
+        self._settle(self._members.store_again())
         count = await self._offsets.expire(self._may_expire)
         await self.consumers.expire()
         for group in self._members.idle_groups():

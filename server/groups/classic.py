@@ -179,7 +179,7 @@ class ClassicGroups:
     def stored(self, ticket: int, now_ms: int) -> Outcome:
         """A record that an outcome asked for is in the log."""
         group = self._stores.pop(ticket)
-        group.is_stored = True
+        group.is_stored, group.lacks_empty_record = True, False
         back = self._joining.returns.pop(ticket, None)
         if back is not None:
             self._joining.return_stored(group, back, now_ms)
@@ -194,7 +194,15 @@ class ClassicGroups:
         if back is not None:
             self._joining.return_failed(group, back, answered, now_ms)
         self._assignments.store_failed(group, ticket, answered, now_ms)
+        group.lacks_empty_record = group.state is EMPTY
         return self._outcome(group)
+
+    def store_again(self) -> Outcome:
+        """Have the records stored of groups whose last member is gone, and of which the log does not know that."""
+        for group in self._groups.values():
+            if group.lacks_empty_record and self.is_idle(group.group_id):
+                self._rebalance.effects.store(group)
+        return self._outcome()
 
     def restore(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> Outcome:
         """A group as the log has it. Sessions of its members begin now."""

@@ -63,6 +63,8 @@ class ClassicGroup:
     awaiting_join_count: int = 0
     is_stored: bool = False
     """Whether the log has, or has had, a record of it."""
+    lacks_empty_record: bool = False
+    """It is empty, and the log says that it has members."""
     was_joined: bool = False
     """Somebody came while an empty group was waiting for more."""
     initial_delay: tuple[int, int] | None = None

@@ -145,7 +145,6 @@ class Rebalance:
         """Begin a rebalance: all members have to join again."""
         if group.state is COMPLETING_REBALANCE:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
-        group.pending_syncs.clear()
         group.assignment_ticket = None
         self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         group.transition_to(PREPARING_REBALANCE)

@@ -420,6 +420,23 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         assert broker.list_groups() == []
 
 
+async def test_offsets_expire_although_the_log_has_once_refused_that_the_group_is_empty(tmp_path: Path) -> None:
+    clock, fs = Clock(), GateFileSystem()
+    async with serving(tmp_path, clock=clock, fs=fs) as broker:
+        coordinator = broker._coordinators.group_coordinator
+        joined = await become_member(broker)
+        await broker.commit_offsets(GROUP, [(PARTITION, 5, None)], member=committing(joined))
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        broker.leave_group(GROUP, [LeavingMember(joined.member_id)])
+        await until(lambda: not coordinator._members.is_being_stored(GROUP))
+        clock.advance(8 * DAY_MS)
+        assert await coordinator.expire() == 0
+        await until(lambda: not coordinator._members.is_being_stored(GROUP))
+        clock.advance(7 * DAY_MS)
+        assert await coordinator.expire() == 1
+        assert broker.list_groups() == []
+
+
 async def test_nothing_of_a_new_group_expires_although_the_log_does_not_know_its_members_yet(tmp_path: Path) -> None:
     clock = Clock()
     async with serving(tmp_path, clock=clock) as broker:
@@ -509,6 +526,22 @@ async def test_nobody_joins_a_group_while_it_is_being_deleted(tmp_path: Path) ->
                 assert (await join(broker)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
                 with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
                     await broker.delete_group(GROUP)
+        assert (await join(broker)).generation == 1
+
+
+async def test_a_deletion_that_has_begun_is_carried_out_although_nobody_waits_for_it(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+        joined = await become_member(broker)
+        broker.leave_group(GROUP, [LeavingMember(joined.member_id)])
+        await until(lambda: not broker._coordinators.group_coordinator._members.is_being_stored(GROUP))
+        with trio.CancelScope() as connection:
+            async with trio.open_nursery() as nursery:
+                with fs.hold("sync", ".log") as gate:
+                    nursery.start_soon(broker.delete_group, GROUP)
+                    await gate.reached()
+                    connection.cancel()
+        assert broker.list_groups() == []
         assert (await join(broker)).generation == 1
 
 

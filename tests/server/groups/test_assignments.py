@@ -145,6 +145,8 @@ def test_a_member_that_waits_for_its_assignment_does_not_expire() -> None:
     bench.advance(9_999)
     assert bench.heartbeat(leader, 3) is ErrorCode.NONE
     assert bench.member_ids() == [leader, follower]
+    bench.advance(1)
+    assert bench.member_ids() == [leader]
 
 
 def test_who_may_not_ask_is_told_why() -> None:

@@ -323,6 +323,29 @@ def test_a_record_that_is_stored_or_not_after_its_group_was_forgotten_changes_no
     assert len(bench.groups) == 0
 
 
+def test_that_a_group_is_empty_is_stored_again_where_it_could_not_be() -> None:
+    """Its offsets would not expire before the next restart."""
+    bench = Bench()
+    [member_id] = bench.stable(1)
+    bench.stores_at_once = False
+    bench.leave(member_id)
+    bench.take(bench.groups.store_again())
+    assert len(bench.waiting_stores) == 1
+    bench.fail_store()
+    bench.take(bench.groups.store_again())
+    bench.store()
+    assert bench.log[-1].value.members == []
+    bench.take(bench.groups.store_again())
+    assert bench.waiting_stores == []
+
+
+def test_nothing_is_awaited_of_a_group_that_was_emptied_before_it_had_an_assignment() -> None:
+    bench = Bench()
+    member_id, _ = bench.enter()
+    bench.leave(member_id)
+    assert bench.groups.next_deadline_ms is None
+
+
 def test_nothing_is_left_of_members_that_come_and_go() -> None:
     bench = Bench()
     for number in range(50):

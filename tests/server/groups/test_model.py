@@ -275,6 +275,7 @@ class Groups(RuleBasedStateMachine):
         assert bool(members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             assert all(member.metadata(group.protocol) is not None for member in members)
+        assert (group.initial_delay is not None) == (group.is_initial_rebalance and self.delay_ms > 0)
         for member in members:
             assert not (member.is_awaiting_join and member.is_awaiting_sync)
             assert not member.is_awaiting_sync or group.state is GroupState.COMPLETING_REBALANCE
@@ -295,6 +296,8 @@ class Groups(RuleBasedStateMachine):
         assert len({each.generation for each in alive}) <= 1
         assert self.bench.state() in ((GroupState.STABLE,) if alive else (GroupState.EMPTY, GroupState.DEAD))
         self.bench.advance(2 * SESSION_MS)
+        self.let_log_work()
+        self.bench.take(self.bench.groups.store_again())
         self.let_log_work()
         assert self.bench.member_ids() == []
         assert self.bench.groups.next_deadline_ms is None
