@@ -74,19 +74,15 @@ async def _told_over_http(
     if wanted is None:
         yield None, None, report
         return
-    from .listeners.health import Health
-    from .listeners.http import http_listener
+    from .listeners.health import telling
 
-    health = Health()
+    async with telling(wanted) as (health, address):
 
-    def tell(progress: StartProgress) -> None:
-        health.progress = progress
-        report(progress)
+        def tell(progress: StartProgress) -> None:
+            health.progress = progress
+            report(progress)
 
-    async with trio.open_nursery() as nursery:
-        address: Address = await nursery.start(http_listener(wanted, health.answer).run)
         yield health, address, tell
-        nursery.cancel_scope.cancel()
 
 
 async def _end_grace(listeners: Listeners, signals: AsyncIterator[int]) -> None:

@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import attrs
+import trio
 
 from ..broker import Broker, StartProgress
+from ..broker_config import Address
 from .counters import ProtocolCounters
-from .http import HttpAnswer, HttpRequest
+from .http import HttpAnswer, HttpRequest, http_listener
 from .metrics import CONTENT_TYPE, Fired, no_faults, scrape
 
 METHODS = ("GET", "HEAD")
@@ -27,13 +30,17 @@ class Health:
 
     progress: StartProgress | None = None
     is_stopping: bool = False
-    _broker: Broker | None = None
+    _look: Callable[[], Broker | None] = lambda: None
     _protocols: Mapping[str, ProtocolCounters] = attrs.field(factory=dict)
     _fired: Fired = no_faults
 
     def serving(self, broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults) -> None:
         """The broker serves from now on; `fired` tells of fault rules."""
-        self._broker, self._protocols, self._fired = broker, protocols, fired
+        self._look, self._protocols, self._fired = lambda: broker, protocols, fired
+
+    def following(self, look: Callable[[], Broker | None], fired: Fired) -> None:
+        """The broker comes and goes: `look` answers the one that serves. What its connections count is not told."""
+        self._look, self._fired = look, fired
 
     def stopping(self) -> None:
         """It takes no more requests."""
@@ -41,17 +48,18 @@ class Health:
 
     def stopped(self) -> None:
         """There is no broker any more."""
-        self._broker = None
+        self._look = lambda: None
 
     def reasons(self) -> list[str]:
         """Why the server is not ready, one line each; none when it is."""
         if self.is_stopping:
             return ["the server is stopping"]
-        if self._broker is None:
+        broker = self._look()
+        if broker is None:
             return [self._starting()]
         return [
             f"log directory {each.path} is out of service: {each.error}"
-            for each in self._broker.log_directories()
+            for each in broker.log_directories()
             if each.error is not None
         ]
 
@@ -76,6 +84,16 @@ class Health:
         if request.path == "/readyz":
             reasons = self.reasons()
             return HttpAnswer.text(503, "\n".join(reasons)) if reasons else HttpAnswer.text(200, "ready")
-        if self._broker is None:
+        broker = self._look()
+        if broker is None:
             return HttpAnswer.text(503, "the server has stopped" if self.is_stopping else self._starting())
-        return HttpAnswer(200, await scrape(self._broker, self._protocols, self._fired), CONTENT_TYPE)
+        return HttpAnswer(200, await scrape(broker, self._protocols, self._fired), CONTENT_TYPE)
+
+
+@asynccontextmanager
+async def telling(address: Address) -> AsyncIterator[tuple[Health, Address]]:
+    """Answers over HTTP for the time of the block: what is to be told how things stand, and where it is listened."""
+    health = Health()
+    async with trio.open_nursery() as nursery:
+        yield health, await nursery.start(http_listener(address, health.answer).run)
+        nursery.cancel_scope.cancel()

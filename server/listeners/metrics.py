@@ -25,11 +25,11 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 MAX_FAULTS: Final = 100
 """Fault rules that are told one by one, the last ones."""
 
-Fired = Callable[[], Iterable[tuple[int, int]]]
-"""(number of a fault rule, how often it fired)."""
+Fired = Callable[[], Iterable[tuple[str, int]]]
+"""(which fault rule, how often it fired)."""
 
 
-def no_faults() -> Iterable[tuple[int, int]]:
+def no_faults() -> Iterable[tuple[str, int]]:
     """A broker without fault rules."""
     return ()
 
@@ -41,7 +41,7 @@ class Scraped:
     broker: BrokerStatistics
     protocols: tuple[ProtocolCounters, ...]
     security: Mapping[str, int]
-    fired: Sequence[tuple[int, int]] = ()
+    fired: Sequence[tuple[str, int]] = ()
 
     def metrics(self) -> Iterator[Metric]:
         """All metrics."""
@@ -53,7 +53,7 @@ class Scraped:
         yield from _loss_window(self.broker)
         yield from _device(self.broker)
         yield from _background(self.broker)
-        fired = (([str(number)], count) for number, count in self.fired)
+        fired = (([rule], count) for rule, count in self.fired)
         yield _counter("faults_fired", "How often a fault rule was carried out.", ["rule"], fired)
 
 

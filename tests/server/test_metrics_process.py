@@ -8,7 +8,10 @@ import sys
 import urllib.error
 import urllib.request
 
+from triolog.protocol.native.messages import PlainRecord
+
 from tests.support.server_process import ServerFolder, environment, python_command
+from tests.support.wire_client import WireClient
 
 
 def test_a_server_tells_of_itself_over_http(server_folder: ServerFolder) -> None:
@@ -45,3 +48,18 @@ def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
     loaded = "import sys, triolog.server.app; print([n for n in ('h11', 'prometheus_client') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+def test_a_server_for_tests_tells_how_often_its_faults_fired(server_folder: ServerFolder) -> None:
+    rules = server_folder.path / "rules.yaml"
+    rules.write_text("disk_faults:\n- {effect: delay, operation: write, delay_ms: 1}\n")
+    server = server_folder.start("--metrics", "127.0.0.1:0", "--faults", str(rules))
+    address = json.loads(server.ready_file.read_text())["metrics"]
+    with WireClient.connect(server.address) as client:
+        client.create_topic("t", 1)
+        client.produce("t", 0, (PlainRecord(None, None, b"v"),))
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    (fired,) = [line for line in lines if line.startswith('triolog_faults_fired_total{rule="disk-1"}')]
+    assert float(fired.split()[-1]) > 0
+    assert server.stop() == 0

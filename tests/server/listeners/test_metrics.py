@@ -106,7 +106,7 @@ async def test_a_scrape_tells_what_a_client_did(tmp_path: Path) -> None:
 
 async def test_fault_rules_are_told_by_number(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        samples = parsed((await scrape(broker, {}, lambda: [(1, 7)])).decode())
+        samples = parsed((await scrape(broker, {}, lambda: [("1", 7)])).decode())
         assert value(samples, "triolog_faults_fired_total", rule="1") == 7
 
 
