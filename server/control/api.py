@@ -14,6 +14,7 @@ reaches the port can do everything to the data.
 | `GET /topics/T/records?partition=&offset=`, `POST /topics/T/records` | `{partition, records: [...]}` |
 | `POST /topics/T/wait` | `{count, partition, timeout_ms}`: until so many records are there |
 | `GET /groups/G?topic=`, `POST /groups/G/wait` | committed offsets and lag; `{topic, timeout_ms}`: until there is no lag |
+| `POST /groups/G/wait-assigned`, `/kick`, `/rebalance` | `{members, timeout_ms}`; `{member_id}`; all join again |
 | `POST /groups/G/freeze` | a rule that holds what members say |
 | `GET /clock`, `POST /clock/advance`, `POST /clock/freeze`, `POST /clock/unfreeze` | `{seconds}` |
 | `POST /nodes/N/down`, `POST /nodes/N/up` | with `--nodes`: a node cuts its connections, and comes back on its port |
@@ -41,7 +42,7 @@ from ..faults.requests import Wanted
 from ..faults.rules import RuleError
 from ..listeners.http import HttpAnswer, HttpRequest
 from .fault_views import FaultsView, FaultView, RequestsView
-from .groups_view import GroupsView
+from .groups_view import GroupMember, GroupsView
 from .life import Life, NotRunningError
 from .log_view import LogView
 from .seed import Seed
@@ -186,7 +187,20 @@ class ControlApi:
                 {"topic": each.topic, "partition": each.partition, "offset": offset} for each, offset in committed.items()
             ],
             "lag": await self.groups.lag(names[0], topic),
+            "state": self.groups.state(names[0]),
+            "members": [_member(each) for each in self.groups.members(names[0])],
         }
+
+    async def wait_assigned(self, names: list[str], told: Told) -> Any:
+        await self.groups.wait_assigned(names[0], whole_number(told, "members") or 1, timeout_s=_timeout_s(told))
+        return await self.describe_group(names, told)
+
+    async def kick_member(self, names: list[str], told: Told) -> Any:
+        self.groups.kick(names[0], str(told.get("member_id") or ""))
+        return {}
+
+    async def rebalance_group(self, names: list[str], _told: Told) -> Any:
+        return self.groups.rebalance(names[0]).fault.as_json()
 
     async def wait_group(self, names: list[str], told: Told) -> Any:
         await self.groups.wait_no_lag(names[0], str(told.get("topic") or ""), timeout_s=_timeout_s(told))
@@ -268,6 +282,11 @@ class ControlApi:
         return {"path": path}
 
 
+def _member(member: GroupMember) -> dict[str, Any]:
+    partitions = [{"topic": each.topic, "partition": each.partition} for each in member.partitions]
+    return {**member._asdict(), "partitions": partitions}
+
+
 _NAME: Final = "([^/]+)"
 _NUMBER: Final = "([0-9]+)"
 
@@ -294,6 +313,9 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", f"/topics/{_NAME}/wait", ControlApi.wait_records),
     ("GET", f"/groups/{_NAME}", ControlApi.describe_group),
     ("POST", f"/groups/{_NAME}/wait", ControlApi.wait_group),
+    ("POST", f"/groups/{_NAME}/wait-assigned", ControlApi.wait_assigned),
+    ("POST", f"/groups/{_NAME}/kick", ControlApi.kick_member),
+    ("POST", f"/groups/{_NAME}/rebalance", ControlApi.rebalance_group),
     ("POST", f"/groups/{_NAME}/freeze", ControlApi.freeze_group),
     ("GET", "/clock", ControlApi.clock),
     ("POST", "/clock/advance", ControlApi.advance_clock),

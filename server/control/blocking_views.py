@@ -14,7 +14,7 @@ from ..faults.requests import LoggedRequest
 from ..faults.rules import Rule
 from .clock import MovedClock
 from .fault_views import FaultsView, FaultView, RequestsView
-from .groups_view import GroupsView
+from .groups_view import GroupMember, GroupsView
 from .log_view import Headers, LogView, Text
 from .waiting import PATIENCE_S
 
@@ -248,6 +248,26 @@ class BlockingGroups:
     def wait_no_lag(self, group: str, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
         """See GroupsView.wait_no_lag."""
         self._caller.call(lambda: self._view().wait_no_lag(group, topic, timeout_s=timeout_s))
+
+    def state(self, group: str) -> str:
+        """See GroupsView.state."""
+        return self._caller.call_now(lambda: self._view().state(group))
+
+    def members(self, group: str) -> list[GroupMember]:
+        """See GroupsView.members."""
+        return self._caller.call_now(lambda: self._view().members(group))
+
+    def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[GroupMember]:
+        """See GroupsView.wait_assigned."""
+        return self._caller.call(lambda: self._view().wait_assigned(group, members, timeout_s=timeout_s))
+
+    def kick(self, group: str, member_id: str) -> None:
+        """See GroupsView.kick."""
+        self._caller.call_now(lambda: self._view().kick(group, member_id))
+
+    def rebalance(self, group: str) -> BlockingFault:
+        """See GroupsView.rebalance."""
+        return BlockingFault(self._caller.call_now(lambda: self._view().rebalance(group)), self._caller)
 
     def freeze(self, group: str) -> BlockingFault:
         """See GroupsView.freeze."""

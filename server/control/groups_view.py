@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import trio
 
+from ...protocol.coordinator.consumer_protocol import decode_assignment
+from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
-from ..broker import Broker
+from ..broker import Broker, LeavingMember
 from .fault_views import FaultsView, FaultView
 from .waiting import PATIENCE_S
 
 LOOK_S: Final = 0.005
 MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat")
+
+
+STABLE: Final = "Stable"
+
+
+class GroupMember(NamedTuple):
+    """A member of a group, and the partitions that are its to read."""
+
+    member_id: str
+    client_id: str
+    group_instance_id: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """What an assignment of consumers holds; nothing, when it is not one."""
+    try:
+        decoded = decode_assignment(assignment)
+    except TriologError:
+        return ()
+    return tuple(TopicPartition(each.topic, number) for each in decoded.assigned_partitions for number in each.partitions)
 
 
 @attrs.frozen(eq=False)
@@ -70,6 +93,44 @@ class GroupsView:
                     return
                 await trio.sleep(LOOK_S)
         raise TimeoutError(f"group {group} is behind in {topic} by {behind} (partition: records) after {timeout_s:g} s")
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    def state(self, group: str) -> str:
+        """Kafka's name of the state: Stable, PreparingRebalance, Empty, Dead ..."""
+        return str(self.core().describe_group(group).state.value)
+
+    def members(self, group: str) -> list[GroupMember]:
+        """The members of a classic group, with what they are assigned."""
+        return [
+            GroupMember(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
+            for each in self.core().describe_group(group).members
+        ]
+
+    async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[GroupMember]:
+        """Wait until a classic group is stable, has so many members, and each knows its partitions; answers them. Raises
+        TimeoutError."""
+        with trio.move_on_after(timeout_s):
+            while True:
+                found = self.members(group)
+                if self.state(group) == STABLE and len(found) == members:
+                    return found
+                await trio.sleep(LOOK_S)
+        raise TimeoutError(
+            f"group {group} is {self.state(group)} with {len(self.members(group))} of {members} members after {timeout_s:g} s"
+        )
+
+    def kick(self, group: str, member_id: str) -> None:
+        """Remove a member from a classic group, as if it had left; the others share what it had. Raises RequestError."""
+        answer = self.core().leave_group(group, [LeavingMember(member_id)])
+        for code in (answer.error, *(each.error for each in answer.members)):
+            if code:
+                raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
+
+    def rebalance(self, group: str) -> FaultView:
+        """Let all members of a classic group join again: each is told so with its next heartbeat."""
+        count = len(self.members(group))
+        return self.faults.add("Heartbeat", group=group, error="REBALANCE_IN_PROGRESS", times=max(1, count))
 
     def freeze(self, group: str) -> FaultView:
         """Let nothing that members of a group say be answered until the rule is released or removed: nobody joins, syncs,
