@@ -16,8 +16,8 @@ from .broker_keys import BROKER_KEYS
 from .config import TOPIC_KEYS, Durability, LogConfig
 
 VARIABLE_PREFIX: Final = "TRIOLOG_"
-OTHER_VARIABLES: Final = frozenset({"TRIOLOG_TEST", "TRIOLOG_SERVER"})
-"""Variables of that prefix that are not the server's: the test suite's size, and the address that clients use."""
+OTHER_VARIABLES: Final = frozenset({"TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT"})
+"""Variables of that prefix that are not the server's: the test suite's size, and what clients need to find it."""
 
 
 def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:

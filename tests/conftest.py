@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from tests.support import counts, leaks
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
@@ -72,6 +75,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
             return JVM_TESTS if nodeid.startswith(JVM_TESTS) else str(super()._split_scope(nodeid))
 
     return Files(config, log)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A CA with a server and a client."""
+    from tests.support.certificates import make_certificates  # cryptography is loaded by those who need it
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(autouse=True)

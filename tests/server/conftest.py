@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 
-from tests.support.certificates import Certificates, make_certificates
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
@@ -23,12 +22,6 @@ def server_folder(tmp_path: Path) -> Iterator[ServerFolder]:
     with ServerFolder(tmp_path) as folder:
         yield folder
     print(folder.wrote())  # noqa: T201 - shown with a failure only
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """A CA with a server and a client."""
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

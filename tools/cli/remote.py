@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -11,6 +11,7 @@ from .failures import FailedError, NotConnectedError
 
 if TYPE_CHECKING:
     from ..client.connection import Client
+    from ..client.tls import TlsConfig
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> Ser
     return ServerAddress(host, int(port))
 
 
-server_option = click.option(
+plain_server_option = click.option(
     "--server",
     callback=_read_address,
     metavar="HOST:PORT",
@@ -49,6 +50,68 @@ server_option = click.option(
     show_envvar=True,
     help="Where the server is.",
 )
+
+TLS_META: Final = "triolog.tls"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """For `call_server`, past the commands, which have no use for it."""
+    if value:
+        ctx.meta.setdefault(TLS_META, {})[param.name] = value
+
+
+def server_option(command: F) -> F:
+    """`--server`, and how the connection is encrypted."""
+    file = click.Path(exists=True, dir_okay=False)
+    for option in (
+        click.option(
+            "--tls-cert",
+            type=file,
+            envvar="TRIOLOG_TLS_CERT",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="PEM with a certificate of your own and its key.",
+        ),
+        click.option(
+            "--tls-ca",
+            type=file,
+            envvar="TRIOLOG_TLS_CA",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="TLS with a server whose certificate is from a CA in this PEM.",
+        ),
+        click.option(
+            "--tls",
+            is_flag=True,
+            envvar="TRIOLOG_TLS",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="TLS with a server whose certificate is from a CA that the system trusts.",
+        ),
+        plain_server_option,
+    ):
+        command = option(command)
+    return command
+
+
+def _tls() -> TlsConfig | None:
+    """As the options of the command say. Raises FailedError."""
+    from ..client.tls import TlsConfig
+
+    said = click.get_current_context().meta.get(TLS_META)
+    if said is None:
+        return None
+    config = TlsConfig(ca_file=said.get("tls_ca"), certificate_file=said.get("tls_cert"))
+    try:
+        config.context()
+    except OSError as exc:
+        raise FailedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
+    return config
 
 
 def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T]]) -> T:
@@ -60,8 +123,10 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
     from ..client.connection import connect
     from ..client.errors import ConnectionLostError
 
+    tls = _tls()
+
     async def main() -> T:
-        config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls)
         async with connect(*address, config=config) as client:
             return await function(client)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from typing import Final
 
@@ -24,6 +25,7 @@ from .exchange import (
     receive_size,
     remove_sent,
 )
+from .tls import TlsConfig
 
 SHORTEST_WAIT_S: Final = 0.001
 """A socket timeout of 0 would mean not to wait at all, which is another mode of the socket."""
@@ -38,7 +40,7 @@ class BlockingConnection:
         self._unwanted: set[int] = set()
         self._next_id = FIRST_ID
         where = address() if callable(address) else address
-        self._socket = _open_socket(where, deadline)
+        self._socket = _open_socket(where, deadline, config.tls)
         self._protocol, pieces = greeting(config)
         try:
             self._send(joined(pieces), deadline)
@@ -145,7 +147,7 @@ class BlockingConnection:
         try:
             while buffers:
                 self._socket.settimeout(max(SHORTEST_WAIT_S, deadline - time.monotonic()))
-                remove_sent(buffers, self._socket.sendmsg(buffers[:MAX_VECTOR]))
+                remove_sent(buffers, self._send_some(buffers))
         except OSError as exc:  # also when time is up: what was sent ends inside a frame
             self.lose(ConnectionLostError(f"sending failed: {exc!r}"))
         except BaseException:
@@ -153,12 +155,18 @@ class BlockingConnection:
             raise
         self._check()
 
+    def _send_some(self, buffers: list[Bytes]) -> int:
+        """How much was sent of the first buffers; TLS takes one at a time."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return self._socket.send(buffers[0])
+        return self._socket.sendmsg(buffers[:MAX_VECTOR])
+
     def _receive(self, deadline: float) -> bool:
         left = deadline - time.monotonic()
         self._socket.settimeout(left if left > 0 else 0)
         try:
             self._protocol.receive_data(self._socket.recv(receive_size(self._protocol)))
-        except (TimeoutError, BlockingIOError):
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError as exc:
             raise ConnectionLostError(f"receiving failed: {exc!r}") from exc
@@ -168,11 +176,16 @@ class BlockingConnection:
         return True
 
 
-def _open_socket(address: Address, deadline: float) -> socket.socket:
+def _open_socket(address: Address, deadline: float, tls: TlsConfig | None) -> socket.socket:
+    opened: socket.socket | None = None
     try:
         opened = socket.create_connection(address, max(SHORTEST_WAIT_S, deadline - time.monotonic()))
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            return tls.context().wrap_socket(opened, server_hostname=address[0])
     except OSError as exc:
+        if opened is not None:
+            opened.close()
         raise _not_connected(address, exc) from exc
     return opened
 

@@ -12,6 +12,7 @@ from ...protocol import limits
 from ...protocol.native.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE, DEFAULT_TRANSACTION_TIMEOUT_MS
 from ...protocol.records.compression import check_compression_level
 from ...protocol.types import CompressionType, Isolation
+from .tls import TlsConfig
 
 CLIENT_SOFTWARE: Final = "triolog-python"
 
@@ -48,6 +49,8 @@ class ClientConfig:
     reconnect_backoff_ms: int = _duration(50)
     reconnect_backoff_max_ms: int = _duration(1_000)
     max_frame_bytes: int = _size(limits.MAX_FRAME_BYTES)
+    tls: TlsConfig | None = None
+    """None: the connection is not encrypted."""
 
 
 @attrs.frozen(kw_only=True)

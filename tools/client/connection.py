@@ -171,7 +171,7 @@ async def connect(
     connection; calls of other tasks that still wait fail.
     """
     config = ClientConfig() if config is None else config
-    opener = open_stream or TcpOpener(address if address is not None else (host, port))
+    opener = open_stream or TcpOpener(address if address is not None else (host, port), config.tls)
     async with open_background() as nursery:
         client = Client(nursery, opener, config)
         try:

@@ -7,6 +7,7 @@ that broke fails every waiting call with ConnectionLostError; making another one
 
 from __future__ import annotations
 
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -33,6 +34,7 @@ from .exchange import (
     receive_size,
     remove_sent,
 )
+from .tls import TlsConfig
 
 OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
 """Opens a stream to where the server is now; raises OSError when there is none."""
@@ -203,16 +205,32 @@ class Connection:
 
 
 class TcpOpener:
-    """Opens TCP connections to where `address` says at that moment. `where` is the last one, for messages."""
+    """Opens TCP connections to where `address` says at that moment, and encrypts them where that is wanted. `where` is the last
+    one, for messages."""
 
-    def __init__(self, address: AddressSource) -> None:
+    def __init__(self, address: AddressSource, tls: TlsConfig | None = None) -> None:
         self._address = address
+        self._context = None if tls is None else tls.context()
         self.where = ""
 
     async def __call__(self) -> trio.abc.Stream:
         address = self._address() if callable(self._address) else self._address
         self.where = address_text(address)
-        return await trio.open_tcp_stream(*address)
+        stream = await trio.open_tcp_stream(*address)
+        return stream if self._context is None else await _encrypted(stream, self._context, address[0])
+
+
+async def _encrypted(stream: trio.SocketStream, context: ssl.SSLContext, host: str) -> trio.abc.Stream:
+    """Raises OSError when no keys are agreed on."""
+    encrypted = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
+    try:
+        await encrypted.do_handshake()
+    except BaseException as exc:
+        await trio.aclose_forcefully(stream)
+        if isinstance(exc, trio.BrokenResourceError):
+            raise OSError(f"TLS is not agreed on: {exc.__cause__}") from exc
+        raise
+    return encrypted
 
 
 async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:

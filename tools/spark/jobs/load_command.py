@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ...cli.output import count_text, json_option, print_json, say
-from ...cli.remote import ServerAddress, server_option
+from ...cli.remote import ServerAddress, plain_server_option
 from .job_session import job_session, manifest_option, master_option, watched
 
 FORMATS = ("parquet", "csv", "json")
@@ -24,7 +24,7 @@ FORMATS = ("parquet", "csv", "json")
 @click.option("--timestamp", metavar="COLUMN", help="A time, or ms since 1970. [default: timestamp beside value, else now]")
 @click.option("--keep-partitions", is_flag=True, help="Into the partitions that the column partition names.")
 @click.option("--compression", default="none", show_default=True, type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
-@server_option
+@plain_server_option
 @master_option
 @manifest_option
 @json_option

@@ -1,0 +1,102 @@
+"""The native client and the command line over TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+from click.testing import CliRunner
+from triolog.protocol.native.messages import MetadataRequest
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.main import main
+from triolog.tools.client.blocking_client import BlockingClient
+from triolog.tools.client.blocking_producer import BlockingProducer
+from triolog.tools.client.config import ClientConfig
+from triolog.tools.client.connection import connect
+from triolog.tools.client.errors import ConnectionLostError
+from triolog.tools.client.tls import TlsConfig
+
+from tests.support.certificates import Certificates
+
+
+@pytest.fixture
+def broker(certificates: Certificates) -> Iterator[BlockingBroker]:
+    keys = {"native_security": "ssl", "native_ssl_client_auth": "required", **certificates.server_keys()}
+    with BlockingBroker(security=keys) as running:
+        running.create_topic("topic")
+        yield running
+
+
+def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
+    return TlsConfig(**{"ca_file": certificates.ca, "certificate_file": certificates.client, **changes})
+
+
+def address_of(broker: BlockingBroker) -> tuple[str, int]:
+    assert broker.native is not None
+    return broker.native
+
+
+async def test_a_client_in_trio_is_served(broker: BlockingBroker, certificates: Certificates) -> None:
+    async with connect(address=address_of(broker), config=ClientConfig(tls=tls(certificates))) as client:
+        assert [topic.name for topic in (await client.metadata(MetadataRequest(None))).topics] == ["topic"]
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(client.metadata, MetadataRequest(None))
+
+
+def test_a_blocking_producer_sends_large_and_small_records(broker: BlockingBroker, certificates: Certificates) -> None:
+    sizes = [1, 100, 70_000, 900_000] * 3
+    with BlockingClient(address_of(broker), ClientConfig(tls=tls(certificates))) as client:
+        with BlockingProducer(client) as producer:
+            for size in sizes:
+                producer.send("topic", value=bytes(size))
+    found = [len(record.value or b"") for record in broker.fetch("topic", max_bytes=2**30)]
+    assert found == sizes
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"certificate_file": None}, ""), ({"ca_file": None}, "certificate"), ({"ca_file": "other"}, "certificate")],
+)
+async def test_who_is_not_trusted_is_not_connected(
+    broker: BlockingBroker, certificates: Certificates, changes: dict[str, Any], reason: str
+) -> None:
+    if changes.get("ca_file") == "other":
+        changes = {"ca_file": certificates.other_ca}
+    config = ClientConfig(tls=tls(certificates, **changes))
+    with pytest.raises(ConnectionLostError, match=f"could not connect.*{reason}"):
+        async with connect(address=address_of(broker), config=config):
+            raise AssertionError("connected")
+
+    def blocking() -> None:
+        with BlockingClient(address_of(broker), config) as client:
+            client.hello()
+
+    with pytest.raises(ConnectionLostError, match=f"could not connect.*{reason}"):
+        await trio.to_thread.run_sync(blocking)
+
+
+async def test_a_client_without_tls_is_not_served(broker: BlockingBroker) -> None:
+    with pytest.raises(ConnectionLostError):
+        async with connect(address=address_of(broker), config=ClientConfig(connect_timeout_ms=5_000)):
+            raise AssertionError("connected")
+
+
+def test_the_command_line_reaches_a_server_with_tls(broker: BlockingBroker, certificates: Certificates) -> None:
+    host, port = address_of(broker)
+    options = ["--server", f"{host}:{port}", "--tls-ca", certificates.ca, "--tls-cert", certificates.client]
+    result = CliRunner().invoke(main, ["topics", "list", "--json", *options])
+    assert result.exit_code == 0, result.output
+    assert '"topic"' in result.stdout
+    environment = {
+        "TRIOLOG_SERVER": f"{host}:{port}",
+        "TRIOLOG_TLS_CA": certificates.ca,
+        "TRIOLOG_TLS_CERT": certificates.client,
+    }
+    assert CliRunner().invoke(main, ["topics", "list", "--json"], env=environment).exit_code == 0
+    assert CliRunner().invoke(main, ["topics", "list", *options[:4]]).exit_code != 0
+    refused = CliRunner().invoke(main, ["topics", "list", "--tls-ca", __file__])
+    assert refused.exit_code != 0
+    assert "--tls-ca or --tls-cert cannot be used" in refused.output
