@@ -25,7 +25,7 @@ from ..broker_config import BrokerConfig
 from ..clock import NowMs
 from ..groups.classic import STORE_ERRORS, ClassicGroups
 from ..groups.consumer import ConsumerGroups, Plan, unknown_group
-from ..groups.consumer_checks import check_commit, check_fetch
+from ..groups.consumer_checks import check_commit, check_fetch, check_heartbeat
 from ..groups.consumer_values import (
     ConsumerGroupDescription,
     ConsumerGroupSettings,
@@ -147,6 +147,7 @@ class ConsumerCoordinator:
 
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
+        check_heartbeat(request)
         self._check_serving(request.group_id)
         async with self._turn(request.group_id):
             plan = self._groups.heartbeat(request, self._wall_ms())

@@ -77,7 +77,7 @@ async def test_version_0_makes_member_ids_and_version_1_demands_them(client: Kaf
     ("request_", "error"),
     [
         (BEAT, ErrorCode.GROUP_ID_NOT_FOUND),
-        (attrs.evolve(JOIN, group_id=""), ErrorCode.INVALID_GROUP_ID),
+        (attrs.evolve(JOIN, group_id=""), ErrorCode.INVALID_REQUEST),
         (attrs.evolve(JOIN, server_assignor="mine"), ErrorCode.UNSUPPORTED_ASSIGNOR),
         (attrs.evolve(JOIN, rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST),
         (attrs.evolve(JOIN, subscribed_topic_regex="("), ErrorCode.INVALID_REGULAR_EXPRESSION),
