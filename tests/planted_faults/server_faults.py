@@ -83,8 +83,8 @@ COORDINATORS: Final = (
         name="decision-before-markers",
         why="A crash leaves a transaction committed in one partition that is aborted in the others at the next start.",
         file="server/actors/transactions.py",
-        old="            await self._store(owner, prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence))\n",
-        new="            owner.value = prepared(owner.value, commit=commit, now_ms=self._now_ms(), fence=fence)\n",
+        old="            await self._store(owner, decided)\n",
+        new="            owner.value = decided\n",
         tests=(f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
     ),
     Fault(
