@@ -1,0 +1,53 @@
+"""docs/testing-with-triolog.md: each effect names tests that are there, examples of pytest run, words are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+from triolog.server.control import api
+from triolog.server.faults.rules import EFFECTS, Rule
+
+pytest_plugins = "pytester"
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = (ROOT / "docs" / "testing-with-triolog.md").read_text(encoding="utf-8")
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES: Final = [
+    *re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL),
+    *re.findall(r"```py\n(.*?)```", README, flags=re.DOTALL),
+]
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", PAGE)
+    assert len(named) > 25
+    missing = [
+        f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / "tests" / "clients" / file).read_text()
+    ]
+    assert missing == []
+
+
+def test_every_effect_has_a_row() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith(("| `", "| one"))]
+    assert [effect for effect in EFFECTS if not any(f"`{effect}=" in row for row in rows)] == []
+
+
+def test_every_field_of_a_rule_is_explained() -> None:
+    told = PAGE.split("## Faults")[1]
+    assert [field.name for field in attrs.fields(Rule) if field.name != "trigger" and f"`{field.name}" not in told] == []
+
+
+def test_every_call_of_the_control_port_is_in_its_docstring() -> None:
+    told = api.__doc__ or ""
+    paths = {pattern.replace("([^/]+)", "X").replace("([0-9]+)", "X").rsplit("/", 1)[1] for _, pattern, _ in api.ROUTES}
+    assert [name for name in paths - {"X", ""} if f"/{name}" not in told] == []
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_the_examples_of_pytest_run(pytester: pytest.Pytester, number: int) -> None:
+    pytester.makepyfile(EXAMPLES[number].replace("    ...\n    assert fault.fired == 1", "    assert fault.fired == 0"))
+    pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider").assert_outcomes(passed=1)
