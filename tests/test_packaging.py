@@ -27,9 +27,10 @@ IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
 import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
-NEED_THE_METRICS_EXTRA = ("triolog.server.listeners.http", "triolog.server.listeners.metrics", "triolog.server.listeners.health")
 NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
-NEED |= {"h11": NEED_THE_METRICS_EXTRA, "prometheus_client": NEED_THE_METRICS_EXTRA}
+NEED["prometheus_client"] = ("triolog.server.listeners.metrics", "triolog.server.listeners.health")
+NEED["h11"] = ("triolog.server.listeners.http", "triolog.server.control.", *NEED["prometheus_client"])
+NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
     if not module.name.endswith(".__main__"):
@@ -100,7 +101,8 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Ins
     sources = {path.relative_to(installed.tree) for folder in FOLDERS for path in (installed.tree / folder).rglob("*.py")}
     names = [_installed_as(path) for path in sources]
     expected = {name[:-3].replace("/", ".").removesuffix(".__init__") for name in names if name.startswith("triolog/")}
-    assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(".__main__"))}
+    left_out = (".__main__", "triolog.tools.pytest_plugin.report")  # a package that needs pytest is not walked into
+    assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(left_out))}
 
 
 def test_the_command_says_its_version_and_its_help(installed: Installed) -> None:
