@@ -133,31 +133,54 @@ class Consumer:
     owned: Partitions = NO_PARTITIONS
     reported: Partitions | None = NO_PARTITIONS
     """What it has said last that it owns."""
+    is_slow: bool = False
+    """It takes its time over letting partitions go: `let_go` says when."""
+    letting_go: Partitions = NO_PARTITIONS
+    """It has been told to, and still reads them."""
+    said: list[ConsumerHeartbeat] = attrs.field(factory=list)
+    """Every heartbeat, the newest last."""
+
+    @property
+    def held(self) -> Partitions:
+        """What it reads."""
+        return self.owned | self.letting_go
+
+    def let_go(self) -> None:
+        self.letting_go = NO_PARTITIONS
+
+    def give_up(self) -> None:
+        """It was thrown out."""
+        self.owned = self.letting_go = NO_PARTITIONS
 
     def join(self, **changes: object) -> ConsumerHeartbeatAnswer:
-        self.epoch, self.owned = 0, NO_PARTITIONS
+        self.epoch = 0
+        self.give_up()
         return self.say_all(**changes)
 
     def say_all(self, **changes: object) -> ConsumerHeartbeatAnswer:
         """What a client sends that joins, or that did not get the last answer."""
         subscription = {"topic_names": self.topic_names, "topic_regex": self.topic_regex}
-        return self._say(**{"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "owned": self.owned, **subscription, **changes})
+        return self._say(**{"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "owned": self.held, **subscription, **changes})
 
     def beat(self, **changes: object) -> ConsumerHeartbeatAnswer:
         """What a client sends from time to time: what it owns only when that is news."""
-        return self._say(**{"owned": None if self.owned == self.reported else self.owned, **changes})
+        is_news = not self.letting_go and self.owned != self.reported
+        return self._say(**{"owned": self.owned if is_news else None, **changes})
 
     def leave(self, epoch: int = -1) -> None:
         self.driven.heartbeat(self._request(member_epoch=epoch))
-        self.epoch, self.owned = epoch, NO_PARTITIONS
+        self.epoch = epoch
+        self.give_up()
 
     def _say(self, **said: object) -> ConsumerHeartbeatAnswer:
         request = self._request(**said)
+        self.said.append(request)
         answer = self.driven.heartbeat(request)
         if request.owned is not None:
             self.reported = request.owned
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
+            self.letting_go = self.held - answer.assignment if self.is_slow else NO_PARTITIONS
             self.owned = answer.assignment
         return answer
 

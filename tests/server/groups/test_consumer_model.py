@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.consumer_assignors import NO_PARTITIONS
 from triolog.server.groups.consumer_values import ConsumerGroupSettings
 
 from tests.support.consumer_groups import GROUP, Consumer, Driven, Topics
@@ -41,6 +41,7 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.topics = Topics()
+        self.topics.create("t", 4)
         self.driven = Driven(self.topics, ConsumerGroupSettings(session_timeout_ms=SESSION_MS))
         self.living: list[Client] = []
         self.dead: list[Client] = []
@@ -48,13 +49,18 @@ class Histories(RuleBasedStateMachine):
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
-    @rule(target=clients, names=names, instance_id=st.sampled_from([None, None, None, "x", "y"]))
-    def join(self, names: tuple[str, ...], instance_id: str | None) -> object:
+    @rule(target=clients, names=names, instance_id=st.sampled_from([None, None, None, "x", "y"]), is_slow=st.booleans())
+    def join(self, names: tuple[str, ...], instance_id: str | None, is_slow: bool) -> object:
         if len(self.living) >= 5:
             return multiple()
         self.count += 1
         consumer = Consumer(
-            driven=self.driven, member_id=f"m{self.count}", topic_names=names, instance_id=instance_id, topic_regex=""
+            driven=self.driven,
+            member_id=f"m{self.count}",
+            topic_names=names,
+            instance_id=instance_id,
+            topic_regex="",
+            is_slow=is_slow,
         )
         client = Client(consumer)
         try:
@@ -79,7 +85,7 @@ class Histories(RuleBasedStateMachine):
         except RequestError as exc:
             _expect(exc, *REJOIN)
             client.is_out = True
-            consumer.owned = NO_PARTITIONS
+            consumer.give_up()
         else:
             client.is_out = client.is_unsure = False
 
@@ -88,15 +94,37 @@ class Histories(RuleBasedStateMachine):
         if client in self.living:
             self._speak(client)
 
+    @rule()
+    def everybody_beats(self) -> None:
+        for client in self.living:
+            self._speak(client)
+
     @rule(client=clients)
     def answer_is_lost(self, client: Client) -> None:
         if client in self.living and not client.is_out:
             consumer = client.consumer
-            before = consumer.epoch, consumer.owned
+            before = consumer.epoch, consumer.owned, consumer.letting_go
             self._speak(client)
             if not client.is_out:
-                consumer.epoch, consumer.owned = before
+                consumer.epoch, consumer.owned, consumer.letting_go = before
                 consumer.reported, client.is_unsure = None, True
+
+    @rule(client=clients)
+    def let_go(self, client: Client) -> None:
+        client.consumer.let_go()
+
+    @rule(client=clients, age=st.integers(1, 6))
+    def an_old_heartbeat_arrives(self, client: Client, age: int) -> None:
+        """From a connection that was given up, after newer ones: its answer reaches nobody."""
+        said, group = client.consumer.said, self.driven.groups.find(GROUP)
+        if age > len(said) or group is None or client.consumer.member_id not in group.members:
+            return
+        if said[-age].member_epoch >= group.members[client.consumer.member_id].previous_epoch:
+            return
+        before = group.describe()
+        with pytest.raises(RequestError):
+            self.driven.heartbeat(said[-age])
+        assert group.describe() == before
 
     @rule(client=clients, names=names)
     def subscribe(self, client: Client, names: tuple[str, ...]) -> None:
@@ -110,11 +138,12 @@ class Histories(RuleBasedStateMachine):
             described = self.driven.groups.find(GROUP)
             before = None if described is None else described.describe()
             consumer = client.consumer
-            request = consumer._request(owned=consumer.owned, topic_names=("t",))
+            request = consumer._request(owned=consumer.held, topic_names=("t",))
             try:
                 self.driven.groups.heartbeat(request, 0)
             except RequestError:
-                client.is_out, consumer.owned = True, NO_PARTITIONS
+                client.is_out = True
+                consumer.give_up()
             after = self.driven.groups.find(GROUP)
             assert before == (None if after is None else after.describe())
 
@@ -182,6 +211,7 @@ class Histories(RuleBasedStateMachine):
         for _ in range(40):
             for client in self.living:
                 self._speak(client)
+                client.consumer.let_go()
         assert not any(client.is_out for client in self.living)
         owned = [partition for client in self.living for partition in client.consumer.owned]
         wanted = {name for client in self.living for name in client.consumer.topic_names or () if self.topics.find(name)}
@@ -199,7 +229,7 @@ class Histories(RuleBasedStateMachine):
             partition
             for client in [*self.living, *self.dead]
             if client.consumer.member_id in members and not client.is_out
-            for partition in client.consumer.owned
+            for partition in client.consumer.held
         ]
         assert len(owned) == len(set(owned))
 
