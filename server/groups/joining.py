@@ -53,7 +53,6 @@ class StaticReturn:
 
     member: Member
     token: Token
-    generation: int
     old: Member
     old_leader: str
     supports_skipping_assignment: bool
@@ -188,7 +187,7 @@ class Joining:
         if group.state is STABLE and group.select_protocol() == group.protocol:
             ticket = rebalance.effects.store(group)
             skips = request.supports_skipping_assignment
-            self.returns[ticket] = StaticReturn(member, token, group.generation, old, old_leader or "", skips)
+            self.returns[ticket] = StaticReturn(member, token, old, old_leader or "", skips)
         elif group.state is COMPLETING_REBALANCE:
             rebalance.prepare(group, now_ms, why)
         else:
@@ -241,11 +240,11 @@ class Joining:
 
 
 def _still_waits(group: ClassicGroup, back: StaticReturn) -> bool:
+    """No rebalance has begun since: the first thing that the next generation does is to answer whoever waits."""
     return (
         group.members.get(back.member.member_id) is back.member
         and back.member.join_token == back.token
         and group.state is STABLE
-        and group.generation == back.generation
     )
 
 

@@ -79,11 +79,21 @@ class Groups(RuleBasedStateMachine):
         self.life = 0
         self.batches = 0
 
-    @initialize(delay_ms=st.sampled_from([0, 1_000]), stores_at_once=st.booleans())
-    def begin(self, delay_ms: int, stores_at_once: bool) -> None:
+    @initialize(
+        delay_ms=st.sampled_from([0, 1_000]),
+        stores_at_once=st.booleans(),
+        instance_ids=st.lists(st.sampled_from([None, *INSTANCES]), max_size=3),
+    )
+    def begin(self, delay_ms: int, stores_at_once: bool, instance_ids: list[str | None]) -> None:
+        """With a group that has come to rest, or none: most of what is interesting happens to one that stands."""
         self.delay_ms = delay_ms
         settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE)
         self.bench = Bench(settings, stores_at_once)
+        for instance_id in instance_ids:
+            self.start(PROTOCOLS[0], instance_id)
+        for _ in range(6 if instance_ids else 0):
+            self.all_go_on(2)
+            self.time_passes(500)
 
     # ---- consumers -------------------------------------------------------------------------------------------------------
 
