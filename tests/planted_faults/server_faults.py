@@ -175,4 +175,31 @@ DIRECTORIES: Final = (
     ),
 )
 
-SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *DIRECTORIES)
+MEMBERS: Final = (
+    Fault(
+        name="given-before-it-is-let-go",
+        why="Two members read the same partition, and commit over each other.",
+        file="server/groups/consumer_member.py",
+        old="        taken = frozenset(partition for partition in target - kept if is_taken(partition))\n",
+        new="        taken: Partitions = NO_PARTITIONS\n",
+        tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
+    ),
+    Fault(
+        name="silence-is-consent",
+        why="A member that says nothing of its partitions still reads them.",
+        file="server/groups/consumer_member.py",
+        old="    return owned is None or not owned.isdisjoint(partitions)\n",
+        new="    return owned is not None and not owned.isdisjoint(partitions)\n",
+        tests=("tests/server/groups/test_consumer.py::test_a_partition_moves_only_when_its_owner_reports_without_it",),
+    ),
+    Fault(
+        name="member-before-its-record",
+        why="After a crash nobody knows a member that was told that it is one, and what it has is given to another.",
+        file="server/actors/consumer_coordinator.py",
+        old="        await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
+        new="        self._commit(plan)\n        await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
+        tests=(f"{ACTORS}/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
+    ),
+)
+
+SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *MEMBERS, *DIRECTORIES)
