@@ -7,6 +7,7 @@ whatever the server thinks; one that the server has thrown out owns nothing, bec
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import attrs
@@ -18,7 +19,10 @@ from triolog.server.groups.consumer_values import ConsumerGroupSettings
 
 from tests.support.consumer_groups import GROUP, Consumer, Driven, Topics
 
+pytest.importorskip("re2")
+
 TOPICS: Final = ("t", "u", "v")
+REGEXES: Final = ("t|u", "[u-z]", ".")
 REJOIN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 SESSION_MS: Final = 45_000
 names = st.sets(st.sampled_from(TOPICS), min_size=1).map(lambda each: tuple(sorted(each)))
@@ -126,11 +130,11 @@ class Histories(RuleBasedStateMachine):
             self.driven.heartbeat(said[-age])
         assert group.describe() == before
 
-    @rule(client=clients, names=names)
-    def subscribe(self, client: Client, names: tuple[str, ...]) -> None:
+    @rule(client=clients, names=names | st.just(()), regex=st.sampled_from(["", "", *REGEXES]))
+    def subscribe(self, client: Client, names: tuple[str, ...], regex: str) -> None:
         if client in self.living:
-            client.consumer.topic_names = names
-            self._speak(client, topic_names=names)
+            client.consumer.topic_names, client.consumer.topic_regex = names, regex
+            self._speak(client, topic_names=names, topic_regex=regex)
 
     @rule(client=clients)
     def record_cannot_be_stored(self, client: Client) -> None:
@@ -214,7 +218,7 @@ class Histories(RuleBasedStateMachine):
                 client.consumer.let_go()
         assert not any(client.is_out for client in self.living)
         owned = [partition for client in self.living for partition in client.consumer.owned]
-        wanted = {name for client in self.living for name in client.consumer.topic_names or () if self.topics.find(name)}
+        wanted = {name for client in self.living for name in _wanted(client.consumer) if self.topics.find(name)}
         assert sorted(owned) == sorted(partition for name in wanted for partition in self.topics.all_of(name))
         written = len(self.driven.log)
         for client in self.living:
@@ -256,6 +260,11 @@ class Histories(RuleBasedStateMachine):
         self.driven.compact()
         assert all(value is None for _, value in self.driven.log)
         super().teardown()
+
+
+def _wanted(consumer: Consumer) -> set[str]:
+    matched = [name for name in TOPICS if re.fullmatch(consumer.topic_regex or "", name)]
+    return {*(consumer.topic_names or ()), *matched}
 
 
 def _expect(error: RequestError, *codes: ErrorCode) -> None:
