@@ -6,8 +6,8 @@ those are, and is therefore also the table of where a request names topics and p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -289,37 +289,44 @@ def element_of(cls: type[Any], name: str) -> type[Any]:
 
 def error_codes(response: Any) -> tuple[int, ...]:
     """The codes of the errors that are anywhere in an answer, each once."""
-    found: dict[int, None] = {}
     cls = type(response)
-    if cls not in _walkers:
-        _walkers[cls] = _walker(cls)
-    _walkers[cls](response, found)
+    plan = _plans.get(cls)
+    if plan is None:
+        plan = _plans[cls] = _plan_of(cls)
+    found: dict[int, None] = {}
+    _collect(plan, response, found)
     return tuple(found)
 
 
-Walker = Callable[[Any, dict[int, None]], None]
-"""Puts the codes of an answer among those that were found: every answer is looked through."""
+class Plan(NamedTuple):
+    """Where a structure has error codes: its own fields, and lists of structures that have some."""
 
-_walkers: Final[dict[type, Walker]] = {}
+    codes: tuple[str, ...]
+    lists: tuple[tuple[str, Plan], ...]
 
 
-def _walker(cls: type) -> Walker:
-    codes = [field.name for field in all_fields(cls) if field.name.endswith("error_code") and not field.is_array]
-    lists = [
-        (field.name, _walker(field.element))
-        for field in all_fields(cls)
-        if field.is_array and isinstance(field.element, type) and _has_codes(field.element)
-    ]
+_plans: Final[dict[type, Plan]] = {}
 
-    def walk(value: Any, found: dict[int, None]) -> None:
-        for name in codes:
-            if code := getattr(value, name):
-                found[code] = None
-        for name, inner in lists:
-            for element in getattr(value, name) or ():
-                inner(element, found)
 
-    return walk
+def _plan_of(cls: type) -> Plan:
+    fields = all_fields(cls)
+    return Plan(
+        tuple(field.name for field in fields if field.name.endswith("error_code") and not field.is_array),
+        tuple(
+            (field.name, _plan_of(field.element))
+            for field in fields
+            if field.is_array and isinstance(field.element, type) and _has_codes(field.element)
+        ),
+    )
+
+
+def _collect(plan: Plan, value: Any, found: dict[int, None]) -> None:
+    for name in plan.codes:
+        if code := getattr(value, name):
+            found[code] = None
+    for name, inner in plan.lists:
+        for element in getattr(value, name) or ():
+            _collect(inner, element, found)
 
 
 def _has_codes(cls: type) -> bool:

@@ -93,7 +93,8 @@ def subject_of(
     for topic, number in remembered:
         topics.setdefault(topic, []).append(number)
     for place in TOPICS.get(key, ()):
-        for element in values_at(body, place.path):
+        elements = values_at(body, place.path) if "." in place.path else getattr(body, place.path) or ()
+        for element in elements:
             numbers = topics.setdefault(topic_of(element, place, topic_named), [])
             if place.partitions is not None:
                 numbers += [

@@ -1,0 +1,92 @@
+"""A file system that fails as it is asked to, and dies in the middle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from triolog.server.actors.faulty_disk import FaultyFileSystem
+from triolog.server.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.storage.filesystem import CREATE
+
+
+@pytest.fixture
+def faults() -> DiskFaults:
+    return DiskFaults()
+
+
+@pytest.fixture
+def fs(faults: DiskFaults) -> FaultyFileSystem:
+    return FaultyFileSystem(faults)
+
+
+def written(fs: FaultyFileSystem, path: Path, data: bytes = b"0123456789") -> int:
+    fd = fs.open(str(path), CREATE)
+    fs.write(fd, [data], 0)
+    return fd
+
+
+def test_without_rules_it_is_the_real_one(fs: FaultyFileSystem, tmp_path: Path) -> None:
+    fd = written(fs, tmp_path / "0.log")
+    fs.sync(fd)
+    assert fs.read(fd, 4, 2) == b"2345"
+    fs.close(fd)
+
+
+def test_rules_fail_writes_syncs_and_reads(fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
+    fd = written(fs, tmp_path / "0.log")
+    faults.add(disk_rule_of({"effect": "full", "path": "*.log"}))
+    with pytest.raises(OSError, match="No space"):
+        fs.write(fd, [b"x"], 10)
+    faults.clear()
+    for operation, call in {"sync": lambda: fs.sync(fd), "read": lambda: fs.read(fd, 1, 0)}.items():
+        faults.add(disk_rule_of({"effect": "error", "operation": operation}))
+        with pytest.raises(OSError, match="Input/output"):
+            call()
+        faults.clear()
+    fs.close(fd)
+
+
+def test_a_read_that_may_fail_is_not_answered_from_the_cache(fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
+    fd = written(fs, tmp_path / "0.log")
+    faults.add(disk_rule_of({"effect": "error", "operation": "read"}))
+    assert fs.read_cached(fd, 1, 0) is None
+    fs.close(fd)
+
+
+def test_after_a_crash_nothing_reaches_the_directory(fs: FaultyFileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    fd = written(fs, path)
+    fs.crash()
+    with pytest.raises(OSError, match="crashed"):
+        fs.write(fd, [b"lost"], 10)
+    fs.truncate(fd, 0)
+    fs.rename(str(path), str(tmp_path / "moved"))
+    fs.unlink(str(path))
+    fs.make_directory(str(tmp_path / "new"))
+    other = fs.open(str(tmp_path / "checkpoint"), CREATE)
+    fs.write(other, [b"lost"], 0)
+    fs.sync(other)
+    fs.close(other)
+    fs.close(fd)
+    assert sorted(os.listdir(tmp_path)) == ["0.log"]
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_a_torn_write_takes_what_was_not_synced_and_nothing_else(
+    fs: FaultyFileSystem, faults: DiskFaults, tmp_path: Path
+) -> None:
+    path = tmp_path / "0.log"
+    fd = written(fs, path)
+    fs.sync(fd)
+    fs.write(fd, [b"abc"], 10)
+    synced = written(fs, tmp_path / "1.log")
+    fs.sync(synced)
+    faults.add(disk_rule_of({"effect": "torn", "seed": 5}))
+    fs.crash()
+    fs.close(fd)
+    fs.close(synced)
+    assert fs.tear() == [str(path)]
+    assert b"0123456789abc".startswith(path.read_bytes())
+    assert 10 <= path.stat().st_size < 13
