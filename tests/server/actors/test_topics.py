@@ -47,3 +47,13 @@ def test_an_offline_partition_answers_its_error() -> None:
         topics.actor(TopicPartition("broken", 1))
     assert [each.topic_partition.partition for each in topics.offline()] == [0, 1]
     assert topics.hosted() == []
+
+
+def test_every_change_has_another_version() -> None:
+    topics = Topics()
+    versions = [topics.version]
+    found = hosted("topic")
+    for change in (lambda: topics.add(found), lambda: topics.add(found), lambda: topics.remove("topic")):
+        change()
+        versions.append(topics.version)
+    assert len(set(versions)) == 4
