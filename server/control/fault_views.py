@@ -15,7 +15,6 @@ from ..faults.requests import LoggedRequest, RequestLog, Wanted
 from ..faults.rules import Rule, plain_name, rule_of
 from .waiting import PATIENCE_S, wait_until
 
-NATIVE: frozenset[str] = frozenset()
 KAFKA: frozenset[str] = frozenset(plain_name(api.name) for api in APIS.values())
 
 

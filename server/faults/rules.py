@@ -7,7 +7,7 @@
 | what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms` |
 | `applied` | the request is carried out first, and only its answer suffers; by default it is not carried out, or only later |
 
-Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`), or `native.` and the name of a call.
+Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`).
 """
 
 from __future__ import annotations
