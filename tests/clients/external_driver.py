@@ -184,6 +184,23 @@ class ExternalDriver:
     def partitions(self, topic: str) -> set[int]:
         return set(self.ask("partitions", topic=topic))
 
+    def transform(self, group: str, source: str, target: str, count: int, *, transactional_id: str, commit: bool) -> None:
+        """Consume, transform, produce: records of partition 0 from its start, and the group's offset, in one transaction."""
+        topics = {"topic": source, "target": target, "offsets": {"0": 0}}
+        self.ask("transform", group=group, count=count, transactional_id=transactional_id, committed=commit, **topics)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self.ask("committed", group=group, topic=topic)
+        return {int(partition): offset for partition, offset in found.items()}
+
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        self.ask("reset", group=group, topic=topic, offsets=_by_partition(offsets))
+
+    def group(self, group: str) -> tuple[str, int]:
+        """Its state and how many members it has."""
+        found = self.ask("describe_group", group=group)
+        return found["state"], found["members"]
+
 
 def _by_partition(offsets: dict[int, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in offsets.items()}

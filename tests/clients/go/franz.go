@@ -38,7 +38,6 @@ func franzClient(r *request, options ...kgo.Opt) (*kgo.Client, error) {
 	given := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(r.Servers, ",")...),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
-		kgo.RecordDeliveryTimeout(patience),
 		kgo.RetryTimeout(patience),
 	}
 	return kgo.NewClient(append(given, options...)...)
@@ -237,6 +236,7 @@ func franzTransform(r *request) (any, error) {
 		return nil, err
 	}
 	read := []record{}
+	var failed error
 	for len(read) < r.Count {
 		fetched := session.PollFetches(within)
 		if err := fetched.Err(); err != nil {
@@ -245,8 +245,11 @@ func franzTransform(r *request) (any, error) {
 		fetched.EachRecord(func(one *kgo.Record) {
 			read = append(read, franzRecord(one))
 			copied := &kgo.Record{Topic: r.Target, Key: one.Key, Value: one.Value}
-			session.Produce(within, copied, nil)
+			failed = errors.Join(failed, session.ProduceSync(within, copied).FirstErr())
 		})
+		if failed != nil {
+			return nil, failed
+		}
 	}
 	ended, err := session.End(within, kgo.TransactionEndTry(r.Committed))
 	if err == nil && ended != r.Committed {

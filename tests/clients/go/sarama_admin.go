@@ -37,12 +37,13 @@ func saramaAdministration() map[string]operation {
 			return nil, admin.CreateTopic(r.Topic, detail, false)
 		}),
 		"delete_topic": with(func(admin sarama.ClusterAdmin, r *request) (any, error) { return nil, admin.DeleteTopic(r.Topic) }),
-		"partitions": asking(func(client sarama.Client, r *request) (any, error) {
-			found, err := client.Partitions(r.Topic)
-			if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-				return []int32{}, nil
+		"partitions": with(func(admin sarama.ClusterAdmin, r *request) (any, error) {
+			found, err := admin.ListTopics() // a client that asks for one topic makes it
+			numbers := []int32{}
+			for number := range found[r.Topic].NumPartitions {
+				numbers = append(numbers, number)
 			}
-			return found, err
+			return numbers, err
 		}),
 		"add_partitions": with(func(admin sarama.ClusterAdmin, r *request) (any, error) {
 			return nil, admin.CreatePartitions(r.Topic, r.Partitions, nil, false)
@@ -99,7 +100,7 @@ func saramaAdministration() map[string]operation {
 				if err != nil {
 					return nil, err
 				}
-				defer part.Close()
+				defer part.AsyncClose() // the manager, closed after it, waits for it
 				part.MarkOffset(offset, "")
 				part.ResetOffset(offset, "")
 			}

@@ -115,6 +115,7 @@ final class Producers {
             }
             long next = (Long) read.get(read.size() - 1).get("offset") + 1;
             TopicPartition partition = new TopicPartition(asked.get("topic").asText(), 0);
+            producer.flush(); // aborting drops what was not sent
             producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(next)), group);
             end(producer, asked);
         }

@@ -29,7 +29,8 @@ async function bounds(admin, { topic, partition }) {
 const operations = {
   bounds,
   create_topic: async (admin, { topic, partitions, configs }) => {
-    await admin.createTopics({ topics: [{ topic, numPartitions: partitions, configEntries: pairs(configs) }] })
+    const made = await admin.createTopics({ topics: [{ topic, numPartitions: partitions, configEntries: pairs(configs) }] })
+    if (!made) throw new Error('the topic exists') // kafkajs does not throw this one
   },
   delete_topic: (admin, { topic }) => admin.deleteTopics({ topics: [topic] }),
   partitions: async (admin, { topic }) => {
@@ -49,7 +50,10 @@ const operations = {
     const resources = [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries: pairs(configs) }]
     await admin.alterConfigs({ validateOnly: false, resources })
   },
-  delete_records: (admin, { topic, offsets }) => admin.deleteTopicRecords({ topic, partitions: listed(offsets) }),
+  delete_records: async (admin, { topic, offsets }) => {
+    await admin.fetchTopicOffsets(topic) // deleteTopicRecords takes it that the topic is known
+    await admin.deleteTopicRecords({ topic, partitions: listed(offsets) })
+  },
   offset_at: async (admin, asked) => {
     const found = await admin.fetchTopicOffsetsByTimestamp(asked.topic, asked.timestamp)
     const offset = Number(found.find((each) => each.partition === asked.partition).offset)

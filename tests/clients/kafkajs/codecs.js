@@ -18,6 +18,13 @@ function unframed(buffer) {
   return Buffer.concat(blocks)
 }
 
+// lz4js calls its blocks dependent, which Kafka refuses. One block, of up to 4 MiB, depends on none: flags and their checksum.
+function independent(frame) {
+  frame[4] = 0x60
+  frame[6] = 0x73
+  return frame
+}
+
 const zstd = new Promise((resolve) => ZstdCodec.run((codec) => resolve(new codec.Simple())))
 
 CompressionCodecs[CompressionTypes.Snappy] = () => ({
@@ -25,7 +32,7 @@ CompressionCodecs[CompressionTypes.Snappy] = () => ({
   decompress: async (buffer) => unframed(buffer),
 })
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
+  compress: async (encoder) => independent(Buffer.from(lz4.compress(encoder.buffer))),
   decompress: async (buffer) => Buffer.from(lz4.decompress(buffer)),
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({

@@ -22,6 +22,11 @@ function message(given) {
 }
 
 async function send(sender, asked, settings) {
+  if (settings.alone && asked.records.length > 1) {
+    const offsets = []
+    for (const record of asked.records) offsets.push(...(await send(sender, { ...asked, records: [record] }, settings)))
+    return offsets
+  }
   const messages = asked.records.map(message)
   const answers = await sender.send({ topic: asked.topic, messages, acks: settings.acks, compression: settings.compression })
   const next = new Map(answers.map((each) => [each.partition, Number(each.baseOffset)]))
@@ -41,7 +46,9 @@ async function open(kafka, asked) {
     maxInFlightRequests: 1,
   })
   await producer.connect()
-  const settings = { acks: asked.transactional_id ? -1 : ACKS[asked.acks], compression: codecs[asked.codec] }
+  // kafkajs makes one batch of what is sent at once, however large: big messages go alone.
+  const alone = asked.max_bytes > 0
+  const settings = { acks: asked.transactional_id ? -1 : ACKS[asked.acks], compression: codecs[asked.codec], alone }
   producers.set(asked.name, { producer, settings })
 }
 
