@@ -18,7 +18,6 @@ import attrs
 import trio
 
 from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
-from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
 from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from ...protocol.errors import (
@@ -61,9 +60,6 @@ class GroupOffset(NamedTuple):
     value: OffsetCommitValue | None
     is_pending: bool
 
-
-RawRecord = tuple[bytes, bytes | None]
-"""(key, value) of a record; None takes away what the key names."""
 
 RawRecord = tuple[bytes, bytes | None]
 """(key, value) of a record; None takes away what the key names."""
@@ -250,12 +246,6 @@ class Groups:
             if isinstance(offsets, GroupOffsets):
                 yield from offsets.take_consumer_records()
 
-    def take_consumer_records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
-        """What the logs know of groups whose assignments the server makes, once, after `load`."""
-        for offsets in self._loaded.values():
-            if isinstance(offsets, GroupOffsets):
-                yield from offsets.take_consumer_records()
-
     def check_served(self, group: str) -> None:
         """Raises RequestError: it cannot be a group's name, or the log of that group cannot be read."""
         check_group(group)
@@ -276,26 +266,6 @@ class Groups:
                 offsets.put_group(group, value)
 
         await self._topic.append(topic_partition, builder.build(), on_stored)
-
-    async def store(
-        self, group: str, records: Sequence[RawRecord], on_stored: Callable[[], None], *, replaces_classic: bool
-    ) -> None:
-        """Keep records of a group whose assignments the server makes, in one batch; `on_stored` is called in log order.
-        `replaces_classic`: what the log has of a classic group of that name goes with it, but for its offsets. Raises
-        RequestError; then none of them is in the log."""
-        topic_partition = self.partition_of(group)
-        offsets, now_ms, builder = self._offsets(topic_partition), self._now_ms(), _builder()
-        if replaces_classic and offsets.has_group_record(group):
-            builder.append(now_ms, GroupMetadataKey(group).encode(), None)
-        for key, value in records:
-            builder.append(now_ms, key, value)
-
-        def stored(result: AppendResult) -> None:
-            if replaces_classic:
-                offsets.put_group(group, None)
-            on_stored()
-
-        await self._topic.append(topic_partition, builder.build(), stored)
 
     async def store(
         self, group: str, records: Sequence[RawRecord], on_stored: Callable[[], None], *, replaces_classic: bool
