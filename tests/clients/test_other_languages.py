@@ -121,3 +121,36 @@ def test_topics_are_administered(driver: ExternalDriver) -> None:
         driver.ask("create_topic", topic="made", partitions=2, configs={})
     driver.ask("delete_topic", topic="made")
     assert driver.partitions("made") == set()
+
+
+def test_a_cooperative_member_keeps_what_does_not_move(driver: ExternalDriver, other_cluster: Cluster) -> None:
+    if driver.name == "kafkajs":
+        pytest.skip("kafkajs has no cooperative assignor")
+    if driver.name == "sarama":
+        pytest.skip("the program does not drive sarama's cooperative sessions")
+    other_cluster.broker.create_topic("t", PARTITIONS)
+    first = driver.member(GROUP, "t", assignor="cooperative")
+    assert first.assigned(PARTITIONS) == (set(range(PARTITIONS)), 0)
+    second = driver.member(GROUP, "t", assignor="cooperative")
+    kept, revoked = first.assigned(PARTITIONS // 2)
+    assert revoked == PARTITIONS // 2
+    assert second.assigned(PARTITIONS // 2) == (set(range(PARTITIONS)) - kept, 0)
+    second.leave()
+    first.leave()
+
+
+def test_a_static_member_comes_back_without_a_rebalance(driver: ExternalDriver, other_cluster: Cluster) -> None:
+    if driver.name == "kafkajs":
+        pytest.skip("kafkajs has no static members")
+    other_cluster.broker.create_topic("t", PARTITIONS)
+    first = driver.member(GROUP, "t", instance="first")
+    first.assigned(PARTITIONS)
+    second = driver.member(GROUP, "t", instance="second")
+    held, _ = second.assigned(PARTITIONS // 2)
+    before = first.assigned(PARTITIONS // 2)
+    second.leave()
+    second = driver.member(GROUP, "t", instance="second")
+    assert second.assigned(PARTITIONS // 2)[0] == held
+    assert first.assigned(PARTITIONS // 2) == before
+    second.leave()
+    first.leave()
