@@ -115,10 +115,6 @@ class BrokerConfig:
     num_partitions: int = 1
     lenient: bool = False
     """Whether Kafka clients get what tests want instead of what Kafka refuses; see docs/kafka-compatibility.md."""
-    stop_grace_ms: int = 5_000
-    stop_timeout_ms: int = 30_000
-    durable: bool = True
-    """False for a directory that goes with the process: its small files are not synced."""
     native_security: ListenerSecurity = ListenerSecurity.PLAINTEXT
     kafka_security: ListenerSecurity = ListenerSecurity.PLAINTEXT
     ssl_certificate_file: str | None = None
@@ -136,3 +132,7 @@ class BrokerConfig:
     acl_enable: bool = False
     super_users: tuple[str, ...] = ()
     allow_everyone_if_no_acl_found: bool = False
+    stop_grace_ms: int = 5_000
+    stop_timeout_ms: int = 30_000
+    durable: bool = True
+    """False for a directory that goes with the process: its small files are not synced."""
