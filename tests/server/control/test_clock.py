@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 from triolog.server.control.clock import MovedClock
 
 from tests.support.logs import START_MS, Clock
@@ -41,7 +42,7 @@ def test_deadlines_of_trio_move_with_it() -> None:
     async def main() -> bool:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 3600)
-            await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
             clock.advance(3601)
         return True
 
@@ -54,6 +55,7 @@ def test_they_move_when_another_thread_moves_it() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 3600)
+            await trio.testing.wait_all_tasks_blocked()
             await trio.to_thread.run_sync(lambda: trio.from_thread.run_sync(clock.advance, 3601))
 
     trio.run(main, clock=clock)
