@@ -103,7 +103,8 @@ def _tls() -> TlsConfig | None:
     """As the options of the command say. Raises FailedError."""
     from ..client.tls import TlsConfig
 
-    said = click.get_current_context().meta.get(TLS_META)
+    context = click.get_current_context(silent=True)
+    said = None if context is None else context.meta.get(TLS_META)
     if said is None:
         return None
     config = TlsConfig(ca_file=said.get("tls_ca"), certificate_file=said.get("tls_cert"))
