@@ -30,6 +30,7 @@ from triolog.protocol.kafka.messages.quotas import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
 )
+from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Acl
 
 from tests.support.kafka_admin import (
@@ -98,7 +99,7 @@ async def test_topics_that_may_not_be_seen_are_left_out_of_all_and_refused_by_na
     everything = await client.call(DescribeTopicPartitionsRequest(topics=[]), 0)
     assert everything.topics == []
     [refused] = (await client.call(DescribeTopicPartitionsRequest(topics=named), 0)).topics
-    assert (error_names([refused]), refused.partitions, refused.topic_authorized_operations) == ([OF_TOPIC], [], 0)
+    assert (error_names([refused]), refused.partitions, refused.topic_authorized_operations) == ([OF_TOPIC], [], INT32_MIN)
     await allow(kafka, AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
     [found] = (await client.call(DescribeTopicPartitionsRequest(topics=[]), 0)).topics
     assert (found.name, found.topic_authorized_operations) == (TOPIC, 1 << AclOperation.DESCRIBE)

@@ -150,7 +150,7 @@ async def test_what_is_not_there_is_refused_alone(kafka: KafkaServer, client: Ka
         ([BROKER_TYPE, 32], {("1", BROKER_TYPE)}),
         ([8, 16, 32], set()),
     ],
-    ids=str,
+    ids=["all", "topics", "brokers", "neither"],
 )
 async def test_resources_are_listed_by_type(
     kafka: KafkaServer, client: KafkaStream, types: list[int], found: set[tuple[str, int]]
