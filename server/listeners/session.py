@@ -132,6 +132,9 @@ class Session:
                 return None
             if isinstance(event, Request):
                 await self.budget.acquire(event.size_bytes)
+                if self._takes_no_more:  # since this task was woken, so that its next wait would be cancelled
+                    self.budget.release(event.size_bytes)
+                    return None
                 name = event.api if event.api in messages.REQUESTS else UNKNOWN_API
                 counters = self.transport.counters.api(name)
                 self._taken[event.correlation_id] = Taken(event.size_bytes, counters, perf_counter())

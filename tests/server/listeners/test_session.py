@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import trio
+import trio.testing
 from triolog.protocol.limits import MIB
+from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection
 from triolog.protocol.native.state import Role
 from triolog.server.listeners.budget import InFlightBudget
@@ -30,3 +32,29 @@ async def test_a_session_with_unread_bytes_lingers_when_it_is_told_to_stop() -> 
     assert session.lingers
     await session.transport.stream.aclose()
     far.close()
+
+
+async def test_a_request_that_came_as_the_session_was_told_to_stop_is_not_waited_for() -> None:
+    """Its task is awake already when the stop comes: what it takes up then would be cancelled and never answered."""
+    near, far = trio.socket.socketpair()
+    budget = InFlightBudget(1)
+    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), budget)
+    client = NativeConnection(Role.CLIENT)
+    await far.send(b"".join(client.send_request(1, "hello", messages.VERSION, messages.HelloRequest("test").to_body())))
+    await budget.acquire(1)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_take_all, session)
+            await trio.testing.wait_all_tasks_blocked()
+            budget.release(1)
+            session.stop_reading()
+        await session.all_answered()
+    assert budget.used == 0
+    await session.transport.stream.aclose()
+    far.close()
+
+
+async def _take_all(session: Session) -> None:
+    with session.reading:
+        while await session.next_request() is not None:
+            await trio.lowlevel.checkpoint()
