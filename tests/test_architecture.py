@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -83,8 +84,14 @@ DOWNLOAD_ADDRESS: Final = re.compile(r"https?://\S+\.(?:whl|tar\.gz|tgz|jar)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.~}$])/(?:home|Users|root|work|workspace)/")
 
 
-def _tree(root: Path = ROOT) -> imports.Tree:
-    return imports.read_tree(root, FOLDERS)
+@functools.cache
+def _tree() -> imports.Tree:
+    return imports.read_tree(ROOT, FOLDERS)
+
+
+@functools.cache
+def _tree_of_tests() -> imports.Tree:
+    return imports.read_tree(ROOT, ("tests",))
 
 
 def _plant(root: Path, **modules: str) -> imports.Tree:
@@ -97,7 +104,7 @@ def _plant(root: Path, **modules: str) -> imports.Tree:
             if folder == root:
                 break
             (folder / "__init__.py").touch()
-    return _tree(root)
+    return imports.read_tree(root, FOLDERS)
 
 
 def _violations(tree: imports.Tree) -> list[str]:
@@ -128,8 +135,7 @@ def test_packages_import_each_other_relatively() -> None:
 
 def test_tests_import_the_packages_by_their_installed_names() -> None:
     """`import server` would load a second copy of every module beside `triolog.server`."""
-    tree = imports.read_tree(ROOT, ("tests",))
-    assert [found.place for found in tree.imports if found.imported.partition(".")[0] in FOLDERS] == []
+    assert [found.place for found in _tree_of_tests().imports if found.imported.partition(".")[0] in FOLDERS] == []
 
 
 @pytest.mark.parametrize(
@@ -207,8 +213,8 @@ def test_packages_in_pyproject_are_the_folders() -> None:
 
 
 def test_no_module_is_a_catch_all() -> None:
-    tree = imports.read_tree(ROOT, (*FOLDERS, "tests"))
-    assert [module for module in tree.modules if CATCH_ALL_NAMES & set(module.split("."))] == []
+    modules = [*_tree().modules, *_tree_of_tests().modules]
+    assert [module for module in modules if CATCH_ALL_NAMES & set(module.split("."))] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
