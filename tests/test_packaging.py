@@ -17,6 +17,8 @@ from typing import Final
 import attrs
 import pytest
 
+pytestmark = pytest.mark.full  # an environment is made and filled
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
