@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from triolog.server.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 
+from tests.kafka.tools import Tools
 from tests.support.kafka_jars import KafkaCalls, KafkaUnavailableError, class_path, unavailable
 
 
@@ -21,3 +25,15 @@ def kafka_class_path() -> str:
 def kafka(kafka_class_path: str) -> Iterator[KafkaCalls]:
     with KafkaCalls.start(kafka_class_path) as calls:
         yield calls
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+    """Strict, as `triolog serve` is."""
+    with BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+        yield broker
+
+
+@pytest.fixture
+def tools(kafka: KafkaCalls, broker: BlockingBroker) -> Tools:
+    return Tools(kafka, broker)

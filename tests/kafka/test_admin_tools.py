@@ -3,60 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-import pytest
-from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 
-from tests.support.kafka_jars import KafkaCalls, Outcome
-
-TOOLS: Final = {
-    "topics": "org.apache.kafka.tools.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
-    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "cluster": "org.apache.kafka.tools.ClusterTool",
-    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
-    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    "features": "org.apache.kafka.tools.FeatureCommand",
-    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
-}
-
-
-class Tools:
-    """Calls `kafka-NAME.sh` for one broker."""
-
-    def __init__(self, calls: KafkaCalls, broker: BlockingBroker) -> None:
-        self.calls, self.address = calls, str(broker.kafka)
-
-    def call(self, name: str, *arguments: object, option: str = "--bootstrap-server") -> Outcome:
-        return self.calls.call("tool", TOOLS[name], option, self.address, *arguments)
-
-    def __call__(self, name: str, *arguments: object) -> str:
-        return self.call(name, *arguments).ok()
-
-    def cluster(self, command: str) -> str:
-        return self.calls.call("tool", TOOLS["cluster"], command, "--bootstrap-server", self.address).ok()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    """Strict, as `triolog serve` is."""
-    with BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        yield broker
-
-
-@pytest.fixture
-def tools(kafka: KafkaCalls, broker: BlockingBroker) -> Tools:
-    return Tools(kafka, broker)
-
-
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+from tests.kafka.tools import Tools, lines
 
 
 def test_kafka_topics_makes_describes_grows_and_deletes(tools: Tools, broker: BlockingBroker) -> None:

@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
@@ -36,6 +38,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *   topics ARGUMENT...  TopicCommand (kafka-topics.sh)
  *   tool CLASS ARGUMENT...
  *                       the main method of any class, such as org.apache.kafka.tools.GetOffsetShell (kafka-get-offsets.sh)
+ *   typed BASE64 CLASS ARGUMENT...
+ *                       the same, with that text as its standard input
  *   load DIRECTORY CLEAN RECOVERY_POINT LOG_START KEY=VALUE...
  *                       opens the partition as a starting broker does (LogLoader recovers it when CLEAN is false), reads all
  *                       of it, and prints "log start offset, log end offset, records, control batches"
@@ -132,6 +136,15 @@ public final class KafkaCalls {
                     return 0;
                 case "tool":
                     runMain(arguments);
+                    return 0;
+                case "typed":
+                    InputStream own = System.in;
+                    System.setIn(new ByteArrayInputStream(Base64.getDecoder().decode(arguments[0])));
+                    try {
+                        runMain(Arrays.copyOfRange(arguments, 1, arguments.length));
+                    } finally {
+                        System.setIn(own);
+                    }
                     return 0;
                 case "load":
                     load(arguments, KafkaCalls::readAll);
