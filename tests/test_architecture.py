@@ -79,6 +79,13 @@ LOOKED_UP_BY_SPARK: Final = {
 """Folder -> the name it is installed by. Spark finds data sources in top-level modules named `pyspark_*` and nowhere else, so
 these two are installed beside the distribution's own package, and can name what they import only absolutely."""
 
+KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
+JUDGES: Final = frozenset({"check_authorized", "authorize", "may_on_any"})
+JUDGES_BY_THEMSELVES: Final = frozenset(
+    {"door", "guard", "seen_answers", "produce", "fetch", "metadata", "describe_topic_partitions", "acls", "scram_users"}
+)
+"""Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""
+
 CATCH_ALL_NAMES: Final = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
 DOWNLOAD_ADDRESS: Final = re.compile(r"https?://\S+\.(?:whl|tar\.gz|tgz|jar)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.~}$])/(?:home|Users|root|work|workspace)/")
@@ -121,6 +128,28 @@ def test_no_part_imports_what_it_must_never_see() -> None:
 
 def test_listeners_and_clients_see_only_their_doors() -> None:
     assert list(imports.imports_past_the_door(_tree(), DOORS)) == []
+
+
+def _judging(folder: Path) -> list[str]:
+    """Where a module asks what a client may do, and the table does it already."""
+    return [
+        f"{path.name}:{node.lineno}: {node.attr}"
+        for path in sorted(folder.glob("*.py"))
+        if path.stem not in JUDGES_BY_THEMSELVES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in JUDGES
+    ]
+
+
+def test_what_a_kafka_client_may_do_is_asked_in_one_place() -> None:
+    assert _judging(KAFKA_LISTENER) == []
+    assert {path.stem for path in KAFKA_LISTENER.glob("*.py")} >= JUDGES_BY_THEMSELVES
+
+
+def test_a_handler_that_asks_by_itself_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "groups.py").write_text("def join_group(call):\n    call.check_authorized(1, 2)\n")
+    (tmp_path / "fetch.py").write_text("def fetch(call):\n    call.authorize(1, 2)\n")
+    assert _judging(tmp_path) == ["groups.py:2: check_authorized"]
 
 
 def test_imports_have_no_cycles() -> None:

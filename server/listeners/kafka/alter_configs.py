@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import AclOperation
-from ....protocol.kafka.authorization import ResourceType as Guarded
 from ....protocol.kafka.messages.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
@@ -151,7 +149,6 @@ def _operation(config: AlterConfigsAlterableConfig | IncrementalAlterConfigsAlte
 
 async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None:
     if resource.resource_type == ResourceType.BROKER:
-        call.check_authorized(AclOperation.ALTER_CONFIGS, Guarded.CLUSTER)
         check_broker_name(call, resource.resource_name)
         if names := [config.name for config in resource.configs if _operation(config) != Operation.DELETE]:
             raise InvalidRequestError(
@@ -161,7 +158,6 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
         return
     if resource.resource_type != ResourceType.TOPIC:
         raise unknown_type(resource.resource_type)
-    call.check_authorized(AclOperation.ALTER_CONFIGS, Guarded.TOPIC, resource.resource_name)
     if not resource.resource_name:
         raise InvalidRequestError("there is no configuration of all topics; the server's keys are what topics follow")
 

@@ -18,7 +18,7 @@ from ...broker_config import Address
 from ..sockets import Admission, Listener, Served
 from ..transport import Transport
 from .door import Call, KafkaDoor
-from .guard import guarded
+from .guarded import guarded
 from .login import Login
 from .produce import Produces
 from .session import KafkaSession, TakeUp, Turn

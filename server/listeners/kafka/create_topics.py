@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.topics import (
     CreateTopicsCreatableTopic,
     CreateTopicsCreatableTopicConfigs,
@@ -44,8 +43,6 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
 
 
 async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool) -> CreateTopicsCreatableTopicResult:
-    if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
-        call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, topic.name)
     configs = _configs(topic)
     lenient = call.door.lenient
     await call.broker.create_topic(topic.name, 1, configs, lenient=lenient, validate_only=True)
@@ -85,14 +82,6 @@ def _partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
 def _made(
     call: Call, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, validate_only: bool
 ) -> CreateTopicsCreatableTopicResult:
-    if not call.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
-        return CreateTopicsCreatableTopicResult(
-            name=name,
-            topic_id=topic_id,
-            error_message=None,
-            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            configs=None,
-        )
     entries = new_topic_entries(call.broker, configs) if validate_only else topic_entries(call.broker, name)
     return CreateTopicsCreatableTopicResult(
         name=name,

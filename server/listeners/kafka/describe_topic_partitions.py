@@ -1,5 +1,9 @@
 """DescribeTopicPartitions: topics and their partitions by portions, in the order of their names. Source:
-DescribeTopicPartitionsRequestHandler, KIP-966."""
+DescribeTopicPartitionsRequestHandler, KIP-966.
+
+What may not be seen uses up no room and is no place to go on from, so this asks what the client may see by itself: topics that
+are asked for by name have the error, behind all others and beside the limit.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +29,27 @@ from .door import NO_TOPIC_ID, Call
 MAX_PARTITIONS: Final = 2000
 """In one answer (Kafka: max.request.partition.size.limit)."""
 NO_LEADER: Final = -1
+_SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 
 
 def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
-    names = sorted({topic.name for topic in body.topics} or _visible(call))
+    names = sorted({topic.name for topic in body.topics} or call.broker.topics())
     try:
         _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
     except RequestError as exc:
-        return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, exc, INT32_MIN) for topic in body.topics])
+        return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, exc.code) for topic in body.topics])
     start = body.cursor or DescribeTopicPartitionsCursor(topic_name="", partition_index=0)
     portion = Portion(call, left=min(max(body.response_partition_limit, 1), MAX_PARTITIONS))
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
-        if name >= start.topic_name:
+        if name < start.topic_name:
+            continue
+        if call.authorize(*_SEE_TOPIC, name, quietly=True):
             portion.take(name, start.partition_index if name == start.topic_name else 0)
-    return DescribeTopicPartitionsResponse(topics=portion.topics, next_cursor=portion.next)
-
-
-def _visible(call: Call) -> set[str]:
-    return {name for name in call.broker.topics() if call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)}
+        elif body.topics:
+            hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return DescribeTopicPartitionsResponse(topics=portion.topics + hidden, next_cursor=portion.next)
 
 
 def _check_cursor(cursor: DescribeTopicPartitionsCursor | None, names: Sequence[str], *, is_asked_by_name: bool) -> None:
@@ -73,11 +79,10 @@ class Portion:
             return
         operations = self.call.authorized_operations(ResourceType.TOPIC, name)
         try:
-            self.call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
             check_topic_name(name)
             metadata = self.call.broker.topic_metadata(name)
         except RequestError as exc:
-            self.topics.append(_refused(name, exc, operations))
+            self.topics.append(_refused(name, exc.code, operations))
             return
         last = min(len(metadata.leader_epochs), first + self.left)
         self.topics.append(_found(self.call.door.node_id, metadata, range(first, last), operations))
@@ -112,9 +117,9 @@ def _partition(node: int, number: int, epoch: int | RequestError) -> DescribeTop
     )
 
 
-def _refused(name: str, error: RequestError, operations: int) -> DescribeTopicPartitionsResponseTopic:
+def _refused(name: str, code: int, operations: int = INT32_MIN) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=error.code,
+        error_code=code,
         name=name,
         topic_id=NO_TOPIC_ID,
         is_internal=False,

