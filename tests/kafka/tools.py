@@ -49,8 +49,12 @@ class Tools:
         encoded = base64.b64encode(text.encode()).decode()
         return self.calls.call("typed", encoded, TOOLS[name], "--bootstrap-server", self.address, *arguments).ok()
 
+    def plain(self, name: str, *arguments: object) -> str:
+        """One that is told elsewhere which broker it talks to."""
+        return self.calls.call("tool", TOOLS[name], *arguments).ok()
+
     def cluster(self, command: str) -> str:
-        return self.calls.call("tool", TOOLS["cluster"], command, "--bootstrap-server", self.address).ok()
+        return self.plain("cluster", command, "--bootstrap-server", self.address)
 
 
 def lines(text: str) -> list[str]:

@@ -9,6 +9,7 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
@@ -101,6 +102,9 @@ public final class KafkaCalls {
 
     private static Integer exitCode;
 
+    /** What a tool wants to be done at the end of its process, such as to send what waits. */
+    private static final List<Runnable> atExit = new ArrayList<>();
+
     public static void main(String[] ignored) throws IOException {
         PrintStream answers = System.out;
         Captured out = new Captured();
@@ -111,9 +115,12 @@ public final class KafkaCalls {
             exitCode = exitCode == null ? Integer.valueOf(code) : exitCode;
             throw new Exited();
         });
+        Exit.setShutdownHookAdder((name, runnable) -> atExit.add(runnable));
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             int code = run(line.split("\t", -1));
+            atExit.forEach(Runnable::run);
+            atExit.clear();
             System.out.flush();
             System.err.flush();
             answers.println(code + " " + out.take() + " " + err.take());
