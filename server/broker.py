@@ -6,7 +6,7 @@ asked at once, because the others still succeed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -22,7 +22,7 @@ from ..protocol.errors import (
 )
 from ..protocol.records.builder import BatchBuilder
 from ..protocol.types import Bytes, CompressionType, TopicPartition
-from .actors.cleaner_counters import CleanerCounters
+from .actors.compaction import Compaction
 from .actors.coordinators import Coordinators, open_coordinators
 from .actors.descriptions import DirectoryContents as DirectoryContents
 from .actors.descriptions import DirectoryDescription as DirectoryDescription
@@ -36,7 +36,7 @@ from .actors.durations import Durations as Durations
 from .actors.groups import Commit as Commit
 from .actors.groups import GroupOffset as GroupOffset
 from .actors.groups import check_group
-from .actors.log_manager import LogManager, open_log_manager
+from .actors.log_manager import open_log_manager
 from .actors.log_opening import Report
 from .actors.log_opening import StartProgress as StartProgress
 from .actors.maintenance import run_maintenance
@@ -114,7 +114,7 @@ class Broker(Reader):
     _coordinators: Coordinators
     _scrub: Scrub
     _leases: SegmentLeases
-    _cleaner: CleanerCounters
+    _compaction: Compaction
     security: Security
     """Who may log in, and who may do what."""
 
@@ -268,6 +268,11 @@ class Broker(Reader):
     async def apply_retention(self) -> int:
         """Take out now what retention lets go; answers how many segments that were."""
         return await self._manager.retention.run_pass()
+
+    async def compact(self, topic_partition: TopicPartition) -> int:
+        """Compact a partition now, its newest records too, however little of it is dirty; answers how many rounds that took.
+        What is undecided or younger than min.compaction.lag.ms stays. Raises RequestError: it is not compacted."""
+        return await self._compaction.compact(topic_partition)
 
     # ---- producers and transactions --------------------------------------------------------------------------------------
 
@@ -483,7 +488,7 @@ class Broker(Reader):
 
     async def statistics(self) -> BrokerStatistics:
         """Everything in numbers, for metrics and for people who watch. Takes 5 us for each partition, in turns."""
-        return await Collector(self._manager, self._coordinators).collect(self._disk, self._cleaner, self._scrub)
+        return await Collector(self._manager, self._coordinators).collect(self._disk, self._compaction.counters, self._scrub)
 
     def partition_statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
         return self._manager.topics.actor(topic_partition).statistics()
@@ -536,19 +541,6 @@ def _check_not_internal(topic: str) -> None:
         raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
 
 
-async def _compact(manager: LogManager, counters: CleanerCounters) -> None:
-    """The cleaner. What it is made of is loaded when it is first due, in a thread: neither a start nor appends wait for it."""
-    await trio.sleep(manager.config.cleaner_backoff_ms / 1000)
-
-    def load() -> Callable[[LogManager, CleanerCounters], Awaitable[None]]:
-        from .actors.cleaner import run_cleaner
-
-        return run_cleaner
-
-    run_cleaner = await trio.to_thread.run_sync(load)
-    await run_cleaner(manager, counters)
-
-
 @asynccontextmanager
 async def open_broker_core(
     config: BrokerConfig, *, fs: FileSystem | None = None, now_ms: NowMs = system_now_ms, report: Report | None = None
@@ -561,8 +553,8 @@ async def open_broker_core(
     disk = Disk(fs or OsFileSystem())
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
-        cleaner = CleanerCounters()
-        manager.nursery.start_soon(_compact, manager, cleaner)
+        compaction = Compaction(manager)
+        manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
@@ -570,4 +562,4 @@ async def open_broker_core(
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, cleaner, security)
+            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, compaction, security)

@@ -28,8 +28,7 @@ from ..storage.cleaner.job import CleaningJob, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
 from ..storage.cleaner.swap import SegmentsChangedError, replace_group
 from ..storage.cleaner.swap_recovery import discard_cleaned
-from ..storage.errors import SnapshotExpiredError
-from ..storage.filesystem import OsFileSystem
+from ..storage.errors import LogOfflineError, SnapshotExpiredError
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from .cleaner_counters import CleanerCounters
@@ -52,7 +51,7 @@ class _Candidate(NamedTuple):
 
 @attrs.define(eq=False)
 class Cleaner:
-    """State of the cleaner: what is clean, and what is left alone. Owner: the task of `run`."""
+    """State of the cleaner: what is clean, and what is left alone. Owner: `Compaction`."""
 
     manager: LogManager
     counters: CleanerCounters = attrs.field(factory=CleanerCounters)
@@ -66,19 +65,6 @@ class Cleaner:
     """Of these, how often the process died."""
     _written: dict[str, dict[TopicPartition, int]] = attrs.field(factory=dict)
     """What the checkpoint of each log directory says."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        backoff_s = self.manager.config.cleaner_backoff_ms / 1000
-        await self.load()
-        while True:
-            try:
-                worked = await self.clean_dirtiest()
-            except OSError as exc:
-                LOGGER.warning("compaction cannot go on and is tried again: %s", exc)
-                worked = False
-            if not worked:
-                await trio.sleep(backoff_s)
 
     async def load(self) -> None:
         """Take over what the checkpoints say of the logs that are there."""
@@ -95,6 +81,20 @@ class Cleaner:
         self._forget_gone()
         candidate = await self._find_dirtiest()
         return candidate is not None and await self._clean(candidate)
+
+    async def clean_now(self, hosted: HostedPartition) -> bool | None:
+        """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
+        log = hosted.actor.log
+        if log.offline is not None:
+            raise log.offline.as_answer()
+        if log in self.uncleanable:
+            raise LogOfflineError(
+                f"{log.topic_partition} is not compacted any more until the next start: {self.uncleanable[log]}"
+            )
+        truncations, now_ms = log.truncations, self.manager.now_ms()
+        self._reset_if_outside(log, now_ms)
+        chosen = await self.manager.disk.read(choose(log, self.clean_up_to.get(log), now_ms))
+        return await self._clean(_Candidate(hosted, chosen, truncations)) if chosen.cleanable_bytes else None
 
     def _forget_gone(self) -> None:
         logs = {hosted.actor.log for hosted in self.manager.topics.hosted()}
@@ -229,9 +229,3 @@ class Cleaner:
             )
             await self.manager.disk.call(write)
             self._written[directory.path] = offsets
-
-
-async def run_cleaner(manager: LogManager, counters: CleanerCounters) -> None:
-    """Compact what is due until cancelled. Its process sees files of the system only: on another disk nothing is done."""
-    if manager.config.cleaner_enable and isinstance(manager.fs, OsFileSystem):
-        await Cleaner(manager, counters).run()

@@ -13,13 +13,14 @@ reaches the port can do everything to the data.
 | `POST /topics`, `GET /topics`, `DELETE /topics/T` | `{name, partitions, config}` |
 | `GET /topics/T/records?partition=&offset=`, `POST /topics/T/records` | `{partition, records: [...]}` |
 | `POST /topics/T/wait` | `{count, partition, timeout_ms}`: until so many records are there |
+| `POST /topics/T/compact`, `POST /retention` | `{partition}`: at once; what retention lets go, of all topics |
 | `GET /groups/G?topic=`, `POST /groups/G/wait` | committed offsets and lag; `{topic, timeout_ms}`: until there is no lag |
 | `POST /groups/G/wait-assigned`, `/kick`, `/rebalance` | `{members, timeout_ms}`; `{member_id}`; all join again |
 | `POST /groups/G/freeze` | a rule that holds what members say |
 | `GET /clock`, `POST /clock/advance`, `POST /clock/freeze`, `POST /clock/unfreeze` | `{seconds}` |
 | `POST /nodes/N/down`, `POST /nodes/N/up` | with `--nodes`: a node cuts its connections, and comes back on its port |
 | `POST /leaders`, `POST /coordinators` | `{topic, partition, node}`; `{name, node}` of a group or a transactional id |
-| `POST /crash`, `/stop`, `/restart`, `/reset`, `/retention`, `/snapshot` | `{path}` for the last |
+| `POST /crash`, `/stop`, `/restart`, `/reset`, `/snapshot` | `{path}` for the last |
 
 Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time; 409: the broker
 is down; 422: the broker refuses, with Kafka's `error`.
@@ -179,6 +180,9 @@ class ControlApi:
         await self._log(names).wait_for(count, partition=partition, timeout_s=_timeout_s(told))
         return await self.read_records(names, told)
 
+    async def compact(self, names: list[str], told: Told) -> Any:
+        return {"rounds": await self._log(names).compact(whole_number(told, "partition"))}
+
     async def describe_group(self, names: list[str], told: Told) -> Any:
         topic = told.get("topic")
         committed = await self.groups.committed(names[0], topic)
@@ -196,7 +200,7 @@ class ControlApi:
         return await self.describe_group(names, told)
 
     async def kick_member(self, names: list[str], told: Told) -> Any:
-        self.groups.kick(names[0], str(told.get("member_id") or ""))
+        await self.groups.kick(names[0], str(told.get("member_id") or ""))
         return {}
 
     async def rebalance_group(self, names: list[str], _told: Told) -> Any:
@@ -311,6 +315,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"/topics/{_NAME}/records", ControlApi.read_records),
     ("POST", f"/topics/{_NAME}/records", ControlApi.append_records),
     ("POST", f"/topics/{_NAME}/wait", ControlApi.wait_records),
+    ("POST", f"/topics/{_NAME}/compact", ControlApi.compact),
     ("GET", f"/groups/{_NAME}", ControlApi.describe_group),
     ("POST", f"/groups/{_NAME}/wait", ControlApi.wait_group),
     ("POST", f"/groups/{_NAME}/wait-assigned", ControlApi.wait_assigned),

@@ -219,6 +219,10 @@ class BlockingLog:
         """See LogView.delete_records."""
         return self._caller.call(lambda: self._view.delete_records(before_offset, partition=partition))
 
+    def compact(self, partition: int | None = None) -> int:
+        """See LogView.compact."""
+        return self._caller.call(lambda: self._view.compact(partition))
+
 
 @attrs.frozen(eq=False)
 class BlockingGroups:
@@ -263,7 +267,7 @@ class BlockingGroups:
 
     def kick(self, group: str, member_id: str) -> None:
         """See GroupsView.kick."""
-        self._caller.call_now(lambda: self._view().kick(group, member_id))
+        self._caller.call(lambda: self._view().kick(group, member_id))
 
     def rebalance(self, group: str) -> BlockingFault:
         """See GroupsView.rebalance."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 import trio
 
 from ...protocol.coordinator.consumer_protocol import decode_assignment
-from ...protocol.errors import RequestError, TriologError
+from ...protocol.errors import ErrorCode, RequestError, TriologError
 from ...protocol.types import TopicPartition
-from ..broker import Broker, LeavingMember
+from ..broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember
 from .fault_views import FaultsView, FaultView
 from .waiting import PATIENCE_S
 
 LOOK_S: Final = 0.005
 MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat")
-
-
 STABLE: Final = "Stable"
+LEAVE_EPOCH: Final = -1
+"""What a member of a group whose assignments the server makes says when it leaves for good."""
 
 
 class GroupMember(NamedTuple):
@@ -96,19 +96,40 @@ class GroupsView:
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
+    def _consumer_group(self, group: str) -> ConsumerGroupDescription | None:
+        """A group whose assignments the server makes (KIP-848); None for a classic one, and for one that nobody knows."""
+        try:
+            return self.core().describe_consumer_group(group)
+        except RequestError as exc:
+            if exc.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            return None
+
     def state(self, group: str) -> str:
-        """Kafka's name of the state: Stable, PreparingRebalance, Empty, Dead ..."""
-        return str(self.core().describe_group(group).state.value)
+        """Kafka's name of the state: Stable, PreparingRebalance, Reconciling, Empty, Dead ..."""
+        described = self._consumer_group(group) or self.core().describe_group(group)
+        return str(described.state.value)
 
     def members(self, group: str) -> list[GroupMember]:
-        """The members of a classic group, with what they are assigned."""
+        """The members of a group of either kind, with the partitions that they have."""
+        described = self._consumer_group(group)
+        if described is not None:
+            return [
+                GroupMember(each.member_id, each.client_id, each.instance_id, self._named(each.assignment))
+                for each in described.members
+            ]
         return [
             GroupMember(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
             for each in self.core().describe_group(group).members
         ]
 
+    def _named(self, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
+        """Of topics that are still there."""
+        names = {self.core().topic_metadata(name).topic_id: name for name in self.core().topics()}
+        return tuple(sorted(TopicPartition(names[each], number) for each, number in partitions if each in names))
+
     async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[GroupMember]:
-        """Wait until a classic group is stable, has so many members, and each knows its partitions; answers them. Raises
+        """Wait until a group is stable, has so many members, and each has its partitions; answers them. Raises
         TimeoutError."""
         with trio.move_on_after(timeout_s):
             while True:
@@ -120,17 +141,23 @@ class GroupsView:
             f"group {group} is {self.state(group)} with {len(self.members(group))} of {members} members after {timeout_s:g} s"
         )
 
-    def kick(self, group: str, member_id: str) -> None:
-        """Remove a member from a classic group, as if it had left; the others share what it had. Raises RequestError."""
+    async def kick(self, group: str, member_id: str) -> None:
+        """Remove a member from a group, as if it had left; the others share what it had. Raises RequestError."""
+        if self._consumer_group(group) is not None:
+            leaving = ConsumerHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
+            await self.core().consumer_group_heartbeat(leaving)
+            return
         answer = self.core().leave_group(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
             if code:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
 
     def rebalance(self, group: str) -> FaultView:
-        """Let all members of a classic group join again: each is told so with its next heartbeat."""
-        count = len(self.members(group))
-        return self.faults.add("Heartbeat", group=group, error="REBALANCE_IN_PROGRESS", times=max(1, count))
+        """Let all members of a group join again: each is told so with its next heartbeat."""
+        count = max(1, len(self.members(group)))
+        if self._consumer_group(group) is not None:
+            return self.faults.add("ConsumerGroupHeartbeat", group=group, error="FENCED_MEMBER_EPOCH", times=count)
+        return self.faults.add("Heartbeat", group=group, error="REBALANCE_IN_PROGRESS", times=count)
 
     def freeze(self, group: str) -> FaultView:
         """Let nothing that members of a group say be answered until the rule is released or removed: nobody joins, syncs,

@@ -119,3 +119,8 @@ class LogView:
     async def delete_records(self, before_offset: int = -1, *, partition: int = 0) -> int:
         """Delete the records below an offset (-1: all) and answer the first one that is left."""
         return await self.core().delete_records(TopicPartition(self.topic, partition), before_offset)
+
+    async def compact(self, partition: int | None = None) -> int:
+        """Compact now, the newest records too, partition after partition (None: all); answers how many rounds that took. The
+        topic's cleanup.policy has to be compact."""
+        return sum([await self.core().compact(each) for each in self._partitions(partition)])

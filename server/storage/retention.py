@@ -54,7 +54,7 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure
     if not expired:
         return 0
     if len(expired) == len(log.segments):
-        yield from _flush_and_roll(log)
+        yield from flush_and_roll(log)
     yield from increment_log_start_offset(log, _end_of(log, expired[-1]))
     return len(expired)
 
@@ -186,7 +186,7 @@ def _is_deletable(log: Log, segment: LogSegment) -> bool:
     return log.high_watermark >= _end_of(log, segment) and (segment is not log.active or segment.size > 0)
 
 
-def _flush_and_roll(log: Log) -> Procedure[None]:
+def flush_and_roll(log: Log) -> Procedure[None]:
     """Acknowledged data of the active segment reaches the device before it is given up: were the power cut before the log
     start checkpoint is written, it would have to be there."""
     if log.sync_metadata:

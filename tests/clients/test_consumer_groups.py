@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
+from triolog.protocol.errors import RequestError
+from triolog.protocol.types import TopicPartition as Partition
 from triolog.server.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
@@ -186,3 +190,50 @@ def test_administrators_see_the_group_and_delete_it_when_it_is_empty(broker: Blo
     members.leave(consumer)
     admin.delete_consumer_groups([GROUP])[GROUP].result()
     assert admin.list_consumer_groups().result().valid == []
+
+
+# ---- what a test sees of such a group, and does to it ------------------------------------------------------------------------
+
+
+@contextmanager
+def polled(members: Members) -> Iterator[None]:
+    """The members are polled by another thread for the time of the block, as an application does."""
+    stop = threading.Event()
+
+    def poll() -> None:
+        while not stop.is_set():
+            for consumer in members.consumers:
+                consumer.poll(0.01)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_test_waits_for_the_members_kicks_one_and_lets_all_join_again(broker: BlockingBroker, members: Members) -> None:
+    for name in ("a", "b"):
+        members.join(**{"client.id": name})
+    with polled(members):
+        found = broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)
+        assert sorted((member.client_id, len(member.partitions)) for member in found) == [("a", 2), ("b", 2)]
+        assert sorted(each for member in found for each in member.partitions) == [
+            Partition(TOPIC, number) for number in range(PARTITIONS)
+        ]
+
+        seen = broker.requests.last
+        broker.groups.kick(GROUP, found[0].member_id)
+        with pytest.raises(RequestError, match="nobody"):
+            broker.groups.kick(GROUP, "nobody")
+        broker.requests.wait_for("ConsumerGroupHeartbeat", error="UNKNOWN_MEMBER_ID", after=seen, timeout_s=PATIENCE_S)
+        assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)) == 2
+
+        seen = broker.requests.last
+        broker.groups.rebalance(GROUP).wait_fired(2, timeout_s=PATIENCE_S)
+        fenced = broker.requests.wait_for("ConsumerGroupHeartbeat", error="FENCED_MEMBER_EPOCH", count=2, after=seen)
+        assert len(fenced) == 2
+        assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)) == 2
+        assert broker.groups.state(GROUP) == "Stable"

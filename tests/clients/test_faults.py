@@ -322,6 +322,29 @@ def test_a_fork_goes_its_own_way(broker: BlockingBroker, sent: Sent) -> None:
     assert broker.log(TOPIC).values() == [b"shared", b"original"]
 
 
+# ---- what happens in time, at once -------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_reads_what_compaction_on_demand_has_left(broker: BlockingBroker) -> None:
+    broker.alter_config(TOPIC, {"cleanup.policy": "compact"})
+    producer = producer_of(broker)
+    for number in range(6):
+        producer.produce(TOPIC, b"%d" % number, b"ab"[number % 2 :][:1], partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+    assert broker.log(TOPIC).compact() == 1
+    assert [(message.offset(), message.value()) for message in consumed(broker, 2)] == [(4, b"4"), (5, b"5")]
+
+
+def test_a_consumer_goes_on_behind_what_retention_on_demand_took(broker: BlockingBroker, sent: Sent) -> None:
+    broker.alter_config(TOPIC, {"retention.ms": "60000", "segment.ms": "60000"})
+    sent(b"old")
+    broker.clock.advance(3600)
+    broker.apply_retention()
+    sent(b"new")
+    [message] = consumed(broker, 1, **{"auto.offset.reset": "earliest"})
+    assert (message.offset(), message.value()) == (1, b"new")
+
+
 def test_a_transaction_times_out_when_the_clock_is_moved(broker: BlockingBroker) -> None:
     producer = producer_of(broker, **{"transactional.id": "t", "transaction.timeout.ms": 60_000})
     producer.init_transactions(PATIENCE_S)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import UnknownTopicOrPartitionError
+from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.cleaner import MOST_DEATHS, Cleaner
 from triolog.server.actors.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
@@ -90,6 +90,39 @@ async def test_a_running_server_compacts_what_is_due(tmp_path: Path) -> None:
         assert await state(broker) == before
         assert len(await records_from(broker)) < 60
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("durability", ["os", "fsync"])
+async def test_a_log_is_compacted_on_demand_up_to_its_end(tmp_path: Path, durability: str) -> None:
+    lazy = {**COMPACTED, "min.cleanable.dirty.ratio": "0.99", "segment.bytes": "1000000"}
+    async with compacted(tmp_path, topic=lazy, durability=durability) as broker:
+        for number in range(20):
+            await put(broker, number % 2, number)
+        assert await broker.compact(PARTITION) == 1
+        assert [record.value for record in await records_from(broker)] == [b"18", b"19"]
+        assert await broker.compact(PARTITION) == 0
+        await put(broker, 0, 20)
+        assert await broker.compact(PARTITION) == 1
+        assert [record.value for record in await records_from(broker)] == [b"19", b"20"]
+        assert read_cleaner_offsets(OsFileSystem(), str(tmp_path)) == {PARTITION: 21}
+    assert leftovers(tmp_path) == []
+
+
+async def test_on_demand_too_what_is_too_young_stays(tmp_path: Path) -> None:
+    async with compacted(tmp_path, topic={**COMPACTED, "min.compaction.lag.ms": "60000"}) as broker:
+        now_ms = broker.now_ms()
+        for number in range(3):
+            await broker.append(PARTITION, [(now_ms, b"key", b"%d" % number, ())])
+        assert await broker.compact(PARTITION) == 0
+        assert len(await records_from(broker)) == 3
+
+
+async def test_a_topic_that_is_not_compacted_is_not_on_demand_either(tmp_path: Path) -> None:
+    async with compacted(tmp_path) as broker:
+        await broker.alter_configs(TOPIC, {"cleanup.policy": "delete"})
+        with pytest.raises(RequestError, match="says nothing of compact") as caught:
+            await broker.compact(PARTITION)
+        assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
 async def test_what_was_compacted_is_there_after_a_restart_and_is_not_done_again(tmp_path: Path) -> None:

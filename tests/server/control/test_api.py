@@ -147,6 +147,13 @@ def test_retention_is_applied_at_once(control: Control) -> None:
     assert control.values("t") == []
 
 
+def test_a_topic_is_compacted_at_once(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "t", "config": {"cleanup.policy": "compact"}})
+    control.do("POST", "/topics/t/records", {"records": [{"key": "k", "value": "old"}, {"key": "k", "value": "new"}]})
+    assert control.do("POST", "/topics/t/compact", {"partition": 0}) == {"rounds": 1}
+    assert control.values("t") == ["new"]
+
+
 def test_a_snapshot_is_a_directory_that_another_server_serves(control: Control, server_folder: ServerFolder) -> None:
     control.do("POST", "/topics", {"name": "t"})
     control.do("POST", "/topics/t/records", {"records": ["v"]})
