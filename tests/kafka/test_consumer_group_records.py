@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from triolog.server.broker import ConsumerHeartbeat
 
+from tests.kafka.tools import decoded
 from tests.kafka.written_logs import files_of
 from tests.support.brokers import TOPIC, one_partition
 from tests.support.kafka_jars import KafkaCalls
@@ -23,12 +21,6 @@ JOIN = ConsumerHeartbeat(
     client_id="client",
     client_host="/127.0.0.1",
 )
-
-
-def decoded(output: str) -> list[tuple[dict[str, Any], Any]]:
-    """(key, value) of each record, as Kafka's decoder shows them."""
-    found = re.findall(r"key: (\{.*?\}) payload: (.*)$", output, flags=re.MULTILINE)
-    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in found]
 
 
 async def test_every_kind_of_record_is_understood(tmp_path: Path, kafka: KafkaCalls) -> None:

@@ -80,3 +80,9 @@ def json_values(text: str) -> list[Any]:
         values.append(value)
         position = end + (len(text[end:]) - len(text[end:].lstrip()))
     return values
+
+
+def decoded(output: str) -> list[tuple[dict[str, Any], Any]]:
+    """(key, value) of each record that DumpLogSegments shows with one of its decoders; None where there is no value."""
+    found = re.findall(r"key: (\{.*?\}) payload: (.*)$", output, flags=re.MULTILINE)
+    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in found]
