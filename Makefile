@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo spark-demo test test-spark-kill lint types bench bench-spark format clean
+.PHONY: demo spark-demo test test-spark-kill lint types bench bench-kafka bench-spark format clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -47,6 +47,10 @@ types: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-demo
 	$(BIN)/triolog bench
+
+# ARGS=... goes to the benchmark: --only ROW, --quick, --starts 10000. Needs Go; Kafka's jars come with Maven and a JDK.
+bench-kafka: $(VENV)/.installed-test
+	$(BIN)/triolog bench-kafka --save $(ARGS)
 
 bench-spark: $(VENV)/.installed-spark-demo
 	$(BIN)/triolog spark bench --save $(ARGS)

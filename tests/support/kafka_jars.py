@@ -1,33 +1,32 @@
 """Apache Kafka's own classes beside the suite: its jars, and a JVM in which tests call its tools.
 
-Maven resolves `tests/kafka/java/pom.xml` into its own repository once, `javac` compiles the one class of ours; both answers
-are kept under `build/kafka`, so that later runs ask nobody. Without a JDK or Maven the tests are skipped with the reason,
+`tools/bench/kafka/jars` has Maven resolve them once, `javac` compiles the one class of ours; both answers are kept under
+`build/kafka`, so that later runs ask nobody. Without a JDK or Maven the tests are skipped with the reason,
 except where `CI` is set: there they must run.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
 import attrs
 import pytest
+from triolog.tools.bench.kafka.built import built_in, locked
+from triolog.tools.bench.kafka.jars import POM, kafka_jars
+from triolog.tools.bench.peer import PeerMissingError
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "kafka" / "java"
-CACHE: Final = ROOT / "build" / "kafka"
 PROGRAMS: Final = ("java", "javac", "mvn")
-MAVEN_DEADLINE_S: Final = 480.0
+COMPILE_DEADLINE_S: Final = 480.0
 JVM_OPTIONS: Final = (
     "-Xmx256m",
     "-XX:+UseSerialGC",  # one small heap, few threads
@@ -53,42 +52,29 @@ def class_path() -> str:
     """Our class and Kafka's jars, ready to run. Raises KafkaUnavailableError saying what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         raise KafkaUnavailableError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with _locked(CACHE / "lock"):
-        content = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))
-        ready = CACHE / f"class-path-{hashlib.sha256(content).hexdigest()[:16]}"
-        if ready.exists() and all(Path(entry).exists() for entry in ready.read_text().split(":")):
-            return ready.read_text()
-        jars = _resolve_jars()
-        classes = CACHE / "classes"
-        _run("javac", "-d", str(classes), "-cp", jars, *map(str, SOURCES.glob("*.java")))
-        ready.write_text(f"{classes}:{jars}")
+    try:
+        jars = kafka_jars()
+    except PeerMissingError as exc:
+        raise KafkaUnavailableError(str(exc)) from exc
+    cache = built_in("kafka")
+    with locked(cache / "lock"):
+        content = b"".join(path.read_bytes() for path in (POM, *sorted(SOURCES.iterdir())))
+        ready = cache / f"class-path-{hashlib.sha256(content).hexdigest()[:16]}"
+        if not ready.exists() or ready.read_text().partition(":")[2] != jars:
+            classes = cache / "classes"
+            _run("javac", "-d", str(classes), "-cp", jars, *map(str, SOURCES.glob("*.java")))
+            ready.write_text(f"{classes}:{jars}")
         return ready.read_text()
-
-
-def _resolve_jars() -> str:
-    with tempfile.NamedTemporaryFile(dir=CACHE, mode="r", prefix="jars-") as answer:
-        command = ("mvn", "-B", "-q", "-f", str(SOURCES / "pom.xml"), "dependency:build-classpath")
-        _run(*command, f"-Dmdep.outputFile={answer.name}")
-        return Path(answer.name).read_text().strip()
 
 
 def _run(*command: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_DEADLINE_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_DEADLINE_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as exc:
-        raise KafkaUnavailableError(f"{command[0]} did not end within {MAVEN_DEADLINE_S:.0f} s") from exc
+        raise KafkaUnavailableError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s") from exc
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise KafkaUnavailableError(f"{command[0]} ended with {done.returncode} (offline?): {' | '.join(lines[:4])}")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Two suites that run at once download once."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @attrs.frozen(kw_only=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 import attrs
 
 from .scale import Scale
+
+Sample = TypeVar("Sample")
 
 
 @attrs.frozen
@@ -31,12 +34,12 @@ class Bench:
         """The same for what takes long: not more than so many rounds."""
         return attrs.evolve(self, scale=attrs.evolve(self.scale, rounds=min(most, self.scale.rounds)))
 
-    def interleave(self, measures: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    def interleave(self, measures: Mapping[str, Callable[[], Sample]]) -> dict[str, list[Sample]]:
         """Samples of each measure: one round that is not counted, then rounds of one sample each, A B A B.
 
         Every other round goes backwards, so that none is always the one that comes first.
         """
-        samples: dict[str, list[float]] = {name: [] for name in measures}
+        samples: dict[str, list[Sample]] = {name: [] for name in measures}
         for number in range(-1, self.scale.rounds):
             order = list(measures) if number % 2 else list(measures)[::-1]
             for name in order:

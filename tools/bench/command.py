@@ -66,7 +66,7 @@ def command(
     scale = QUICK if quick else FULL
     progress = Console(stderr=True)
     temporary = tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=parent or default_parent())
-    with _terminable(), temporary as directory, _compiled(directory):
+    with terminable(), temporary as directory, compiled(directory):
         machine = read_machine(directory)
         progress.print(f"measuring in {directory}: {machine.filesystem} on {machine.device}", highlight=False)
         with progress.status("starting") as status:
@@ -91,7 +91,7 @@ def command(
 
 
 @contextlib.contextmanager
-def _compiled(directory: str) -> Iterator[None]:
+def compiled(directory: str) -> Iterator[None]:
     """Let processes find compiled modules, as those of an installation do: where nobody may write them, in `directory`."""
     if not sys.dont_write_bytecode:
         yield
@@ -107,7 +107,7 @@ def _compiled(directory: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Let SIGTERM end the run as an interrupt does: servers are stopped and files removed."""
 
     def end(number: int, _: FrameType | None) -> None:

@@ -43,24 +43,26 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
+def running(
+    command: Sequence[str], port: int, log: Path, *, timeout_s: float = READY_TIMEOUT_S
+) -> Iterator[subprocess.Popen[bytes]]:
     """A peer that accepts connections, for the time of the block. Raises LoadFailedError when it does not come up."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
-        _wait_until_accepting(process, command[0], port, log)
-        yield
+        _wait_until_accepting(process, command[0], port, log, timeout_s)
+        yield process
     finally:
         process.terminate()
         try:
-            process.wait(READY_TIMEOUT_S)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _wait_until_accepting(process: subprocess.Popen[bytes], name: str, port: int, log: Path) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
+def _wait_until_accepting(process: subprocess.Popen[bytes], name: str, port: int, log: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

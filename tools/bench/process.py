@@ -15,6 +15,14 @@ def memory_mib(pid: int) -> dict[str, float]:
     return {name: int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon", "RssFile", "VmHWM")}
 
 
+def shared_out_mib(pid: int) -> float:
+    """Memory in which pages that several processes share count in parts (PSS)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"process {pid} has no memory")
+
+
 def bytes_read(pid: int) -> int:
     """By system calls so far, from wherever; what is read through maps is not in it."""
     return _io(pid)["rchar"]

@@ -30,6 +30,8 @@ class Report:
     rows: Sequence[RowResult]
     name: str = ""
     """Of the benchmark, behind the date in the files' names; none for that of the server."""
+    versions: Sequence[str] = ()
+    """Of what was measured beside triolog, and with what settings."""
 
     @property
     def has_failures(self) -> bool:
@@ -42,12 +44,14 @@ class Report:
             "date": self.date.isoformat(),
             "machine": attrs.asdict(self.machine),
             "scale": self.scale,
+            "versions": list(self.versions),
             "rows": [_row_to_json(row) for row in self.rows],
         }
 
     def to_markdown(self) -> str:
         """The table as a page."""
         parts = [f"# Benchmark of {self.date.isoformat()}", "", f"Machine: {self.machine}.", f"Scale: {self.scale}.", ""]
+        parts += [*(f"- {version}" for version in self.versions), ""] if self.versions else []
         parts += ["Medians over rounds; spread is the least and the largest sample. Ratios are taken round by round.", ""]
         for row in self.rows:
             parts += [f"## {row.number}. {row.title}", ""]
@@ -76,6 +80,8 @@ class Report:
         """A table for each row, all of the same widths as far as the terminal has room."""
         console.print(f"[bold]Machine[/]: {escape(str(self.machine))}", highlight=False)
         console.print(f"[bold]Scale[/]: {escape(self.scale)}", highlight=False)
+        for version in self.versions:
+            console.print(f"[dim]{escape(version)}[/]", highlight=False)
         widths = self._widths()
         for row in self.rows:
             console.print(f"\n[bold]{row.number}. {escape(row.title)}[/]", highlight=False)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,8 @@ class Server:
     process: subprocess.Popen[bytes]
     address: tuple[str, int]
     data: str
+    kafka: str = ""
+    """Where Kafka clients are answered, when it was asked to."""
 
     @property
     def pid(self) -> int:
@@ -75,21 +77,28 @@ class Server:
 
 
 @contextmanager
-def serving(directory: str, *, durability: str = "os", settings: Mapping[str, int] | None = None) -> Iterator[Server]:
-    """A server on `directory`/data for the time of the block; killed if it does not stop. `settings` are keys of its own."""
-    with _spawned(directory, durability, settings or {}) as process:
-        server = Server(process, _wait_until_ready(process, Path(directory, "ready")), f"{directory}/data")
+def serving(
+    directory: str, *, durability: str = "os", settings: Mapping[str, int] | None = None, kafka: bool = False
+) -> Iterator[Server]:
+    """A server on `directory`/data for the time of the block; killed if it does not stop. `settings` are keys of its own;
+    `kafka`: with a listener for Kafka clients, too."""
+    with _spawned(directory, durability, settings or {}, ["--kafka", "127.0.0.1:0"] if kafka else []) as process:
+        addresses = _wait_until_ready(process, Path(directory, "ready"))
+        host, port = addresses["native"].rsplit(":", 1)
+        server = Server(process, (host, int(port)), f"{directory}/data", addresses.get("kafka", ""))
         yield server
         if process.poll() is None:
             server.stop()
 
 
 @contextmanager
-def _spawned(directory: str, durability: str, settings: Mapping[str, int]) -> Iterator[subprocess.Popen[bytes]]:
+def _spawned(
+    directory: str, durability: str, settings: Mapping[str, int], options: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
     ready = Path(directory, "ready")
     ready.unlink(missing_ok=True)
     command = [*COMMAND, "serve", "--data-dir", f"{directory}/data", "--native", "127.0.0.1:0", "--ready-file", str(ready)]
-    command += ["--durability", durability, "--log-level", "warning"]
+    command += ["--durability", durability, "--log-level", "warning", *options]
     environment = {**os.environ, **{f"{VARIABLE_PREFIX}{key.upper()}": str(value) for key, value in settings.items()}}
     with Path(directory, "serve.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -101,12 +110,12 @@ def _spawned(directory: str, durability: str, settings: Mapping[str, int]) -> It
         process.wait()
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path) -> tuple[str, int]:
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path) -> dict[str, str]:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if ready.exists():
-            host, port = json.loads(ready.read_text(encoding="utf-8"))["native"].rsplit(":", 1)
-            return host, int(port)
+            addresses: dict[str, str] = json.loads(ready.read_text(encoding="utf-8"))
+            return addresses
         if process.poll() is not None:
             log = ready.with_name("serve.log").read_text(encoding="utf-8", errors="replace")
             raise LoadFailedError(f"triolog serve ended with {process.returncode} before it was ready: {log[-2000:]}")

@@ -47,6 +47,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
+    "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
 }
 
 EPILOG: Final = """\b

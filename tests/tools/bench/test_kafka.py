@@ -1,0 +1,117 @@
+"""The benchmark against Apache Kafka runs to its end with tiny counts. No figure is asserted: they are about the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+from click.testing import CliRunner
+from triolog.tools.bench.bench import Bench
+from triolog.tools.bench.child import LoadFailedError
+from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
+from triolog.tools.bench.kafka.command import command
+from triolog.tools.bench.kafka.generator import build_generator
+from triolog.tools.bench.kafka.rows import ROWS, measure
+from triolog.tools.bench.measure import Verdict
+from triolog.tools.bench.peer import PeerMissingError
+from triolog.tools.bench.scale import Scale
+
+TINY: Final = Scale("tiny", 1, 0.0005)
+WITH_KAFKA: Final = ("consume", "synced")
+"""Rows with figures of all brokers, and with a topic of Kafka's that syncs."""
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip, or fail where the tests must run."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        pytest.fail(f"CI is set, so the benchmark must run: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def bench_in(directory: Path, *, with_peers: bool) -> Bench:
+    return Bench(str(directory), TINY, lambda text: None, with_peers)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    try:
+        with open_brokers(bench_in(tmp_path_factory.mktemp("alone"), with_peers=False)) as brokers:
+            yield brokers
+    except PeerMissingError as exc:
+        unavailable(str(exc))
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "fixture"])
+def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: str) -> None:
+    result = measure(name, alone)
+    assert result.failure == ""
+    assert result.number == list(ROWS).index(name) + 1
+    for line in result.lines:
+        assert all(sample > 0 for sample in line.samples), line
+        assert line.samples or line.note == "peers are left out", line
+    assert [line for line in result.lines if line.samples]
+    assert [line for line in result.lines if line.target is not None]
+
+
+def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
+    try:
+        with open_brokers(bench_in(tmp_path, with_peers=True), quick_compiler=True) as brokers:
+            if brokers.missing:
+                unavailable(str(brokers.missing))
+            assert set(brokers.running) == {TRIOLOG, KAFKA, KFAKE}
+            assert [version.split()[0] for version in brokers.versions] == ["generator:", "Apache", "kfake"]
+            results = [measure(name, brokers) for name in WITH_KAFKA]
+    except PeerMissingError as exc:
+        unavailable(str(exc))
+    for result in results:
+        assert result.failure == ""
+        assert {line.verdict for line in result.lines if line.target} <= {Verdict.MET, Verdict.MISSED}
+        assert any(line.name.endswith("Kafka") and line.samples for line in result.lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_load_that_fails_says_why(alone: Brokers) -> None:
+    with pytest.raises(LoadFailedError, match="no-such-topic has no partitions"):
+        alone.run(alone.running[TRIOLOG], "times", "no-such-topic")
+
+
+def test_without_go_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PeerMissingError, match="Go is not installed"):
+        build_generator()
+    result = CliRunner().invoke(command, ["--quick"])
+    assert result.exit_code == 1
+    assert "Go is not installed" in result.output
+
+
+def test_the_command_keeps_a_page_with_machine_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)  # or all modules would be compiled anew for this
+    try:
+        build_generator()
+    except PeerMissingError as exc:
+        unavailable(str(exc))
+    saved = tmp_path / "saved"
+    arguments = ["--quick", "--no-peers", "--only", "fixture", "--starts", "2", "--json", "--save", "--save-in", str(saved)]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    [page] = saved.glob("*-kafka.md")
+    text = page.read_text()
+    assert "Machine: " in text
+    assert "- generator: franz-go v" in text
+    assert "| median |" in text
+    [row] = json.loads(result.stdout)["rows"]
+    assert row["number"] == list(ROWS).index("fixture") + 1
+    assert [len(line["samples"]) for line in row["lines"]] == [1, 1, 1]
+    assert row["lines"][2]["samples"] == [3.0], "the one that is not timed has a port, too"
+
+
+def test_rows_are_listed_and_another_one_is_refused() -> None:
+    assert CliRunner().invoke(command, ["--list"]).output.split() == list(ROWS)
+    refused = CliRunner().invoke(command, ["--only", "produce"])
+    assert refused.exit_code == 2
+    assert "produce-1k" in refused.output

@@ -1,0 +1,1 @@
+"""The benchmark against Apache Kafka and kfake: `triolog bench-kafka`."""

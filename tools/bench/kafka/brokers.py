@@ -1,0 +1,156 @@
+"""The brokers that are compared, started once for a run, each with what it has by default.
+
+All are up while one is measured; those that are not asked are idle. Apache Kafka has the JVM flags of its own start script.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from ..bench import Bench
+from ..child import LoadFailedError
+from ..peer import PeerMissingError, free_port, running, version_of
+from ..server import serving
+from .generator import CLIENT, FAKE, Generator, build_generator, serve_fake, version_in_go_mod
+from .jars import kafka_jars, kafka_version
+
+TRIOLOG: Final = "triolog"
+KAFKA: Final = "Kafka"
+KFAKE: Final = "kfake"
+CLUSTER_ID: Final = "dHJpb2xvZy1iZW5jaC0wMA"
+START_TIMEOUT_S: Final = 120.0
+TRIES: Final = 3
+JVM_FLAGS: Final = (
+    *("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
+    *("-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
+"""Those of kafka-server-start.sh and kafka-run-class.sh."""
+QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+FORMAT_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", QUIET)
+
+
+@attrs.frozen
+class Broker:
+    """A running broker."""
+
+    name: str
+    address: str
+    pid: int
+
+
+@attrs.frozen
+class Brokers:
+    """A run's brokers and the generator that asks them."""
+
+    bench: Bench
+    generator: Generator
+    running: Mapping[str, Broker]
+    missing: Mapping[str, str]
+    """Why another one is not there."""
+    versions: Sequence[str]
+    starts: int | None = None
+    """Of the fixture, when another number was asked for."""
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count)
+
+    def run(self, broker: Broker, load: str, topic: str, **flags: object) -> dict[str, Any]:
+        """One load on one broker."""
+        return self.generator.run(load, broker.address, topic=topic, **flags)
+
+    @contextmanager
+    def topic(self, broker: Broker, **flags: object) -> Iterator[str]:
+        """A new topic for the time of the block."""
+        name = f"bench-{next(self._numbers)}"
+        self.run(broker, "create", name, **flags)
+        yield name
+        self.run(broker, "delete", name)
+
+
+@contextmanager
+def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: bool = False) -> Iterator[Brokers]:
+    """All brokers that can be had here. `quick_compiler`: the JVM does not optimise, for runs in which no figure counts.
+    Raises PeerMissingError without a generator."""
+    generator = build_generator()
+    missing: dict[str, str] = {}
+    versions = [f"generator: franz-go {version_in_go_mod(CLIENT)}, a process for each load"]
+    with ExitStack() as stack:
+        directory = stack.enter_context(bench.workspace())
+        found = {TRIOLOG: stack.enter_context(triolog(f"{directory}/triolog"))}
+        if bench.with_peers:
+            try:
+                bench.say("starting Apache Kafka")
+                flags = ("-XX:TieredStopAtLevel=1", *JVM_FLAGS) if quick_compiler else JVM_FLAGS
+                found[KAFKA] = stack.enter_context(_kafka(f"{directory}/kafka", flags))
+                versions.append(f"Apache Kafka {kafka_version()}, {version_of(['java', '-version'])}, {' '.join(flags)}")
+            except PeerMissingError as exc:
+                missing[KAFKA] = str(exc)
+            found[KFAKE] = Broker(KFAKE, *stack.enter_context(serve_fake(generator)))
+            versions.append(f"kfake {version_in_go_mod(FAKE)}, one node, in memory")
+        else:
+            missing = dict.fromkeys((KAFKA, KFAKE), "peers are left out")
+        yield Brokers(bench, generator, found, missing, versions, starts)
+
+
+@contextmanager
+def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
+    """`triolog serve`, whose groups do not wait for more members to come, as Kafka's here."""
+    Path(directory).mkdir()
+    settings = {"group_initial_rebalance_delay_ms": 0}
+    with serving(directory, durability=durability, settings=settings, kafka=True) as server:
+        yield Broker(TRIOLOG, server.kafka, server.pid)
+
+
+@contextmanager
+def _kafka(directory: str, flags: Sequence[str]) -> Iterator[Broker]:
+    jars = kafka_jars()
+    Path(directory).mkdir()
+    with ExitStack() as stack:
+        for left in reversed(range(TRIES)):  # its ports are free when they are looked for, and may be taken a moment later
+            port, properties = _configure(directory)
+            if left == TRIES - 1:
+                _format(jars, properties)
+            command = ["java", *flags, QUIET, "-cp", jars, "kafka.Kafka", properties]
+            try:
+                log = Path(directory, "kafka.log")
+                process = stack.enter_context(running(command, port, log, timeout_s=START_TIMEOUT_S))
+                break
+            except LoadFailedError:
+                if not left:
+                    raise
+        yield Broker(KAFKA, f"127.0.0.1:{port}", process.pid)
+
+
+def _configure(directory: str) -> tuple[int, str]:
+    """Its port and properties; what is not said is Kafka's default, but for what one node needs and the wait for members."""
+    port, controller = free_port(), free_port()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "log.dirs": f"{directory}/data",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    path = Path(directory, "server.properties")
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    return port, str(path)
+
+
+def _format(jars: str, properties: str) -> None:
+    """What a new installation begins with: kafka-storage.sh format."""
+    command = ["java", *FORMAT_FLAGS, "-cp", jars, "kafka.tools.StorageTool", "format"]
+    command += ["--config", properties, "--cluster-id", CLUSTER_ID]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise LoadFailedError(f"Kafka's directory cannot be formatted: {run.stderr.strip()[-1000:]}")
