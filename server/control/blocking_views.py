@@ -175,8 +175,8 @@ class BlockingLog:
         return self._caller.call(lambda: self._view.records(partition, offset=offset, committed_only=committed_only))
 
     def values(self, partition: int | None = None) -> list[bytes | None]:
-        """The values of the records."""
-        return [record.value for record in self.records(partition)]
+        """See LogView.values."""
+        return self._caller.call(lambda: self._view.values(partition))
 
     def produce(
         self,

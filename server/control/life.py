@@ -228,11 +228,12 @@ class Life:
         await trio.to_thread.run_sync(_empty, self.directory)
         await self.start()
 
-    async def snapshot(self, target: Path) -> None:
-        """Put a consistent copy of the directory into `target`, which is empty or not there; the broker serves meanwhile."""
+    async def snapshot(self, target: Path, *, durable: bool = True) -> None:
+        """Put a consistent copy of the directory into `target`, which is empty or not there; the broker serves meanwhile.
+        `durable`: it is on the device when this returns."""
         from ..storage.backup import make_backup, plan_backup
 
-        fs = OsFileSystem()
+        fs = OsFileSystem() if durable else UnsyncedFileSystem()
 
         def copy() -> None:
             def wait() -> None:
@@ -242,6 +243,16 @@ class Life:
             make_backup(fs, plan, str(target), wait, links=False)
 
         await trio.to_thread.run_sync(copy)
+
+
+class UnsyncedFileSystem(OsFileSystem):
+    """For a copy that ends with the process: nothing is forced to the device."""
+
+    def sync(self, fd: int) -> None:
+        """Not needed."""
+
+    def sync_directory(self, path: str) -> None:
+        """Not needed."""
 
 
 def _partitions(core: Broker) -> list[TopicPartition]:

@@ -43,6 +43,10 @@ class LogView:
         """What consumers can read from `offset` on, partition after partition (None: all); control records are left out."""
         return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
 
+    async def values(self, partition: int | None = None) -> list[bytes | None]:
+        """The values of the records."""
+        return [record.value for record in await self.records(partition)]
+
     async def _read(self, topic_partition: TopicPartition, offset: int, committed_only: bool) -> list[Record]:
         view = ReaderView(Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED)
         found: list[Record] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import trio.testing
 from triolog.protocol.errors import InvalidConfigError, RequestError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, open_broker
+from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
 from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
 
@@ -220,6 +221,30 @@ async def test_a_fetch_from_inside_a_batch_starts_at_its_offset() -> None:
 
 
 # ---- in a thread of its own ------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_begins_with_what_there_is_and_goes_its_own_way() -> None:
+    async with open_broker(MEMORY, kafka=LOCALHOST, config={"retention.bytes": "5000"}, topics=["seeded"]) as broker:
+        await broker.create_topic(T, 2, {"segment.ms": "60000"})
+        await broker.append(T, [b"shared"], partition=1)
+        await broker.groups.commit("g", {TopicPartition(T, 1): 1})
+        broker.clock.advance(3600)
+        broker.clock.freeze()
+        async with broker.fork() as fork:
+            assert fork.clock.now_ms() == broker.clock.now_ms()
+            assert fork.describe_topic(T).configs == {"segment.ms": "60000"}
+            assert await fork.groups.committed("g") == {TopicPartition(T, 1): 1}
+            assert fork.core.config.topic_defaults.retention_bytes == 5000
+            assert {fork.native, fork.kafka}.isdisjoint({broker.native, broker.kafka})
+            await fork.append(T, [b"fork"], partition=1)
+            await broker.append(T, [b"original"], partition=1)
+            fork.clock.advance(1)
+            assert await fork.log(T).values(1) == [b"shared", b"fork"]
+            await fork.reset()
+            assert fork.topics() == ["seeded"]
+            path = fork.path
+        assert await broker.log(T).values(1) == [b"shared", b"original"]
+        assert not os.path.exists(path)
 
 
 def use_blocking(broker: BlockingBroker, topic: str = T) -> None:

@@ -1,0 +1,239 @@
+"""A running broker in a trio program: its life, and the calls of the door for people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from ...protocol.errors import RequestError
+from ...protocol.limits import MIB
+from ...protocol.records.batch import iter_batches
+from ...protocol.records.record import iter_records
+from ...protocol.types import Bytes, Record, TopicPartition
+from ..broker import Broker, FetchPartition, PlainRecord, TopicDescription
+from ..broker_config import Address, BrokerConfig
+from ..control.clock import MovedClock
+from ..control.fault_views import FaultsView, RequestsView
+from ..control.groups_view import GroupsView
+from ..control.life import Life
+from ..control.log_view import LogView
+from ..control.seed import Seed
+from ..listeners.opening import Addresses
+from ..storage.append import AppendResult
+from ..storage.segment_view import TimestampAndOffset
+from .living import directory_like, living
+
+
+@attrs.define(eq=False)
+class EmbeddedBroker:
+    """A running broker, to be called from the trio thread that runs it."""
+
+    life: Life
+    path: str
+    seed: Seed = attrs.field(factory=Seed)
+    """What a new directory has."""
+    faults: FaultsView = attrs.field(init=False)
+    """What goes wrong; see docs/testing-with-triolog.md."""
+    requests: RequestsView = attrs.field(init=False)
+    """What Kafka clients asked for."""
+    groups: GroupsView = attrs.field(init=False)
+    """What groups have committed, and what upsets them."""
+    _is_lasting: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultsView(self.life.faults, self.life.disk_faults)
+        self.requests = RequestsView(self.life.requests)
+        self.groups = GroupsView(lambda: self.core, self.faults)
+
+    @property
+    def core(self) -> Broker:
+        """The door that listeners use. Raises NotRunningError after a crash."""
+        return self.life.core
+
+    @property
+    def native(self) -> Address | None:
+        """Where the native protocol listens; None when it does not."""
+        return self.life.addresses.native
+
+    @property
+    def kafka(self) -> Address | None:
+        """Where Kafka's protocol listens; None when it does not."""
+        return self.life.addresses.kafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
+        if self.kafka is None:
+            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka=Address("127.0.0.1", 0)')
+        return str(self.kafka)
+
+    @property
+    def clock(self) -> MovedClock:
+        """The broker's wall clock; deadlines too, if trio runs by it (`trio.run(main, clock=...)`)."""
+        return self.life.clock
+
+    def log(self, topic: str) -> LogView:
+        """The records of a topic."""
+        return LogView(lambda: self.core, topic)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    async def crash(self) -> None:
+        """End as by SIGKILL: connections are cut, nothing is flushed; `restart` recovers. The ports refuse connections."""
+        await self.life.crash()
+
+    async def stop(self) -> None:
+        """Stop in order; the ports refuse connections until `restart`."""
+        await self.life.stop()
+
+    async def restart(self) -> None:
+        """Start again on the same ports, after a crash or a stop, or stop and start."""
+        await self.life.restart()
+
+    async def reset(self) -> None:
+        """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Clients
+        are disconnected. Only for a directory that goes with the block. Raises RuntimeError."""
+        if self._is_lasting:
+            raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
+        self.faults.clear()
+        self.life.clock.reset()
+        await self.life.wipe()
+        self.requests.clear()
+        await self.seed.put(self.core)
+
+    async def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Put a copy of all data into `path`, which is empty or not there; a broker can be opened on it."""
+        await self.life.snapshot(Path(path))
+
+    @asynccontextmanager
+    async def fork(self) -> AsyncIterator[EmbeddedBroker]:
+        """Another broker for the time of the block, with what this one has now: data, settings and time. It has ports of its
+        own, no clients, and no faults; from then on each goes its own way. Raises NotRunningError."""
+        with directory_like(self.path) as directory:
+            async with open_fork(await self.forked_into(directory)) as fork:
+                yield fork
+
+    async def forked_into(self, directory: str) -> Fork:
+        """Put what a fork begins with into an empty directory; `open_fork` opens it."""
+        life = self.life
+        _ = life.core
+        await life.snapshot(Path(directory), durable=False)
+        config = attrs.evolve(life.config, data_dirs=(directory,), durable=False, kafka_advertised=None)
+        ports = Addresses(*(None if each is None else Address(each.host, 0) for each in (self.native, self.kafka)))
+        life_of = partial(Life, node_count=life.node_count, kafka_version=life.kafka_version)
+        return Fork(directory, config, ports, life_of, life.clock.copy(), self.seed)
+
+    async def apply_retention(self) -> int:
+        """Take out now what retention lets go, by the broker's clock; answers how many segments that were."""
+        return await self.core.apply_retention()
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------------
+
+    async def node_down(self, node: int) -> None:
+        """Cut a node's connections and refuse new ones; what it leads goes to others. Raises ValueError, KeyError."""
+        await self.life.node_down(node)
+
+    async def node_up(self, node: int) -> None:
+        """Let a node listen again, on the same port. Raises ValueError, KeyError."""
+        await self.life.node_up(node)
+
+    async def move_leader(self, topic: str, partition: int, node: int) -> int:
+        """Let another node lead a partition; answers its leader epoch. Raises ValueError, KeyError, RequestError."""
+        return await self.life.move_leader(topic, partition, node)
+
+    def move_coordinator(self, name: str, node: int) -> None:
+        """Let another node coordinate a group or a transactional id. Raises ValueError, KeyError."""
+        self.life.move_coordinator(name, node)
+
+    # ---- topics and records ----------------------------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
+        await self.core.create_topic(name, partitions, config)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises RequestError."""
+        await self.core.delete_topic(name)
+
+    async def alter_config(self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
+        """Set topic keys, and let others follow the defaults again; in effect when this returns. Raises RequestError."""
+        await self.core.alter_configs(name, changes, deletes)
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Let a topic have `total` partitions, more than it has. Raises RequestError."""
+        await self.core.create_partitions(name, total)
+
+    async def delete_records(self, topic: str, before_offset: int = -1, *, partition: int = 0) -> int:
+        """Delete the records below an offset (-1: all) and answer the first offset that is left. Raises RequestError."""
+        return await self.core.delete_records(TopicPartition(topic, partition), before_offset)
+
+    def topics(self) -> list[str]:
+        """Names of all topics."""
+        return list(self.core.topics())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """Identity, overridden configuration, offsets and sizes. Raises RequestError."""
+        return self.core.describe_topic(name)
+
+    async def append(
+        self, topic: str, records: Bytes | Sequence[PlainRecord | bytes], *, partition: int = 0, acks: int = -1
+    ) -> AppendResult:
+        """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
+
+        Raises RequestError.
+        """
+        if isinstance(records, bytes | bytearray | memoryview):
+            return await self.core.append(TopicPartition(topic, partition), records, acks=acks)
+        plain = [record if isinstance(record, tuple) else (None, None, record, ()) for record in records]
+        return await self.core.append(TopicPartition(topic, partition), plain, acks=acks)
+
+    async def fetch(
+        self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
+    ) -> list[Record]:
+        """Records from `offset` on, about `max_bytes` of them; waits up to `max_wait_s` for the first. Raises RequestError."""
+        question = FetchPartition(TopicPartition(topic, partition), offset, max_bytes)
+        answer = (await self.core.fetch([question], max_bytes=max_bytes, max_wait_s=max_wait_s))[0]
+        if answer.fetched is None:
+            assert answer.error is not None
+            raise answer.error
+        return [
+            record
+            for header, batch in iter_batches(answer.fetched.records)
+            if not header.is_control
+            for record in iter_records(batch, header)
+            if record.offset >= offset
+        ]
+
+    async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
+        """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""
+        return await self.core.offset_for_time(TopicPartition(topic, partition), timestamp_ms)
+
+    async def offsets_for_times(
+        self, questions: Sequence[tuple[TopicPartition, int]]
+    ) -> list[TimestampAndOffset | RequestError]:
+        """`offset_for_time` for many partitions at once, in the order asked."""
+        return await self.core.offsets_for_times(questions)
+
+
+@attrs.frozen
+class Fork:
+    """What a fork begins with."""
+
+    directory: str
+    config: BrokerConfig
+    ports: Addresses
+    life_of: Callable[..., Life]
+    clock: MovedClock
+    seed: Seed
+
+
+@asynccontextmanager
+async def open_fork(fork: Fork) -> AsyncIterator[EmbeddedBroker]:
+    """The fork for the time of the block. Raises what keeps it from starting."""
+    async with living(fork.life_of, fork.config, fork.ports, fork.clock) as life:
+        yield EmbeddedBroker(life, fork.directory, fork.seed)
