@@ -3,7 +3,7 @@ reaches the port can do everything to the data.
 
 | call | does |
 |---|---|
-| `GET /` | where the broker listens, whether it runs, its topics |
+| `GET /` | where the broker listens, whether it runs, its topics, its connections |
 | `POST /faults`, `GET /faults`, `DELETE /faults` | add a rule (see `server.faults.rules`), all with counts, none |
 | `GET /faults/N`, `DELETE /faults/N`, `POST /faults/N/release` | one rule |
 | `POST /faults/N/wait` | `{times, timeout_ms}`: until it has fired so often |
@@ -41,6 +41,7 @@ from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..faults.requests import Wanted
 from ..faults.rules import RuleError
+from ..listeners.counters import ProtocolCounters
 from ..listeners.http import HttpAnswer, HttpRequest
 from .fault_views import FaultsView, FaultView, RequestsView
 from .groups_view import GroupMember, GroupsView
@@ -236,7 +237,9 @@ class ControlApi:
     async def state(self, _names: list[str], _told: Told) -> Any:
         addresses = {name: str(each) for name, each in attrs.asdict(self.life.addresses, recurse=False).items() if each}
         topics = list(self.life.core.topics()) if self.life.is_running else []
-        return {"is_running": self.life.is_running, "starts": self.life.starts, **addresses, "topics": topics}
+        connections = {name: _counted(each) for name, each in self.life.protocols.items()}
+        life = {"is_running": self.life.is_running, "starts": self.life.starts}
+        return {**life, **addresses, "topics": topics, "connections": connections}
 
     async def clock(self, _names: list[str], _told: Told) -> Any:
         return {"now_ms": self.life.clock.now_ms()}
@@ -284,6 +287,12 @@ class ControlApi:
             raise BadRequestError("path is missing: where the copy goes")
         await self.life.snapshot(Path(path))
         return {"path": path}
+
+
+def _counted(protocol: ProtocolCounters) -> dict[str, int]:
+    """What the connections of a protocol have counted, over all lives of the broker."""
+    names = ("connections", "accepted", "refused", "received_bytes", "sent_bytes")
+    return {name: getattr(protocol, name) for name in names}
 
 
 def _member(member: GroupMember) -> dict[str, Any]:

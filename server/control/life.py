@@ -21,6 +21,7 @@ from ..broker_config import Address, BrokerConfig
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
+from ..listeners.counters import ProtocolCounters
 from ..listeners.opening import Addresses, Listeners
 from ..storage.filesystem import OsFileSystem
 from .clock import MovedClock
@@ -54,6 +55,8 @@ class Life:
     kafka_version: str | None = None
     """Advertise what this version of Kafka does."""
     nodes: Nodes | None = None
+    protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
+    """What connections have counted, over all lives."""
     starts: int = 0
     torn_files: list[str] = attrs.field(factory=list)
     """What the last crash took bytes from."""
@@ -133,13 +136,14 @@ class Life:
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
-            listeners = Listeners(core, watch, apis)
+            listeners = Listeners(core, watch, apis, self.protocols)
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
         from ..listeners.kafka.node_listeners import listen_as_nodes, nodes_of
 
-        addresses = await Listeners(core).start(serving, Addresses(self.wanted.native))
+        native = Listeners(core, protocols=self.protocols)
+        addresses = await native.start(serving, Addresses(self.wanted.native))
         self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
-        self._node_listeners = await listen_as_nodes(core, self.nodes, watch, apis, serving)
+        self._node_listeners = await listen_as_nodes(core, self.nodes, native, watch, apis, serving)
         return attrs.evolve(addresses, kafka=self.wanted.kafka)
 
     # ---- nodes -----------------------------------------------------------------------------------------------------------

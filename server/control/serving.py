@@ -63,7 +63,7 @@ async def _told(metrics: Address | None, life: Life) -> AsyncIterator[Address | 
         return [(str(fault.number), fault.fired) for fault in life.faults] + disk
 
     async with telling(metrics) as (health, address):
-        health.following(lambda: life.core if life.is_running else None, fired)
+        health.following(lambda: life.core if life.is_running else None, life.protocols, fired)
         yield address
 
 

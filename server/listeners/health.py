@@ -38,9 +38,9 @@ class Health:
         """The broker serves from now on; `fired` tells of fault rules."""
         self._look, self._protocols, self._fired = lambda: broker, protocols, fired
 
-    def following(self, look: Callable[[], Broker | None], fired: Fired) -> None:
-        """The broker comes and goes: `look` answers the one that serves. What its connections count is not told."""
-        self._look, self._fired = look, fired
+    def following(self, look: Callable[[], Broker | None], protocols: Mapping[str, ProtocolCounters], fired: Fired) -> None:
+        """The broker comes and goes: `look` answers the one that serves."""
+        self._look, self._protocols, self._fired = look, protocols, fired
 
     def stopping(self) -> None:
         """It takes no more requests."""

@@ -11,6 +11,7 @@ import trio
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
 from ..broker_config import Address, ClientAuth, ListenerSecurity
+from .counters import ProtocolCounters
 from .native import native_listener
 from .sockets import Admission, Listener
 from .tls import TlsServer, server_context
@@ -46,11 +47,13 @@ class Listeners:
     """Looks on, in tests."""
     apis: dict[int, Api] | None = None
     """What is spoken on Kafka's listener; None: everything there is."""
+    protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
+    """Where connections count."""
     admission: Admission = attrs.field(init=False)
     _listeners: list[Listener] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.admission = Admission.of(self.broker.config)
+        self.admission = Admission.of(self.broker.config, self.protocols)
 
     @property
     def connections(self) -> int:
@@ -71,9 +74,13 @@ class Listeners:
             listener = kafka_listener(
                 self.broker, wanted.kafka, admission, advertised=advertised, watch=self.watch, apis=self.apis
             )
-            tls = self._tls(config.kafka_security, config.kafka_ssl_client_auth)
-            kafka = await self._start(nursery, listener, tls)
+            kafka = await self._start(nursery, listener, self.kafka_tls())
         return Addresses(native, kafka)
+
+    def kafka_tls(self) -> TlsServer | None:
+        """How connections of Kafka clients are encrypted; None: they are not. Raises InvalidConfigError."""
+        config = self.broker.config
+        return self._tls(config.kafka_security, config.kafka_ssl_client_auth)
 
     def _tls(self, security: ListenerSecurity, client_auth: ClientAuth) -> TlsServer | None:
         """Raises InvalidConfigError."""

@@ -43,8 +43,9 @@ class Admission:
     """What they have counted, by protocol."""
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Admission:
-        return cls(trio.Semaphore(config.max_connections), InFlightBudget(config.max_broker_in_flight_bytes))
+    def of(cls, config: BrokerConfig, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
+        budget = InFlightBudget(config.max_broker_in_flight_bytes)
+        return cls(trio.Semaphore(config.max_connections), budget, {} if protocols is None else protocols)
 
     def counters(self, protocol: str) -> ProtocolCounters:
         """The one place where all connections of a protocol count."""

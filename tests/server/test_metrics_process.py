@@ -60,6 +60,9 @@ def test_a_server_for_tests_tells_how_often_its_faults_fired(server_folder: Serv
         client.produce("t", 0, (PlainRecord(None, None, b"v"),))
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
+    counted = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert counted['triolog_connections_accepted_total{protocol="native"}'] == "1.0"
+    assert counted['triolog_request_seconds_count{api="produce",protocol="native"}'] == "1.0"
     (fired,) = [line for line in lines if line.startswith('triolog_faults_fired_total{rule="disk-1"}')]
     assert float(fired.split()[-1]) > 0
     assert server.stop() == 0

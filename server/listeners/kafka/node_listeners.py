@@ -10,7 +10,9 @@ import trio
 from ....protocol.kafka.apis import Api
 from ...broker import Broker
 from ...broker_config import Address
+from ..opening import Listeners
 from ..sockets import Admission, Listener
+from ..tls import TlsServer
 from .calls import SERVED, listener_of
 from .door import Node
 from .nodes import NodeDoor, Nodes
@@ -26,6 +28,7 @@ class NodeListener:
     admission: Admission
     watch: Watch
     nursery: trio.Nursery
+    tls: TlsServer | None = None
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _ended: trio.Event | None = None
 
@@ -36,6 +39,7 @@ class NodeListener:
 
     async def _run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         listener: Listener = listener_of(self.door, self.address, self.admission, self.watch)
+        listener.tls = self.tls
         ended = self._ended = trio.Event()
         try:
             with trio.CancelScope() as self._scope:
@@ -63,14 +67,15 @@ def _pair(address: Address) -> tuple[str, int]:
 
 
 async def listen_as_nodes(
-    broker: Broker, nodes: Nodes, watch: Watch, apis: dict[int, Api] | None, nursery: trio.Nursery
+    broker: Broker, nodes: Nodes, beside: Listeners, watch: Watch, apis: dict[int, Api] | None, nursery: trio.Nursery
 ) -> dict[int, NodeListener]:
-    """Listen for all nodes that are not down, in tasks of `nursery`. Raises OSError."""
-    admission = Admission.of(broker.config)
+    """Listen for all nodes that are not down, in tasks of `nursery`; what connections share they share with `beside`. Raises
+    OSError, InvalidConfigError."""
+    admission, tls = beside.admission, beside.kafka_tls()
     listeners = {}
     for number, node in nodes.addresses.items():
         door = NodeDoor(broker, apis=SERVED if apis is None else apis, number=number, cluster=nodes)
-        listeners[number] = NodeListener(door, Address(node.host, node.port), admission, watch, nursery)
+        listeners[number] = NodeListener(door, Address(node.host, node.port), admission, watch, nursery, tls)
         if number not in nodes.down:
             await listeners[number].start()
     return listeners

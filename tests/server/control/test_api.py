@@ -104,6 +104,16 @@ def test_a_request_is_held_and_released(control: Control) -> None:
     control.do("POST", "/requests/wait", {"api": "Produce", "answered": True})
 
 
+def test_connections_are_counted_over_crashes(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "t"})
+    assert sent(control.producer(), "t", b"v")
+    control.do("POST", "/crash")
+    control.do("POST", "/restart")
+    counted = control.do("GET", "/")["connections"]["kafka"]
+    assert counted["accepted"] >= 1
+    assert counted["received_bytes"] > counted["sent_bytes"] / 1000 > 0
+
+
 def test_topics_and_records(control: Control) -> None:
     control.do("POST", "/topics", {"name": "orders", "partitions": 2, "config": {"retention.ms": -1}})
     blob = base64.b64encode(b"\xff\xfe").decode()

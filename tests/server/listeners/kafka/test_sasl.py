@@ -16,6 +16,7 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.server.broker_config import ListenerSecurity
+from triolog.server.listeners.metrics import scrape
 
 from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request
 from tests.support.kafka_wire import KafkaWire
@@ -110,6 +111,18 @@ async def test_a_failed_login_is_answered_after_a_delay(tmp_path: Path) -> None:
 
     async with serving(tmp_path, connection_failed_authentication_delay_ms=300) as server:
         assert await in_thread(server, conversation) >= 0.3
+
+
+async def test_failed_logins_are_metrics(tmp_path: Path) -> None:
+    async with serving(tmp_path, connection_failed_authentication_delay_ms=0) as server:
+        await in_thread(server, lambda wire: log_in(wire, "PLAIN", "alice", "wrong"))
+        await in_thread(server, lambda wire: log_in(wire, "PLAIN", "alice", "secret"))
+        text = (await scrape(server.broker, server.admission.protocols)).decode()
+    assert 'triolog_security_events_total{event="failed_logins"} 1.0' in text
+    assert 'triolog_security_events_total{event="logins"} 1.0' in text
+    assert (
+        'triolog_request_errors_total{api="SaslAuthenticate",error="SASL_AUTHENTICATION_FAILED",protocol="kafka"} 1.0' in text
+    )
 
 
 async def test_mechanisms_are_listed_on_success_and_on_failure(tmp_path: Path) -> None:

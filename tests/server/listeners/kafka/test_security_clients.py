@@ -69,6 +69,16 @@ def test_clients_speak_tls_and_log_in_over_it(certificates: Certificates, client
         assert exchanged(client, str(broker.kafka), encrypted) == VALUE
 
 
+def test_each_of_several_nodes_speaks_tls(certificates: Certificates) -> None:
+    keys = {"kafka_security": "ssl", **certificates.server_keys()}
+    with BlockingBroker(kafka=LOCALHOST, security=keys, nodes=2) as broker:
+        broker.create_topic("topic")
+        for node in (1, 2):
+            broker.move_leader("topic", 0, node)
+            assert exchanged("librdkafka", str(broker.kafka), tls(certificates)) == VALUE
+        assert {request.node for request in broker.requests.find("Produce")} == {1, 2}
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_show_certificates_and_are_who_these_say(certificates: Certificates, client: str) -> None:
     keys = {
