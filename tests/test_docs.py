@@ -11,6 +11,8 @@ from typing import Final
 
 import attrs
 import pytest
+from triolog.server.faults.disk_faults import EFFECTS as DISK_EFFECTS
+from triolog.server.faults.rules import EFFECTS
 from triolog.tools.cli.config_table import renewed
 
 TESTS: Final = Path(__file__).resolve().parent
@@ -105,3 +107,40 @@ def test_the_page_counts_its_facts_right() -> None:
     found = {status: sum(fact.status == status for fact in facts()) for status in STATUSES}
     for status, count in found.items():
         assert f"\n| `{status}` | {count} |" in page, f"{status}: {count}"
+
+
+# ---- what a fake can do ------------------------------------------------------------------------------------------------------
+
+TESTING_PAGE: Final = DOCS / "testing-with-triolog.md"
+EFFECTS_IN: Final = "| effect | a real client meets it in `tests/clients/` |"
+
+
+def test_every_effect_of_the_fake_has_its_test() -> None:
+    lines = TESTING_PAGE.read_text().splitlines()
+    start = lines.index(EFFECTS_IN)
+    table = lines[start + 2 : lines.index("", start)]
+    assert len(table) > 20
+    for line in table:
+        named = NODE.findall(line)
+        assert named, f"no test is named: {line}"
+        for file, name in named:
+            assert name in docstrings(TESTS / "clients" / file), f"{file}::{name}"
+
+
+def test_everything_that_is_wanted_of_a_fake_has_its_test() -> None:
+    lines = TESTING_PAGE.read_text().splitlines()
+    start = lines.index("| wanted | here | test |")
+    table = lines[start + 2 : lines.index("", start)]
+    assert len(table) > 20
+    for line in table:
+        named = NODE.findall(line)
+        assert named, f"no test is named: {line}"
+        for file, name in named:
+            assert name in docstrings(TESTS / file), f"{file}::{name}"
+
+
+def test_every_kind_of_rule_is_in_the_table_of_effects() -> None:
+    page = TESTING_PAGE.read_text()
+    told = [name for name in EFFECTS if f"`{name}" not in page]
+    assert told == []
+    assert [name for name in DISK_EFFECTS if f'faults.disk("{name}"' not in page] == []

@@ -82,6 +82,16 @@ def test_a_node_goes_down_and_comes_back_on_its_port(broker: BlockingBroker) -> 
     assert broker.log(TOPIC).values(led) == [b"before", b"during", b"after"]
 
 
+def test_a_node_that_is_down_is_hidden_and_one_that_comes_up_is_added(broker: BlockingBroker) -> None:
+    broker.node_down(3)
+    client = AdminClient(settings(broker))
+    assert sorted(client.list_topics(timeout=PATIENCE_S).brokers) == [1, 2]
+    assert 3 not in leaders(broker).values()
+    broker.node_up(3)
+    assert sorted(client.list_topics(timeout=PATIENCE_S).brokers) == [1, 2, 3]
+    assert 3 in leaders(broker).values()
+
+
 def test_a_transaction_finds_its_coordinator_after_it_has_moved(broker: BlockingBroker) -> None:
     producer = Producer({**settings(broker), "transactional.id": "tx"})
     producer.init_transactions(PATIENCE_S)
