@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.types import Record, TopicPartition
 from ..faults.disk_faults import DiskFault
 from ..faults.requests import LoggedRequest
-from ..faults.rules import Rule
+from ..faults.rules import Intercept, Rule
 from .clock import MovedClock
 from .fault_views import FaultsView, FaultView, RequestsView
 from .groups_view import GroupMember, GroupsView
@@ -104,6 +104,7 @@ class BlockingFaults:
         corrupt: bool = False,
         truncate_to: int | None = None,
         throttle_ms: int | None = None,
+        intercept: Intercept | None = None,
     ) -> BlockingFault:
         """See FaultsView.add."""
         told = {name: value for name, value in locals().items() if name != "self"}

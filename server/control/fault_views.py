@@ -12,7 +12,7 @@ from ...protocol.kafka.apis import APIS
 from ..faults.disk_faults import DiskFault, DiskFaults, disk_rule_of
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog, Wanted
-from ..faults.rules import Rule, plain_name, rule_of
+from ..faults.rules import Intercept, Rule, plain_name, rule_of
 from .waiting import PATIENCE_S, wait_until
 
 KAFKA: frozenset[str] = frozenset(plain_name(api.name) for api in APIS.values())
@@ -98,6 +98,7 @@ class FaultsView:
         corrupt: bool = False,
         truncate_to: int | None = None,
         throttle_ms: int | None = None,
+        intercept: Intercept | None = None,
     ) -> FaultView:
         """Let a rule stand, behind those that do; `server.faults.rules` says what each word means. Raises RuleError."""
         told = {name: value for name, value in locals().items() if name != "self"}

@@ -4,7 +4,7 @@
 |---|---|
 | applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; what is not said is anything |
 | how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`; without them: always |
-| what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms` |
+| what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms`, `intercept` |
 | `applied` | the request is carried out first, and only its answer suffers; by default it is not carried out, or only later |
 
 Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`).
@@ -12,7 +12,7 @@ Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFS
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from random import Random
 from typing import Any, Final
@@ -39,6 +39,28 @@ class Subject:
     """Its topics with the partitions that it names."""
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
+
+
+@attrs.frozen(eq=False)
+class Intercepted:
+    """A request that a function of the test answers."""
+
+    subject: Subject
+    version: int
+    body: Any
+    """What the client asked, as `protocol.kafka.messages` has it. It may be changed: then that is what is served."""
+    empty_answer: Callable[[], Any]
+    """Makes an answer of the API with nothing in it."""
+    serve: Callable[[], Awaitable[Any]]
+    """Carries the request out and answers what the client would get; None where it expects nothing."""
+
+    @property
+    def api(self) -> str:
+        return self.subject.api
+
+
+Intercept = Callable[[Intercepted], Any]
+"""The answer, or an awaitable of it; None: what the request gets when it is served."""
 
 
 def plain_name(api: str) -> str:
@@ -90,6 +112,8 @@ class Rule:
     corrupt: bool = False
     truncate_to: int | None = None
     throttle_ms: int = 0
+    intercept: Intercept | None = None
+    """Asked for the answer. In programs only: it cannot be sent."""
 
     def __attrs_post_init__(self) -> None:
         if not self.effects:
@@ -135,6 +159,8 @@ class Rule:
             told["api"] = sorted(told["api"])
         if self.error is not None:
             told["error"] = self.error.name
+        if self.intercept is not None:
+            told["intercept"] = getattr(self.intercept, "__qualname__", "a function")
         return told
 
 
@@ -148,9 +174,9 @@ def told_of(value: attrs.AttrsInstance) -> dict[str, Any]:
     }
 
 
-EFFECTS: Final = ("error", "delay_ms", "hold", "disconnect", "black_hole", "corrupt", "truncate_to", "throttle_ms")
+EFFECTS: Final = ("error", "delay_ms", "hold", "disconnect", "black_hole", "corrupt", "truncate_to", "throttle_ms", "intercept")
 _MAY_BE_0: Final = frozenset({"error", "truncate_to"})
-_ENDS: Final = ("error", "disconnect", "black_hole", "truncate_to")
+_ENDS: Final = ("error", "disconnect", "black_hole", "truncate_to", "intercept")
 _TRIGGER: Final = frozenset(field.name for field in attrs.fields(Trigger))
 _FIELDS: Final = frozenset(field.name for field in attrs.fields(Rule)) - {"trigger"} | _TRIGGER | {"once"}
 
@@ -204,5 +230,7 @@ def _check_types(given: Mapping[str, Any]) -> None:
             raise RuleError(f"{name}={value!r} is neither true nor false")
         if name in _NUMBERS and not is_number:
             raise RuleError(f"{name}={value!r} is not a whole number")
+        if name == "intercept" and not callable(value):
+            raise RuleError(f"intercept={value!r} is no function; one stands in a program only")
         if name == "probability" and not (is_number or isinstance(value, float)):
             raise RuleError(f"{name}={value!r} is not a number")

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from triolog.server.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.faults.rules import Intercepted
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
@@ -216,6 +217,31 @@ def test_throttling_is_seen_by_the_client(broker: BlockingBroker) -> None:
     while not seen and time.monotonic() < deadline:
         producer.poll(0.05)
     assert seen == [pytest.approx(0.123)]
+
+
+def test_a_function_of_the_test_sees_requests_and_answers_them(broker: BlockingBroker, sent: Sent) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def observe(request: Intercepted) -> None:
+        asked.append((request.api, request.body.acks))
+
+    async def moved_by_ten(request: Intercepted) -> Any:
+        answer = await request.serve()
+        for topic in answer.responses:
+            for partition in topic.partition_responses:
+                partition.base_offset += 10
+        return answer
+
+    fault = broker.faults.add("Produce", intercept=observe, once=True)
+    assert sent(b"seen") is None
+    assert (asked, fault.fired) == ([("Produce", -1)], 1)
+    broker.faults.add("Produce", intercept=moved_by_ten)
+    delivered: list[int] = []
+    producer = producer_of(broker)
+    producer.produce(TOPIC, b"moved", partition=0, on_delivery=lambda _, message: delivered.append(message.offset()))
+    assert producer.flush(PATIENCE_S) == 0
+    assert delivered == [11]
+    assert broker.log(TOPIC).values(0) == [b"seen", b"moved"]
 
 
 def test_metadata_that_fails_is_asked_for_again(broker: BlockingBroker, sent: Sent) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -23,6 +24,7 @@ from ....protocol.types import Bytes
 from ...clock import NowMs
 from ...faults.faults import Fault, Faults
 from ...faults.requests import LoggedRequest, RequestLog
+from ...faults.rules import Intercept, Intercepted, Subject
 from .door import KafkaDoor
 from .error_answers import error_codes, error_response
 from .nodes import LED, TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
@@ -57,7 +59,7 @@ class Watch:
         turn.noted = partial(self._answered, noted)
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
             noted.fault = fault.number
-            await FaultyCall(door, fault, turn, serve).carry_out()
+            await FaultyCall(door, fault, turn, serve, subject).carry_out()
         else:
             await serve(turn)
 
@@ -193,6 +195,7 @@ class FaultyCall:
     fault: Fault
     turn: Turn
     serve: Serve
+    subject: Subject
 
     async def carry_out(self) -> None:
         rule = self.fault.rule
@@ -205,12 +208,28 @@ class FaultyCall:
         elif rule.black_hole:
             await self._swallow()
         else:
-            if not rule.applied and rule.error is None:
+            if rule.intercept is not None:
+                body = await self._intercepted(rule.intercept, body)
+            elif not rule.applied and rule.error is None:
                 body = await served(self.turn, self.serve, self.turn.request.body)
             elif rule.error is not None:
                 is_affected = self._is_affected if rule.is_about_partitions else None
                 body = await FailingCall(self.door, self.turn, self.serve, rule.error, is_affected).failed(body)
             self._answer(body)
+
+    async def _intercepted(self, ask: Intercept, applied: Any) -> Any:
+        """What the test answers."""
+        request = self.turn.request
+
+        async def serve() -> Any:
+            return applied or await served(self.turn, self.serve, request.body)
+
+        api = request.api
+        asked = Intercepted(self.subject, request.version, request.body, api.response, serve)
+        answer = ask(asked)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return await serve() if answer is None else answer
 
     def _is_affected(self, topic: str, number: int | None) -> bool:
         rule = self.fault.rule

@@ -109,6 +109,7 @@ def test_a_rule_that_is_removed_lets_go_what_it_holds() -> None:
         ({"hold": True, "probability": 2}, "between 0 and 1"),
         ({"error": "NOT_COORDINATOR", "disconnect": True}, "one of these ends"),
         ({"topic": 5, "hold": True}, "not text"),
+        ({"intercept": "print"}, "is no function"),
     ],
 )
 def test_a_rule_that_cannot_be_says_why(told: dict[str, Any], complaint: str) -> None:
