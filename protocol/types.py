@@ -22,6 +22,9 @@ EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 """Asked as a timestamp: the first record that carries the largest timestamp (KIP-734)."""
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of whoever has not said who it is."""
+
 
 class TopicPartition(NamedTuple):
     """A partition of a topic; written `topic-partition`, as its directory is named."""

@@ -13,8 +13,6 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The one name of the resource CLUSTER."""
 WILDCARD: Final = "*"
 """As a literal name: every resource; as a host: every one; in `User:*`: everybody."""
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Who has not said who it is."""
 
 
 class ResourceType(enum.IntEnum):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 import attrs
 
-from ...protocol.errors import ErrorCode
 from ...protocol.types import Record, TopicPartition
 from ..faults.disk_faults import DiskFault
 from ..faults.requests import LoggedRequest
-from ..faults.rules import Intercept, Rule
+from ..faults.rules import Rule
 from .clock import MovedClock
-from .fault_views import FaultsView, FaultView, RequestsView
+from .fault_views import DiskRuleWords, FaultsView, FaultView, RequestsView, RuleWords
 from .groups_view import GroupMember, GroupsView
 from .log_view import Headers, LogView, Text
 from .waiting import PATIENCE_S
@@ -80,41 +79,15 @@ class BlockingFaults:
     def __len__(self) -> int:
         return self._caller.call_now(lambda: len(self._view()))
 
-    def add(
-        self,
-        api: str | Sequence[str] | None = None,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        client_id: str | None = None,
-        node: int | None = None,
-        once: bool = False,
-        nth: int | None = None,
-        times: int | None = None,
-        probability: float | None = None,
-        seed: int | None = None,
-        error: str | int | ErrorCode | None = None,
-        applied: bool = False,
-        delay_ms: int | None = None,
-        hold: bool = False,
-        disconnect: bool = False,
-        black_hole: bool = False,
-        corrupt: bool = False,
-        truncate_to: int | None = None,
-        throttle_ms: int | None = None,
-        intercept: Intercept | None = None,
-    ) -> BlockingFault:
+    def add(self, api: str | Sequence[str] | None = None, **told: Unpack[RuleWords]) -> BlockingFault:
         """See FaultsView.add."""
-        told = {name: value for name, value in locals().items() if name != "self"}
-        return self.add_rule(told)
+        return self.add_rule({"api": api, **told})
 
     def add_rule(self, told: dict[str, Any]) -> BlockingFault:
         """See FaultsView.add_rule."""
         return BlockingFault(self._caller.call_now(lambda: self._view().add_rule(told)), self._caller)
 
-    def disk(self, effect: str, **told: Any) -> DiskFault:
+    def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> DiskFault:
         """See FaultsView.disk."""
         return self._caller.call_now(lambda: self._view().disk(effect, **told))
 

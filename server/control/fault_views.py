@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import attrs
 
@@ -16,6 +16,45 @@ from ..faults.rules import Intercept, Rule, plain_name, rule_of
 from .waiting import PATIENCE_S, wait_until
 
 KAFKA: frozenset[str] = frozenset(plain_name(api.name) for api in APIS.values())
+
+
+class RuleWords(TypedDict, total=False):
+    """What a rule is made of beside its API; `server.faults.rules` says what each word means. None says nothing."""
+
+    topic: str | None
+    partition: int | None
+    group: str | None
+    transactional_id: str | None
+    client_id: str | None
+    node: int | None
+    once: bool
+    nth: int | None
+    times: int | None
+    probability: float | None
+    seed: int | None
+    error: str | int | ErrorCode | None
+    applied: bool
+    delay_ms: int | None
+    hold: bool
+    disconnect: bool
+    black_hole: bool
+    corrupt: bool
+    truncate_to: int | None
+    throttle_ms: int | None
+    intercept: Intercept | None
+
+
+class DiskRuleWords(TypedDict, total=False):
+    """What a rule of the device is made of beside its effect."""
+
+    operation: str | None
+    path: str | None
+    delay_ms: int | None
+    once: bool
+    nth: int | None
+    times: int | None
+    probability: float | None
+    seed: int | None
 
 
 @attrs.frozen(eq=False)
@@ -74,35 +113,9 @@ class FaultsView:
     def __len__(self) -> int:
         return len(self.faults)
 
-    def add(
-        self,
-        api: str | Sequence[str] | None = None,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        client_id: str | None = None,
-        node: int | None = None,
-        once: bool = False,
-        nth: int | None = None,
-        times: int | None = None,
-        probability: float | None = None,
-        seed: int | None = None,
-        error: str | int | ErrorCode | None = None,
-        applied: bool = False,
-        delay_ms: int | None = None,
-        hold: bool = False,
-        disconnect: bool = False,
-        black_hole: bool = False,
-        corrupt: bool = False,
-        truncate_to: int | None = None,
-        throttle_ms: int | None = None,
-        intercept: Intercept | None = None,
-    ) -> FaultView:
-        """Let a rule stand, behind those that do; `server.faults.rules` says what each word means. Raises RuleError."""
-        told = {name: value for name, value in locals().items() if name != "self"}
-        return self.add_rule(told)
+    def add(self, api: str | Sequence[str] | None = None, **told: Unpack[RuleWords]) -> FaultView:
+        """Let a rule stand, behind those that do. Raises RuleError."""
+        return self.add_rule({"api": api, **told})
 
     def add_rule(self, told: dict[str, Any]) -> FaultView:
         """The same from a dictionary, as JSON and YAML have it."""
@@ -113,22 +126,9 @@ class FaultsView:
         """Raises KeyError."""
         return FaultView(self.faults.get(number), self.faults)
 
-    def disk(
-        self,
-        effect: str,
-        *,
-        operation: str | None = None,
-        path: str | None = None,
-        delay_ms: int | None = None,
-        once: bool = False,
-        nth: int | None = None,
-        times: int | None = None,
-        probability: float | None = None,
-        seed: int | None = None,
-    ) -> DiskFault:
+    def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> DiskFault:
         """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
-        told = {name: value for name, value in locals().items() if name != "self"}
-        return self.add_disk_rule(told)
+        return self.add_disk_rule({"effect": effect, **told})
 
     def add_disk_rule(self, told: dict[str, Any]) -> DiskFault:
         """The same from a dictionary."""

@@ -17,9 +17,8 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidConfigError
-from ...protocol.kafka.authorization import ANONYMOUS
 from ...protocol.limits import KIB
-from ...protocol.types import Bytes
+from ...protocol.types import ANONYMOUS, Bytes
 from ..broker_config import BrokerConfig, ClientAuth
 from .transport import Transport
 

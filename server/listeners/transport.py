@@ -18,9 +18,8 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.kafka.authorization import ANONYMOUS
 from ...protocol.limits import KIB, MIB
-from ...protocol.types import Bytes
+from ...protocol.types import ANONYMOUS, Bytes
 from .counters import ProtocolCounters
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from triolog.protocol.kafka.authorization import ANONYMOUS, AclOperation, AclPermission, PatternType, ResourceType
+from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from triolog.protocol.types import ANONYMOUS
 from triolog.server.broker import Acl, AclFilter
 
 from tests.support.kafka_server import KafkaServer

@@ -19,10 +19,9 @@ import trio
 
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
-from ....protocol.kafka.authorization import ANONYMOUS
 from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
 from ....protocol.limits import MIB
-from ....protocol.types import Bytes
+from ....protocol.types import ANONYMOUS, Bytes
 from ..budget import InFlightBudget
 from ..transport import Transport
 from .error_answers import error_codes
