@@ -203,7 +203,10 @@ class KafkaSession:
                 return None
             if request is not None:
                 await self.budget.acquire(request.size_bytes)
-                return request
+                if not self._takes_no_more:
+                    return request
+                self.budget.release(request.size_bytes)  # told since this task was woken: its next wait would be cancelled
+                return None
             if self.connection.end_received:
                 return None
             try:

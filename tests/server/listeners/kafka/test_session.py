@@ -316,6 +316,26 @@ async def test_a_stop_lets_produces_be_answered(fast_path: Path) -> None:
         assert await client.is_closed_by_server()
 
 
+async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_bytes_back(fast_path: Path) -> None:
+    """Its task is awake already when the stop comes, and would be cancelled where it waits for its turn."""
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC)
+        budget = kafka.admission.budget
+        with gate.hold("write", "topic-0/00000000000000000000.log"):
+            await client.send(produce_request(batch("taken")), 9)
+            await until(lambda: budget.used > 0)
+            filling = budget.limit - budget.used
+            await budget.acquire(filling)
+            await client.send(HELLO, 3)
+            await until(lambda: bool(budget._waiting))
+            budget.release(filling)
+            kafka.listener.stop(grace_s=30)
+        assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+        assert await client.is_closed_by_server()
+        await until(lambda: budget.used == 0)
+
+
 async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
     kafka: KafkaServer, client: KafkaStream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
