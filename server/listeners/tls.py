@@ -152,6 +152,11 @@ class TlsTransport(Transport):
                 return b"".join(pieces)
             pieces.append(piece)
 
+    @property
+    def sends_plainly(self) -> bool:
+        """No: a rest that the kernel did not take is encrypted already."""
+        return False
+
     def encrypted(self, piece: Bytes) -> Bytes:
         """A piece as it goes over the wire, with what TLS itself has to say."""
         view = memoryview(piece)

@@ -56,11 +56,18 @@ class Transport:
     _is_drained: bool = False
     _finished: bool = False
     _peer_is_gone: bool = False
+    _is_idle: bool = False
+    """Whether `write` waits for something to send."""
 
     @property
     def principal(self) -> str:
         """Who the peer is, as far as the connection says."""
         return ANONYMOUS
+
+    @property
+    def sends_plainly(self) -> bool:
+        """Whether the buffers themselves go over the wire."""
+        return True
 
     @property
     def host(self) -> str:
@@ -105,14 +112,26 @@ class Transport:
 
     # ---- sending -------------------------------------------------------------------------------------------------------
 
-    def send(self, buffers: Iterable[Bytes]) -> None:
-        """Let buffers follow those that wait; they must not change any more."""
+    def send(self, buffers: Iterable[Bytes], *, at_once: bool = False) -> None:
+        """Let buffers follow those that wait; they must not change any more. `at_once`: none follow soon, so a small answer
+        leaves now; a turn of `write` costs more than sending it."""
         if self._peer_is_gone:
             return
         for buffer in buffers:
             self._unsent.append(buffer)
             self.unsent_bytes += len(buffer)
-        self._to_send.set()
+        if not (at_once and self._is_idle and self._unsent and self._send_first()):
+            self._to_send.set()
+
+    def _send_first(self) -> bool:
+        """Send a small piece of what waits; False when something is left for `write`."""
+        piece = self._next_piece()
+        sent = self._send_now(piece)
+        self.unsent_bytes -= sent
+        self.counters.sent_bytes += sent
+        if sent < len(piece):
+            self._unsent.appendleft(memoryview(piece)[sent:])
+        return not self._unsent
 
     async def write(self) -> None:
         """Send buffers as they come, until `finish` and nothing is left."""
@@ -120,7 +139,9 @@ class Transport:
             while self._unsent or not self._finished:
                 if not self._unsent:
                     self._to_send = trio.Event()
+                    self._is_idle = self.sends_plainly
                     await self._to_send.wait()
+                    self._is_idle = False
                     continue
                 piece = self._next_piece()
                 data = self.encrypted(piece)

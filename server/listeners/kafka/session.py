@@ -238,7 +238,7 @@ class KafkaSession:
             turn = turns.popleft()
             self.budget.release(turn.request.size_bytes)
             if turn.buffers:
-                self.transport.send(turn.buffers)
+                self.transport.send(turn.buffers, at_once=not turns)
         self._wake_waiting()
 
     def fail(self, why: str) -> None:

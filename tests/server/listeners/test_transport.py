@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
+import trio.testing
 from triolog.protocol.limits import MIB
 from triolog.server.listeners.transport import COALESCED_BYTES, MAX_RECEIVE_BYTES, MIN_RECEIVE_BYTES, Transport
 
@@ -148,6 +150,41 @@ async def test_small_buffers_leave_together() -> None:
 def _as_stream(packets: trio.socket.SocketType) -> trio.socket.SocketType:
     """A socket that keeps writes apart, where a stream is asked for."""
     return trio.socket.from_stdlib_socket(socket.socket(packets.family, socket.SOCK_STREAM, 0, packets.detach()))
+
+
+async def test_a_small_answer_that_nothing_follows_leaves_without_a_turn_of_the_writer() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        await trio.testing.wait_all_tasks_blocked()
+        ends.transport.send([b"a", b"b"], at_once=True)
+        assert os.read(ends.far.socket.fileno(), 100) == b"ab", "nothing else has run since"
+        assert ends.transport.unsent_bytes == 0
+        assert ends.transport.counters.sent_bytes == 2
+        ends.transport.finish()
+
+
+async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
+    answers = [bytes([number]) * 30_000 for number in range(20)]
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        await trio.testing.wait_all_tasks_blocked()
+        for answer in answers:
+            ends.transport.send([answer], at_once=True)
+        assert ends.transport.unsent_bytes > 0
+        ends.transport.finish()
+        assert await ends.received(600_000) == b"".join(answers)
+    assert ends.transport.unsent_bytes == 0
+    assert ends.transport.counters.sent_bytes == 600_000
+
+
+async def test_an_answer_does_not_overtake_one_that_is_being_sent() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        ends.transport.send([b"x" * MIB])
+        await trio.testing.wait_all_tasks_blocked()
+        ends.transport.send([b"y"], at_once=True)
+        ends.transport.finish()
+        assert await ends.received(MIB + 1) == b"x" * MIB + b"y"
 
 
 async def test_finish_sends_what_waits_and_ends_the_writer() -> None:

@@ -1,7 +1,8 @@
 """The generator: the Go program in `peers/kafka`, franz-go's client, built once; and kfake, which is the same program.
 
-A client written in Python could not ask for what these rows do: librdkafka through confluent-kafka hands over the records one
-by one under the interpreter's lock. Every load is a process of its own that prints one JSON object.
+franz-go because it sends more beside a server: into kfake 218 MB/s of 1,000 B and 100 MB/s of 100 B, against 178 and 58 of
+librdkafka under confluent-kafka, which gets its records one by one under the interpreter's lock (2 cores, busy, 2026-11-22).
+Every load is a process of its own that prints one JSON object.
 """
 
 from __future__ import annotations
