@@ -1,0 +1,18 @@
+"""Topic configuration: Kafka's keys, their types, defaults and ranges, and ours beside them.
+
+A `LogConfig` is frozen; topic overrides are laid over the server's defaults with `LogConfig.overlay`. Unknown keys and
+values outside their range are refused by name. Keys of Kafka's that have no meaning on one node without tiered storage are
+checked and kept, without effect. `TOPIC_KEYS` and `KEPT_KEYS` are also what the tables in docs/operations.md are made from.
+Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_keys` holds the server's own keys.
+"""
+
+from .key import ConfigKey as ConfigKey
+from .log_config import LogConfig as LogConfig
+from .topic_keys import FORMER_KEYS as FORMER_KEYS
+from .topic_keys import KEPT_KEYS as KEPT_KEYS
+from .topic_keys import KNOWN_KEYS as KNOWN_KEYS
+from .topic_keys import TOPIC_KEYS as TOPIC_KEYS
+from .values import DiskFullPolicy as DiskFullPolicy
+from .values import Durability as Durability
+from .values import DurabilityMode as DurabilityMode
+from .values import RecordValidation as RecordValidation

@@ -1,0 +1,54 @@
+"""What configuration keys of topics can say, beside numbers and text."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Self
+
+import attrs
+
+DAY_MS: Final = 86_400_000
+
+
+class DurabilityMode(enum.Enum):
+    FSYNC = "fsync"
+    GROUP = "group"
+    OS = "os"
+
+
+@attrs.frozen
+class Durability:
+    """When appended bytes are forced to the device: `fsync`, `group:<ms>` or `os`.
+
+    `interval_ms` is the oldest age that unsynced bytes may reach; it is 0 except for `group`.
+    """
+
+    mode: DurabilityMode
+    interval_ms: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `fsync`, `os` or `group:<ms>` (1 ms to one hour); ValueError says what was found."""
+        name, _, argument = text.partition(":")
+        if name == "group":
+            if not argument.isascii() or not argument.isdigit() or not 1 <= int(argument) <= 3_600_000:
+                raise ValueError(f"durability {text!r}: write group:<ms> with 1 to 3600000 ms, for example group:100")
+            return cls(DurabilityMode.GROUP, int(argument))
+        if text in ("fsync", "os"):
+            return cls(DurabilityMode(text))
+        raise ValueError(f"durability {text!r} is none of fsync, group:<ms>, os")
+
+    def __str__(self) -> str:
+        return f"group:{self.interval_ms}" if self.mode is DurabilityMode.GROUP else self.mode.value
+
+
+class RecordValidation(enum.Enum):
+    FULL = "full"
+    HEADER = "header"
+
+
+class DiskFullPolicy(enum.Enum):
+    """What a topic does when its device has less left than the server's `disk_reserve_bytes`."""
+
+    REFUSE = "refuse"
+    EXPIRE_OLDEST = "expire-oldest"
