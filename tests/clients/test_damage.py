@@ -1,0 +1,105 @@
+"""librdkafka with `check.crcs=true` on a log that was damaged on the disk: an error for the damaged batch, the rest delivered.
+
+Who checks differs: librdkafka, where the server does not look at what it serves; the server, with the topic key
+`fetch.check.crcs` or since it has recovered the log. A reader that wants to go on seeks behind the error, offset by offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from triolog.server.broker_config import Address
+from triolog.server.embedded import BlockingBroker
+
+TOPIC: Final = "orders"
+BATCHES: Final = 40
+VALUES: Final = [b"%04d" % number + b"x" * 150 for number in range(2 * BATCHES)]
+"""Two in each batch, five batches in each segment."""
+CONFIG: Final = {"segment.bytes": "2000"}
+PATIENCE_S: Final = 30.0
+LENGTH: Final = slice(8, 12)
+BEHIND_HEADER: Final = 200
+"""Somewhere in the records of a batch."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+    with BlockingBroker(tmp_path, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+        broker.create_topic(TOPIC, 1, CONFIG)
+        for first in range(0, len(VALUES), 2):
+            broker.append(TOPIC, VALUES[first : first + 2])
+        yield broker
+
+
+def flip(directory: Path) -> int:
+    """One bit of the second batch of a closed segment; answers the first offset of that batch."""
+    log = sorted((directory / f"{TOPIC}-0").glob("*.log"))[2]
+    with log.open("r+b") as file:
+        start = int.from_bytes(file.read(12)[LENGTH], "big") + 12
+        file.seek(start + BEHIND_HEADER)
+        [byte] = file.read(1)
+        file.seek(start + BEHIND_HEADER)
+        file.write(bytes([byte ^ 16]))
+    return int(log.stem) + 2
+
+
+def let_librdkafka_check(broker: BlockingBroker) -> None:
+    """The server serves what is in the file."""
+
+
+def let_the_server_check(broker: BlockingBroker) -> None:
+    broker.alter_config(TOPIC, {"fetch.check.crcs": "true"})
+
+
+def let_the_server_recover(broker: BlockingBroker) -> None:
+    broker.crash()
+    broker.restart()
+
+
+WAYS: Final[tuple[tuple[Callable[[BlockingBroker], None], int], ...]] = (
+    (let_librdkafka_check, KafkaError._BAD_MSG),
+    (let_the_server_check, KafkaError.INVALID_MSG),
+    (let_the_server_recover, KafkaError.INVALID_MSG),
+)
+
+
+@pytest.mark.parametrize(("way", "code"), WAYS, ids=[way.__name__ for way, _ in WAYS])
+def test_a_damaged_batch_is_an_error_and_everything_else_is_delivered(
+    broker: BlockingBroker, tmp_path: Path, way: Callable[[BlockingBroker], None], code: int
+) -> None:
+    damaged = flip(tmp_path)
+    way(broker)
+    values, errors = read_past_errors(broker)
+    assert errors == {damaged: code, damaged + 1: code}
+    assert values == [value for offset, value in enumerate(VALUES) if offset not in errors]
+
+
+def read_past_errors(broker: BlockingBroker) -> tuple[list[bytes], dict[int, int]]:
+    """What is read, and the error at each offset where there was one."""
+    values: list[bytes] = []
+    errors: dict[int, int] = {}
+    wanted, deadline = 0, time.monotonic() + PATIENCE_S
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "auto.offset.reset": "error"}
+    quick = {"fetch.error.backoff.ms": 1, "fetch.wait.max.ms": 20, "log_level": 0}
+    with closing(Consumer({**settings, **quick, "check.crcs": True})) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        while wanted < len(VALUES):
+            assert time.monotonic() < deadline, (wanted, errors)
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            if (error := message.error()) is not None:
+                errors[wanted] = error.code()
+                wanted += 1
+                consumer.seek(TopicPartition(TOPIC, 0, wanted))
+            else:
+                assert message.offset() == wanted
+                values.append(message.value() or b"")
+                wanted += 1
+    return values, errors
