@@ -1,18 +1,55 @@
-"""aiokafka: asyncio, with a loop of the driver's own for each call or producer."""
+"""aiokafka: written in Python, with asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ssl import SSLContext, create_default_context
 from typing import Any, TypeVar
 
 import aiokafka
 import attrs
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.driver import DEADLINE_S, Message, Received
+from tests.clients.aiokafka_admin import AiokafkaAdmin
+from tests.clients.driver import DEADLINE_S, Access, Message, Received
+from tests.clients.python_driver import PolledMember, PythonDriver
 
 T = TypeVar("T")
+POLL_MS = 50
+
+
+def _context(access: Access) -> SSLContext | None:
+    if access.ca is None:
+        return None
+    context = create_default_context(cafile=access.ca)
+    if access.certificate is not None:
+        context.load_cert_chain(access.certificate)
+    return context
+
+
+def _access(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {"security_protocol": access.protocol, "ssl_context": _context(access)}
+    if access.mechanism:
+        names = {"sasl_plain_username": access.user, "sasl_plain_password": access.password}
+        settings |= {"sasl_mechanism": access.mechanism, **names}
+    return settings
+
+
+def _received(batches: dict[Any, list[Any]]) -> list[Received]:
+    return [
+        Received(
+            partition=each.partition,
+            offset=each.offset,
+            timestamp_ms=each.timestamp,
+            key=each.key,
+            value=each.value,
+            headers=tuple(each.headers),
+        )
+        for records in batches.values()
+        for each in records
+    ]
 
 
 @attrs.define(eq=False)
@@ -22,7 +59,20 @@ class AiokafkaProducer:
     acks: str
 
     def send(self, topic: str, messages: Sequence[Message]) -> list[int]:
-        return self.runner.run(asyncio.wait_for(self._send(topic, messages), DEADLINE_S))
+        return self._run(self._send(topic, messages))
+
+    def begin(self) -> None:
+        self._run(self.client.begin_transaction())
+
+    def end(self, *, commit: bool) -> None:
+        self._run(self.client.commit_transaction() if commit else self.client.abort_transaction())
+
+    def send_offsets(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        at = {aiokafka.TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+        self._run(self.client.send_offsets_to_transaction(at, group))
+
+    def _run(self, work: Awaitable[T]) -> T:
+        return self.runner.run(asyncio.wait_for(work, DEADLINE_S))
 
     async def _send(self, topic: str, messages: Sequence[Message]) -> list[int]:
         futures = [
@@ -41,24 +91,60 @@ class AiokafkaProducer:
 
 
 @attrs.define(eq=False)
-class AiokafkaDriver:
-    bootstrap: str
-    name: str = "aiokafka"
+class _Assignments(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells a member what it gets and gives."""
+
+    member: PolledMember
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.member.given(each.partition for each in assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.member.taken(each.partition for each in revoked)
+
+
+@attrs.define(eq=False)
+class AiokafkaConsuming:
+    consumer: aiokafka.AIOKafkaConsumer
+    runner: asyncio.Runner
+
+    def poll(self) -> list[Received]:
+        return _received(self.runner.run(self.consumer.getmany(timeout_ms=POLL_MS)))
+
+    def commit(self) -> None:
+        self.runner.run(self.consumer.commit())
+
+    def close(self) -> None:
+        self.runner.run(self.consumer.stop())
+        self.runner.close()
+
+
+@attrs.define(eq=False)
+class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
+    def _settings(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
 
     @contextmanager
     def producer(
-        self, *, acks: str = "all", codec: str = "none", idempotent: bool = False, max_bytes: int | None = None
+        self,
+        *,
+        acks: str = "all",
+        codec: str = "none",
+        idempotent: bool = False,
+        max_bytes: int | None = None,
+        transactional_id: str = "",
     ) -> Iterator[AiokafkaProducer]:
         settings: dict[str, Any] = {
             "acks": acks if acks == "all" else int(acks),
             "compression_type": None if codec == "none" else codec,
             "enable_idempotence": idempotent,
+            "transactional_id": transactional_id or None,
         }
         if max_bytes is not None:
             settings |= {"max_request_size": max_bytes, "max_batch_size": max_bytes}
 
         async def start() -> aiokafka.AIOKafkaProducer:
-            client = aiokafka.AIOKafkaProducer(bootstrap_servers=self.bootstrap, **settings)
+            client = aiokafka.AIOKafkaProducer(**self._settings(), **settings)
             await client.start()
             return client
 
@@ -69,12 +155,15 @@ class AiokafkaDriver:
             finally:
                 runner.run(client.stop())
 
-    def _with_consumer(self, use: Callable[[aiokafka.AIOKafkaConsumer], Awaitable[T]]) -> T:
+    async def _started(self, *topics: str, **settings: Any) -> aiokafka.AIOKafkaConsumer:
+        common = {"enable_auto_commit": False, "auto_offset_reset": "none", "fetch_max_wait_ms": 50}
+        consumer = aiokafka.AIOKafkaConsumer(*topics, **{**self._settings(), **common, **settings})
+        await consumer.start()
+        return consumer
+
+    def _with_consumer(self, use: Callable[[aiokafka.AIOKafkaConsumer], Awaitable[T]], *, committed: bool = False) -> T:
         async def run() -> T:
-            consumer = aiokafka.AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=50
-            )
-            await consumer.start()
+            consumer = await self._started(isolation_level="read_committed" if committed else "read_uncommitted")
             try:
                 return await asyncio.wait_for(use(consumer), 2 * DEADLINE_S)
             finally:
@@ -82,7 +171,7 @@ class AiokafkaDriver:
 
         return asyncio.run(run())
 
-    def read(self, topic: str, count: int, *, starts: dict[int, int]) -> list[Received]:
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         async def use(consumer: aiokafka.AIOKafkaConsumer) -> list[Received]:
             consumer.assign([aiokafka.TopicPartition(topic, number) for number in starts])
             for number, offset in starts.items():
@@ -90,21 +179,27 @@ class AiokafkaDriver:
             found: list[Received] = []
             deadline = asyncio.get_running_loop().time() + DEADLINE_S
             while len(found) < count and asyncio.get_running_loop().time() < deadline:
-                for records in (await consumer.getmany(timeout_ms=500, max_records=count - len(found))).values():
-                    found += [
-                        Received(
-                            partition=each.partition,
-                            offset=each.offset,
-                            timestamp_ms=each.timestamp,
-                            key=each.key,
-                            value=each.value,
-                            headers=tuple(each.headers),
-                        )
-                        for each in records
-                    ]
+                found += _received(await consumer.getmany(timeout_ms=500, max_records=count - len(found)))
             return found
 
-        return self._with_consumer(use)
+        return self._with_consumer(use, committed=committed)
+
+    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> AiokafkaConsuming:
+        async def start() -> aiokafka.AIOKafkaConsumer:
+            consumer = await self._started(
+                group_id=group,
+                group_instance_id=instance or None,
+                partition_assignment_strategy=[RangePartitionAssignor],
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+                heartbeat_interval_ms=50,
+                session_timeout_ms=10_000,
+            )
+            consumer.subscribe([topic], listener=_Assignments(member))
+            return consumer
+
+        runner = asyncio.Runner()
+        return AiokafkaConsuming(runner.run(start()), runner)
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         async def use(consumer: aiokafka.AIOKafkaConsumer) -> int | None:
@@ -121,10 +216,14 @@ class AiokafkaDriver:
 
         return self._with_consumer(use)
 
-    def partitions(self, topic: str) -> set[int]:
-        async def use(consumer: aiokafka.AIOKafkaConsumer) -> set[int]:
-            consumer.assign([aiokafka.TopicPartition(topic, 0)])
-            await consumer._client.force_metadata_update()
-            return set(consumer.partitions_for_topic(topic) or ())
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        async def run() -> None:
+            consumer = await self._started(group_id=group)
+            try:
+                partitions = {aiokafka.TopicPartition(topic, number): at for number, at in offsets.items()}
+                consumer.assign(list(partitions))
+                await consumer.commit(partitions)
+            finally:
+                await consumer.stop()
 
-        return self._with_consumer(use)
+        asyncio.run(run())

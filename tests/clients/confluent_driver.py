@@ -9,16 +9,50 @@ from typing import Any
 
 import attrs
 import confluent_kafka
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
 
-from tests.clients.driver import DEADLINE_S, Message, Received
+from tests.clients.confluent_admin import ConfluentAdmin
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Received
+from tests.clients.python_driver import PolledMember, PythonDriver
 
 UNKNOWN_OFFSET = -1001
+POLL_S = 0.05
+
+
+def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 100,
+        "log_level": 0,
+        "security.protocol": access.protocol,
+    }
+    if access.ca:
+        settings["ssl.ca.location"] = access.ca
+    if access.certificate:
+        settings |= {"ssl.certificate.location": access.certificate, "ssl.key.location": access.certificate}
+    if access.mechanism:
+        settings |= {"sasl.mechanism": access.mechanism, "sasl.username": access.user, "sasl.password": access.password}
+    return settings
+
+
+def _received(message: confluent_kafka.Message) -> Received:
+    if message.error() is not None:
+        raise KafkaException(message.error())
+    return Received(
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+    )
 
 
 @attrs.define(eq=False)
 class ConfluentProducer:
     client: confluent_kafka.Producer
+    settings: dict[str, Any]
 
     def send(self, topic: str, messages: Sequence[Message]) -> list[int]:
         delivered: dict[int, confluent_kafka.Message] = {}
@@ -45,79 +79,121 @@ class ConfluentProducer:
             self.client.poll(0)
         assert self.client.flush(DEADLINE_S) == 0, "the client still waits for acknowledgements"
         if errors:
-            raise confluent_kafka.KafkaException(errors[0])
+            raise KafkaException(errors[0])
         offsets = [delivered[slot].offset() for slot in range(len(messages))]
         return [-1 if offset in (None, UNKNOWN_OFFSET) else offset for offset in offsets]
 
+    def begin(self) -> None:
+        self.client.begin_transaction()
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self.client.commit_transaction(DEADLINE_S)
+        else:
+            self.client.abort_transaction(DEADLINE_S)
+
+    def send_offsets(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        at = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        with closing(confluent_kafka.Consumer({**self.settings, "group.id": group})) as consumer:
+            self.client.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), DEADLINE_S)
+
 
 @attrs.define(eq=False)
-class ConfluentDriver:
-    bootstrap: str
-    name: str = "confluent-kafka"
+class ConfluentConsuming:
+    consumer: confluent_kafka.Consumer
 
+    def poll(self) -> list[Received]:
+        return [_received(message) for message in self.consumer.consume(100, timeout=POLL_S)]
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+@attrs.define(eq=False)
+class ConfluentDriver(ConfluentAdmin, PythonDriver):
     def _settings(self, **settings: Any) -> dict[str, Any]:
-        return {
-            "bootstrap.servers": self.bootstrap,
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 100,
-            "log_level": 0,
-            **settings,
-        }
+        return {**_settings(self.bootstrap, self.access), **settings}
 
     @contextmanager
     def producer(
-        self, *, acks: str = "all", codec: str = "none", idempotent: bool = False, max_bytes: int | None = None
+        self,
+        *,
+        acks: str = "all",
+        codec: str = "none",
+        idempotent: bool = False,
+        max_bytes: int | None = None,
+        transactional_id: str = "",
     ) -> Iterator[ConfluentProducer]:
-        settings = self._settings(**{"acks": acks, "compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 1})
+        settings = self._settings(**{"acks": acks, "compression.type": codec, "linger.ms": 1})
+        settings |= {"transactional.id": transactional_id} if transactional_id else {"enable.idempotence": idempotent}
         if max_bytes is not None:
             settings["message.max.bytes"] = max_bytes
-        producer = ConfluentProducer(confluent_kafka.Producer(settings))
+        producer = ConfluentProducer(confluent_kafka.Producer(settings), self._settings())
+        if transactional_id:
+            producer.client.init_transactions(DEADLINE_S)
         yield producer
         del producer.client  # its threads end with it
 
     @contextmanager
-    def _consumer(self) -> Iterator[confluent_kafka.Consumer]:
+    def _consumer(self, *, committed: bool = False) -> Iterator[confluent_kafka.Consumer]:
         settings = self._settings(
-            **{"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error", "fetch.wait.max.ms": 50}
+            **{
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+            }
         )
         with closing(confluent_kafka.Consumer(settings)) as consumer:
             yield consumer
 
-    def read(self, topic: str, count: int, *, starts: dict[int, int]) -> list[Received]:
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         found: list[Received] = []
         deadline = time.monotonic() + DEADLINE_S
-        with self._consumer() as consumer:
-            consumer.assign([confluent_kafka.TopicPartition(topic, number, offset) for number, offset in starts.items()])
+        with self._consumer(committed=committed) as consumer:
+            consumer.assign([TopicPartition(topic, number, offset) for number, offset in starts.items()])
             while len(found) < count and time.monotonic() < deadline:
-                for message in consumer.consume(count - len(found), timeout=0.5):
-                    if message.error() is not None:
-                        raise confluent_kafka.KafkaException(message.error())
-                    found.append(
-                        Received(
-                            partition=message.partition(),
-                            offset=message.offset(),
-                            timestamp_ms=message.timestamp()[1],
-                            key=message.key(),
-                            value=message.value(),
-                            headers=tuple(message.headers() or ()),
-                        )
-                    )
+                found += [_received(message) for message in consumer.consume(count - len(found), timeout=POLL_S)]
         return found
+
+    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> ConfluentConsuming:
+        settings = self._settings(
+            **{
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 50,
+                "isolation.level": "read_committed",
+            }
+        )
+        if assignor == SERVER:
+            settings["group.protocol"] = "consumer"
+        else:
+            strategy = "cooperative-sticky" if assignor == COOPERATIVE else assignor
+            settings |= {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 50, "session.timeout.ms": 10_000}
+        if instance:
+            settings["group.instance.id"] = instance
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe(
+            [topic],
+            on_assign=lambda _, given: member.given(each.partition for each in given),
+            on_revoke=lambda _, taken: member.taken(each.partition for each in taken),
+        )
+        return ConfluentConsuming(consumer)
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """librdkafka says the end of the log where there is no such record."""
         with self._consumer() as consumer:
-            asked = confluent_kafka.TopicPartition(topic, partition, timestamp_ms)
-            [found] = consumer.offsets_for_times([asked], timeout=DEADLINE_S)
+            [found] = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp_ms)], timeout=DEADLINE_S)
             if found.error is not None:
-                raise confluent_kafka.KafkaException(found.error)
+                raise KafkaException(found.error)
             return None if found.offset < 0 else found.offset
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         with self._consumer() as consumer:
-            asked = confluent_kafka.TopicPartition(topic, partition)
-            low, high = consumer.get_watermark_offsets(asked, timeout=DEADLINE_S)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
             return low, high
-
-    def partitions(self, topic: str) -> set[int]:
-        return set(AdminClient(self._settings()).list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions)

@@ -1,38 +1,48 @@
-"""Programs that drive clients of other languages; each lives as long as the session, its broker as long as a test."""
+"""What the run of the conformance suite has found so far: the outcome of every cell, and the versions of the clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Generator
+from typing import Final
 
+import attrs
 import pytest
 
-from tests.clients import external_programs
-from tests.clients.external_driver import ExternalProgram
-from tests.clients.external_programs import Command, ProgramUnavailableError
-from tests.clients.scenarios import Cluster
+from tests.clients.compatibility_table import Outcome
 
-PROGRAMS: dict[str, Callable[[], Command]] = {
-    "franz-go": partial(external_programs.go, "franz-go"),
-    "sarama": partial(external_programs.go, "sarama"),
-    "kafkajs": external_programs.kafkajs,
-    "java": external_programs.java,
-}
+CELL: Final = "conformance_cell"
+"""A test's mark with the client and the feature that it is about."""
 
 
-@pytest.fixture(scope="session", params=PROGRAMS)
-def program(request: pytest.FixtureRequest) -> Iterator[ExternalProgram]:
-    try:
-        command = PROGRAMS[request.param]()
-    except ProgramUnavailableError as exc:
-        external_programs.unavailable(str(exc))
-    with ExternalProgram.running(request.param, command) as running:
-        yield running
+@attrs.define
+class Found:
+    """Owner: the session of the process that runs the suite's one file."""
+
+    cells: dict[tuple[str, str], Outcome] = attrs.field(factory=dict)
+    versions: dict[str, str] = attrs.field(factory=dict)
+    absent: set[str] = attrs.field(factory=set)
+    """Clients whose language is not here."""
 
 
-@pytest.fixture
-def other_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster.start(str(tmp_path / "data"))
-    yield started
-    started.broker.stop()
+FOUND: Final = pytest.StashKey[Found]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FOUND] = Found()
+    config.addinivalue_line("markers", f"{CELL}(client, feature): a cell of the table of clients")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    mark = item.get_closest_marker(CELL)
+    if mark is not None and not report.skipped and (report.when == "call" or report.failed):
+        item.config.stash[FOUND].cells[mark.args] = Outcome.FAILED if report.failed else Outcome.PASSED
+    return report
+
+
+@pytest.fixture(scope="session")
+def found(request: pytest.FixtureRequest) -> Found:
+    return request.config.stash[FOUND]

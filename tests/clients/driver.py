@@ -1,12 +1,12 @@
 """What the conformance suite wants of a Kafka client: the same few calls, blocking, in plain values.
 
 A driver is one client library as its users get it: its defaults stay but for what a scenario says, and for waits that would
-only take time on a broker in the same process.
+only take time on a broker of the same machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -16,8 +16,27 @@ DEADLINE_S: Final = 60.0
 """How long anything may take before it counts as never."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 EARLIEST: Final = 0
+COOPERATIVE: Final = "cooperative"
+SERVER: Final = "server"
+"""Assignors besides `range`: the cooperative one that the client has, and those of the server (KIP-848)."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """How a client gets in. Files are PEM; `certificate` has the client's key too."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    mechanism: str | None = None
+    user: str = ""
+    password: str = ""
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's `security.protocol`. No broker of the suite has both: it is the same code one after the other."""
+        return "SSL" if self.ca else "SASL_PLAINTEXT" if self.mechanism else "PLAINTEXT"
 
 
 @attrs.frozen(kw_only=True)
@@ -51,13 +70,30 @@ class Producer(Protocol):
         """Send in order and wait until all are delivered; answers their offsets, -1 where the broker tells none (acks 0).
         Raises what the client says."""
 
+    def begin(self) -> None:
+        """A transaction."""
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or abort it."""
+
+
+class Member(Protocol):
+    """A consumer of a group, which polls by itself and does not commit by itself."""
+
+    def assigned(self, count: int) -> tuple[set[int], int]:
+        """Waits until it holds so many partitions; answers them and how many were taken from it so far."""
+
+    def received(self, count: int) -> list[Received]:
+        """Waits until it has at least so many records; answers all."""
+
+    def commit(self) -> None:
+        """What it has received."""
+
+    def leave(self) -> None: ...
+
 
 class Driver(Protocol):
-    """One client library, at one cluster."""
-
-    name: str
-
-    def __init__(self, bootstrap: str) -> None: ...
+    """One client library, at one broker."""
 
     def producer(
         self,
@@ -66,10 +102,11 @@ class Driver(Protocol):
         codec: str = "none",
         idempotent: bool = False,
         max_bytes: int | None = None,
+        transactional_id: str = "",
     ) -> AbstractContextManager[Producer]:
         """`acks`: 0, 1 or all. `max_bytes`: the largest message, None for the client's own limit."""
 
-    def read(self, topic: str, count: int, *, starts: dict[int, int]) -> list[Received]:
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         """`count` records of partitions that are assigned, each from an offset on; fewer only when the deadline is over."""
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
@@ -79,4 +116,33 @@ class Driver(Protocol):
         """First offset, and the one behind the last."""
 
     def partitions(self, topic: str) -> set[int]:
-        """The partitions of a topic, as metadata says."""
+        """The partitions of a topic, as metadata says; none where there is no such topic."""
+
+    def member(self, group: str, topic: str, *, instance: str = "", assignor: str = "range") -> Member: ...
+
+    def transform(self, group: str, source: str, target: str, count: int, *, transactional_id: str, commit: bool) -> None:
+        """Consume, transform, produce: records of partition 0 from its start, and the group's offset, in one transaction."""
+
+    def committed(self, group: str, topic: str) -> dict[int, int]: ...
+
+    def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None: ...
+
+    def group(self, group: str) -> tuple[str, int]:
+        """Its state and how many members it has."""
+
+    def delete_group(self, group: str) -> None: ...
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def add_partitions(self, topic: str, total: int) -> None: ...
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]: ...
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None: ...
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None: ...
+
+    def close(self) -> None:
+        """Members that a failed scenario has left leave."""

@@ -1,4 +1,4 @@
-"""Clients of other languages: a program that drives one of them, asked with lines of JSON, as a driver like those of Python.
+"""Clients of other languages: a program that drives one of them, as a driver like those of Python.
 
 The program lives as long as the session; each driver tells it the servers. Bytes are Base64 within JSON.
 """
@@ -7,55 +7,14 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import attrs
 
-from tests.clients.driver import DEADLINE_S, Message, Received
-
-
-class ExternalError(Exception):
-    """What the client said."""
-
-
-@attrs.define(eq=False)
-class ExternalProgram:
-    """A running program. Owner: whoever started it. One thread asks."""
-
-    name: str
-    _process: subprocess.Popen[str]
-    _ids: Iterator[int] = attrs.field(factory=itertools.count)
-
-    @classmethod
-    @contextmanager
-    def running(cls, name: str, command: Sequence[str]) -> Iterator[Self]:
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                yield cls(name, process)
-                assert process.stdin is not None
-                process.stdin.close()
-                process.wait(DEADLINE_S)
-            finally:
-                process.kill()
-
-    def ask(self, op: str, **arguments: Any) -> Any:
-        """One operation, to its end. Raises ExternalError."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        asked = next(self._ids)
-        self._process.stdin.write(json.dumps({"id": asked, "op": op, **arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"{self.name} ended with {self._process.poll()} at {op}"
-        answer = json.loads(line)
-        assert answer["id"] == asked
-        if answer.get("error"):
-            raise ExternalError(f"{self.name}: {op}: {answer['error']}")
-        return answer.get("result")
+from tests.clients.driver import Access, Message, Received
+from tests.clients.external_program import ExternalProgram
 
 
 def _coded(data: bytes | None) -> str | None:
@@ -128,23 +87,22 @@ class ExternalMember:
         self.driver.ask("commit", name=self.name)
 
     def leave(self) -> None:
+        self.driver.gone(self)
         self.driver.ask("leave", name=self.name)
 
 
 @attrs.define(eq=False)
 class ExternalDriver:
-    """One client of another language, at one cluster."""
+    """One client of another language, at one broker."""
 
     program: ExternalProgram
     bootstrap: str
+    access: Access = attrs.field(factory=Access)
     _names: Iterator[int] = attrs.field(factory=itertools.count)
-
-    @property
-    def name(self) -> str:
-        return self.program.name
+    _members: dict[str, ExternalMember] = attrs.field(factory=dict)
 
     def ask(self, op: str, **arguments: Any) -> Any:
-        return self.program.ask(op, servers=self.bootstrap, **arguments)
+        return self.program.ask(op, servers=self.bootstrap, access=attrs.asdict(self.access), **arguments)
 
     @contextmanager
     def producer(
@@ -167,7 +125,8 @@ class ExternalDriver:
     def member(self, group: str, topic: str, *, instance: str = "", assignor: str = "range") -> ExternalMember:
         name = f"member-{id(self)}-{next(self._names)}"
         self.ask("join", name=name, group=group, topic=topic, instance=instance, assignor=assignor, committed=True)
-        return ExternalMember(self, name)
+        self._members[name] = ExternalMember(self, name)
+        return self._members[name]
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         found = self.ask("consume", topic=topic, count=count, offsets=_by_partition(starts), committed=committed)
@@ -200,6 +159,34 @@ class ExternalDriver:
         """Its state and how many members it has."""
         found = self.ask("describe_group", group=group)
         return found["state"], found["members"]
+
+    def delete_group(self, group: str) -> None:
+        self.ask("delete_group", group=group)
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self.ask("create_topic", topic=topic, partitions=partitions, configs=dict(configs))
+
+    def delete_topic(self, topic: str) -> None:
+        self.ask("delete_topic", topic=topic)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.ask("add_partitions", topic=topic, partitions=total)
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        return dict(self.ask("describe_configs", topic=topic))
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        self.ask("alter_configs", topic=topic, configs=dict(configs))
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None:
+        self.ask("delete_records", topic=topic, offsets=_by_partition(before))
+
+    def gone(self, member: ExternalMember) -> None:
+        self._members.pop(member.name, None)
+
+    def close(self) -> None:
+        for member in list(self._members.values()):
+            member.leave()
 
 
 def _by_partition(offsets: dict[int, int]) -> dict[str, int]:

@@ -15,11 +15,17 @@ import attrs
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
     import kafka
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.driver import DEADLINE_S, Message, Received
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Received
+from tests.clients.kafka_python_admin import KafkaPythonAdmin
+from tests.clients.python_driver import PolledMember, PythonDriver
 
 # Its log lines have its connections in them: pytest, which keeps the lines of a test, would keep their sockets.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+POLL_MS = 50
 
 
 @contextmanager
@@ -33,6 +39,31 @@ def _closed(client: Any) -> Iterator[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+
+
+def _access(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {"security_protocol": access.protocol}
+    if access.ca:
+        settings |= {"ssl_cafile": access.ca, "ssl_certfile": access.certificate, "ssl_keyfile": access.certificate}
+    if access.mechanism:
+        names = {"sasl_plain_username": access.user, "sasl_plain_password": access.password}
+        settings |= {"sasl_mechanism": access.mechanism, **names}
+    return settings
+
+
+def _received(batches: dict[Any, list[Any]]) -> list[Received]:
+    return [
+        Received(
+            partition=each.partition,
+            offset=each.offset,
+            timestamp_ms=each.timestamp,
+            key=each.key,
+            value=each.value,
+            headers=tuple(each.headers),
+        )
+        for records in batches.values()
+        for each in records
+    ]
 
 
 @attrs.define(eq=False)
@@ -56,55 +87,115 @@ class KafkaPythonProducer:
         offsets = [future.get(DEADLINE_S).offset for future in futures]
         return [-1] * len(messages) if self.acks == "0" else offsets
 
+    def begin(self) -> None:
+        self.client.begin_transaction()
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self.client.commit_transaction()
+        else:
+            self.client.abort_transaction()
+
+    def send_offsets(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        at = {
+            kafka.TopicPartition(topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        self.client.send_offsets_to_transaction(at, group)
+
 
 @attrs.define(eq=False)
-class KafkaPythonDriver:
-    bootstrap: str
-    name: str = "kafka-python"
+class _Assignments(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells a member what it gets and gives."""
+
+    member: PolledMember
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.member.given(each.partition for each in assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.member.taken(each.partition for each in revoked)
+
+
+@attrs.define(eq=False)
+class KafkaPythonConsuming:
+    consumer: Any
+
+    def poll(self) -> list[Received]:
+        return _received(self.consumer.poll(POLL_MS))
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        with _closed(self.consumer):
+            del self.consumer
+
+
+@attrs.define(eq=False)
+class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
+    def _settings(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
 
     @contextmanager
     def producer(
-        self, *, acks: str = "all", codec: str = "none", idempotent: bool = False, max_bytes: int | None = None
+        self,
+        *,
+        acks: str = "all",
+        codec: str = "none",
+        idempotent: bool = False,
+        max_bytes: int | None = None,
+        transactional_id: str = "",
     ) -> Iterator[KafkaPythonProducer]:
         settings: dict[str, Any] = {
             "acks": acks if acks == "all" else int(acks),
             "compression_type": None if codec == "none" else codec,
-            "enable_idempotence": idempotent,
+            "enable_idempotence": idempotent or bool(transactional_id),
+            "transactional_id": transactional_id or None,
             "reconnect_backoff_ms": 10,
             "reconnect_backoff_max_ms": 100,
         }
         if max_bytes is not None:
             settings |= {"max_request_size": max_bytes, "batch_size": max_bytes}
-        with _closed(kafka.KafkaProducer(bootstrap_servers=self.bootstrap, **settings)) as client:
+        with _closed(kafka.KafkaProducer(**self._settings(), **settings)) as client:
+            if transactional_id:
+                client.init_transactions()
             yield KafkaPythonProducer(client, acks)
 
     @contextmanager
-    def _consumer(self) -> Iterator[Any]:
+    def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
+        isolation = "read_committed" if committed else "read_uncommitted"
         settings = {"enable_auto_commit": False, "auto_offset_reset": "none", "fetch_max_wait_ms": 50}
-        with _closed(kafka.KafkaConsumer(bootstrap_servers=self.bootstrap, **settings)) as consumer:
+        with _closed(kafka.KafkaConsumer(**self._settings(), **settings, isolation_level=isolation)) as consumer:
             yield consumer
 
-    def read(self, topic: str, count: int, *, starts: dict[int, int]) -> list[Received]:
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         found: list[Received] = []
         deadline = time.monotonic() + DEADLINE_S
-        with self._consumer() as consumer:
+        with self._consumer(committed=committed) as consumer:
             consumer.assign([kafka.TopicPartition(topic, number) for number in starts])
             for number, offset in starts.items():
                 consumer.seek(kafka.TopicPartition(topic, number), offset)
             while len(found) < count and time.monotonic() < deadline:
-                for records in consumer.poll(500, max_records=count - len(found)).values():
-                    found += [
-                        Received(
-                            partition=each.partition,
-                            offset=each.offset,
-                            timestamp_ms=each.timestamp,
-                            key=each.key,
-                            value=each.value,
-                            headers=tuple(each.headers),
-                        )
-                        for each in records
-                    ]
+                found += _received(consumer.poll(POLL_MS, max_records=count - len(found)))
         return found
+
+    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> KafkaPythonConsuming:
+        chosen = CooperativeStickyAssignor if assignor == COOPERATIVE else RangePartitionAssignor
+        consumer = kafka.KafkaConsumer(
+            **self._settings(),
+            group_id=group,
+            group_instance_id=instance or None,
+            partition_assignment_strategy=[chosen],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            fetch_max_wait_ms=50,
+            heartbeat_interval_ms=50,
+            session_timeout_ms=10_000,
+        )
+        consumer.subscribe([topic], listener=_Assignments(member))
+        return KafkaPythonConsuming(consumer)
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         with self._consumer() as consumer:
@@ -116,7 +207,3 @@ class KafkaPythonDriver:
         with self._consumer() as consumer:
             asked = kafka.TopicPartition(topic, partition)
             return consumer.beginning_offsets([asked])[asked], consumer.end_offsets([asked])[asked]
-
-    def partitions(self, topic: str) -> set[int]:
-        with self._consumer() as consumer:
-            return set(consumer.partitions_for_topic(topic))

@@ -1,32 +1,120 @@
-"""Every scenario through every client."""
+"""Every feature through every client; the table in docs/kafka-compatibility.md is what a whole run of this file has found.
+
+`TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from triolog.server.broker_config import Address
+from triolog.server.embedded import BlockingBroker
 
-from tests.clients.aiokafka_driver import AiokafkaDriver
-from tests.clients.confluent_driver import ConfluentDriver
-from tests.clients.driver import Driver
-from tests.clients.kafka_python_driver import KafkaPythonDriver
-from tests.clients.scenarios import SCENARIOS, Cluster
+from tests.clients import external_programs
+from tests.clients.clients import CLIENTS, Client, Running
+from tests.clients.compatibility_table import PAGE, Outcome, Table, differences, replaced
+from tests.clients.conformance_brokers import Brokers, conformance_brokers
+from tests.clients.conftest import CELL, Found
+from tests.clients.external_programs import ProgramUnavailableError
+from tests.clients.features import Broker, Cell, Feature
+from tests.clients.rows import FEATURES
+from tests.support.certificates import Certificates
 
-DRIVERS: tuple[type[Driver], ...] = (ConfluentDriver, AiokafkaDriver, KafkaPythonDriver)
+WRITE = "TRIOLOG_WRITE_TABLE"
 
-# kafka-python does not close the socket of a connection that was refused. What we leave open shows as a descriptor.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = [
+    pytest.mark.timeout(900),  # the first test of a program builds it
+    # kafka-python does not close the socket of a connection that was refused. What we leave open shows as a descriptor.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Brokers]:
+    with conformance_brokers(tmp_path_factory.mktemp("brokers"), certificates) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(request: pytest.FixtureRequest) -> Client:
+    """The column. Tests of one run one after the other, so that each program starts once."""
+    client: Client = request.param
+    return client
+
+
+@pytest.fixture(scope="module")
+def running(client: Client, found: Found) -> Iterator[Running]:
+    with ExitStack() as stack:
+        try:
+            running: Running = stack.enter_context(client.running())
+        except ProgramUnavailableError as exc:
+            found.absent.add(client.name)
+            external_programs.unavailable(str(exc))
+        found.versions[client.name] = running.version
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Behind the last cell: what a whole run has found is written, or compared."""
+    yield
+    cannot = {(client.name, name): why for client in CLIENTS.values() for name, why in client.cannot.items()}
+    wanted = [(client, name) for client in CLIENTS if client not in found.absent for name in FEATURES]
+    cells = {cell: Outcome.CANNOT if cell in cannot else found.cells.get(cell) for cell in wanted}
+    whole = {cell: outcome for cell, outcome in cells.items() if outcome is not None}
+    if not wanted or whole.keys() != cells.keys():
+        return  # a part of the suite
+    if os.environ.get(WRITE):
+        assert not found.absent, f"not written: {', '.join(found.absent)} did not run"
+        PAGE.write_text(replaced(PAGE.read_text(), Table(cells=whole, versions=found.versions, cannot=cannot)))
+    elif said := differences(whole, PAGE.read_text()):
+        pytest.fail("\n".join([f"the table is out of date; {WRITE}=1 writes it:", *said]), pytrace=False)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster.start(str(tmp_path / "data"))
-    yield started
-    started.broker.stop()
+def own_broker(tmp_path: Path) -> Iterator[Callable[[], BlockingBroker]]:
+    """Starts a broker that the scenario restarts; it goes on with the same data and port."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(
+            BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), durability="os")
+        )
 
 
-@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.__name__.removesuffix("Driver"))
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_client_can(cluster: Cluster, driver: type[Driver], name: str) -> None:
-    SCENARIOS[name](driver(str(cluster.address)), cluster)
+@pytest.fixture
+def cell(
+    feature: Feature, client: Client, running: Running, brokers: Brokers, own_broker: Callable[[], BlockingBroker]
+) -> Iterator[Cell]:
+    if feature.broker is Broker.OWN:
+        own = own_broker()
+        address, restart = own.bootstrap_servers, lambda: (own.crash(), own.restart())
+    else:
+        address, restart = brokers.addresses[feature.broker], lambda: pytest.fail("others use this broker")
+    driver = running.driver(address, brokers.access(feature.broker, feature.mechanism))
+    try:
+        yield Cell(driver, f"{client.name}-{list(FEATURES).index(feature.name)}", restart)
+    finally:
+        driver.close()
+
+
+CELLS = [
+    pytest.param(
+        client,
+        feature,
+        id=f"{client.name}-{feature.slug}",
+        marks=[
+            getattr(pytest.mark, CELL)(client.name, feature.name),
+            *([pytest.mark.skip(reason=client.cannot[feature.name])] if feature.name in client.cannot else []),
+        ],
+    )
+    for client in CLIENTS.values()
+    for feature in FEATURES.values()
+]
+
+
+@pytest.mark.parametrize(("client", "feature"), CELLS, indirect=["client"], scope="module")
+def test_feature(cell: Cell, feature: Feature) -> None:
+    feature.scenario(cell)

@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 var franzProducers sync.Map
@@ -25,6 +26,7 @@ func franzOperations() map[string]operation {
 		"end":       franzEnd,
 		"close":     franzClose,
 		"transform": franzTransform,
+		"version":   versionOf("github.com/twmb/franz-go"),
 	} {
 		operations[name] = done
 	}
@@ -34,11 +36,32 @@ func franzOperations() map[string]operation {
 	return operations
 }
 
-func franzClient(r *request, options ...kgo.Opt) (*kgo.Client, error) {
-	given := []kgo.Opt{
+func franzOptions(r *request) ([]kgo.Opt, error) {
+	encrypted, err := r.Access.tls()
+	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(r.Servers, ",")...),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RetryTimeout(patience),
+	}
+	if encrypted != nil {
+		options = append(options, kgo.DialTLSConfig(encrypted))
+	}
+	user, password := r.Access.User, r.Access.Password
+	switch r.Access.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	}
+	return options, err
+}
+
+func franzClient(r *request, options ...kgo.Opt) (*kgo.Client, error) {
+	given, err := franzOptions(r)
+	if err != nil {
+		return nil, err
 	}
 	return kgo.NewClient(append(given, options...)...)
 }
@@ -132,63 +155,6 @@ func franzConsume(r *request) (any, error) {
 	return read, nil
 }
 
-func franzJoin(r *request) (any, error) {
-	m := newMember()
-	balancer := kgo.RangeBalancer()
-	if r.Assignor == "cooperative" {
-		balancer = kgo.CooperativeStickyBalancer()
-	}
-	gone := func(_ context.Context, _ *kgo.Client, taken map[string][]int32) {
-		m.change(func() {
-			for _, partition := range taken[r.Topic] {
-				delete(m.owned, partition)
-				m.revoked++
-			}
-		})
-	}
-	options := append(franzReading(r),
-		kgo.ConsumerGroup(r.Group), kgo.ConsumeTopics(r.Topic), kgo.Balancers(balancer), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(50*time.Millisecond),
-		kgo.SessionTimeout(10*time.Second), kgo.RebalanceTimeout(10*time.Second),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, given map[string][]int32) {
-			m.change(func() {
-				for _, partition := range given[r.Topic] {
-					m.owned[partition] = true
-				}
-			})
-		}), kgo.OnPartitionsRevoked(gone), kgo.OnPartitionsLost(gone))
-	if r.Instance != "" {
-		options = append(options, kgo.InstanceID(r.Instance))
-	}
-	client, err := franzClient(r, options...)
-	if err != nil {
-		return nil, err
-	}
-	m.commit = func() error { return client.CommitUncommittedOffsets(context.Background()) }
-	m.leave = func() error {
-		client.Close()
-		<-m.finished
-		return nil
-	}
-	members.Store(r.Name, m)
-	go func() {
-		defer close(m.finished)
-		for {
-			fetched := client.PollFetches(context.Background())
-			if fetched.IsClientClosed() {
-				return
-			}
-			m.change(func() {
-				fetched.EachRecord(func(one *kgo.Record) { m.records = append(m.records, franzRecord(one)) })
-				if err := fetched.Err(); err != nil && !errors.Is(err, context.Canceled) {
-					m.failure = err
-				}
-			})
-		}
-	}()
-	return nil, nil
-}
-
 func franzProducer(r *request) *kgo.Client {
 	found, _ := franzProducers.Load(r.Name)
 	return found.(*kgo.Client)
@@ -222,9 +188,13 @@ func franzClose(r *request) (any, error) {
 
 // franzTransform reads records of one topic as a member of a group and writes them to another, both in one transaction.
 func franzTransform(r *request) (any, error) {
-	options := append(franzProducing(r), franzReading(r)...)
+	options, err := franzOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	options = append(append(options, franzProducing(r)...), franzReading(r)...)
 	session, err := kgo.NewGroupTransactSession(append(options,
-		kgo.SeedBrokers(strings.Split(r.Servers, ",")...), kgo.TransactionalID(r.TransactionalID), kgo.ConsumerGroup(r.Group),
+		kgo.TransactionalID(r.TransactionalID), kgo.ConsumerGroup(r.Group),
 		kgo.ConsumeTopics(r.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets())...)
 	if err != nil {
 		return nil, err
@@ -256,123 +226,4 @@ func franzTransform(r *request) (any, error) {
 		err = errors.New("the session ended the transaction otherwise than it was told")
 	}
 	return read, err
-}
-
-func franzAdministration() map[string]operation {
-	within := context.Background()
-	with := func(do func(*kadm.Client, *request) (any, error)) operation {
-		return func(r *request) (any, error) {
-			client, err := franzClient(r)
-			if err != nil {
-				return nil, err
-			}
-			defer client.Close()
-			return do(kadm.NewClient(client), r)
-		}
-	}
-	return map[string]operation{
-		"create_topic": with(func(admin *kadm.Client, r *request) (any, error) {
-			configs := map[string]*string{}
-			for key, value := range r.Configs {
-				configs[key] = &value
-			}
-			_, err := admin.CreateTopic(within, r.Partitions, 1, configs, r.Topic)
-			return nil, err
-		}),
-		"delete_topic": with(func(admin *kadm.Client, r *request) (any, error) {
-			_, err := admin.DeleteTopic(within, r.Topic)
-			return nil, err
-		}),
-		"partitions": with(func(admin *kadm.Client, r *request) (any, error) {
-			found, err := admin.ListTopics(within)
-			if err != nil || !found.Has(r.Topic) {
-				return []int32{}, err
-			}
-			return found[r.Topic].Partitions.Numbers(), nil
-		}),
-		"add_partitions": with(func(admin *kadm.Client, r *request) (any, error) {
-			changed, err := admin.UpdatePartitions(within, int(r.Partitions), r.Topic)
-			if err == nil {
-				err = changed.Error()
-			}
-			return nil, err
-		}),
-		"describe_configs": with(func(admin *kadm.Client, r *request) (any, error) {
-			found, err := admin.DescribeTopicConfigs(within, r.Topic)
-			if err != nil {
-				return nil, err
-			}
-			of, err := found.On(r.Topic, nil)
-			values := map[string]string{}
-			for _, config := range of.Configs {
-				values[config.Key] = config.MaybeValue()
-			}
-			return values, errors.Join(err, of.Err)
-		}),
-		"alter_configs": with(func(admin *kadm.Client, r *request) (any, error) {
-			set := []kadm.AlterConfig{}
-			for key, value := range r.Configs {
-				set = append(set, kadm.AlterConfig{Op: kadm.SetConfig, Name: key, Value: &value})
-			}
-			changed, err := admin.AlterTopicConfigs(within, set, r.Topic)
-			if err == nil {
-				err = changed[0].Err
-			}
-			return nil, err
-		}),
-		"delete_records": with(func(admin *kadm.Client, r *request) (any, error) {
-			before := kadm.Offsets{}
-			for partition, offset := range r.Offsets {
-				before.AddOffset(r.Topic, partition, offset, -1)
-			}
-			deleted, err := admin.DeleteRecords(within, before)
-			if err == nil {
-				err = deleted.Error()
-			}
-			return nil, err
-		}),
-		"bounds": with(func(admin *kadm.Client, r *request) (any, error) {
-			start, err := admin.ListStartOffsets(within, r.Topic)
-			end, fault := admin.ListEndOffsets(within, r.Topic)
-			if err := errors.Join(err, fault); err != nil {
-				return nil, err
-			}
-			return []int64{start[r.Topic][r.Partition].Offset, end[r.Topic][r.Partition].Offset}, nil
-		}),
-		"offset_at": with(func(admin *kadm.Client, r *request) (any, error) {
-			found, err := admin.ListOffsetsAfterMilli(within, r.Timestamp, r.Topic)
-			of := found[r.Topic][r.Partition]
-			if err != nil || of.Timestamp < 0 { // it says the end of the log where there is no such record
-				return nil, err
-			}
-			return of.Offset, of.Err
-		}),
-		"committed": with(func(admin *kadm.Client, r *request) (any, error) {
-			found, err := admin.FetchOffsets(within, r.Group)
-			offsets := map[int32]int64{}
-			for partition, of := range found[r.Topic] {
-				offsets[partition] = of.At
-			}
-			return offsets, err
-		}),
-		"reset": with(func(admin *kadm.Client, r *request) (any, error) {
-			to := kadm.Offsets{}
-			for partition, offset := range r.Offsets {
-				to.AddOffset(r.Topic, partition, offset, -1)
-			}
-			return nil, admin.CommitAllOffsets(within, r.Group, to)
-		}),
-		"describe_group": with(func(admin *kadm.Client, r *request) (any, error) {
-			found, err := admin.DescribeGroups(within, r.Group)
-			if err != nil {
-				return nil, err
-			}
-			of := found[r.Group]
-			return map[string]any{"state": of.State, "members": len(of.Members)}, of.Err
-		}),
-		"delete_group": with(func(admin *kadm.Client, r *request) (any, error) {
-			_, err := admin.DeleteGroup(within, r.Group)
-			return nil, err
-		}),
-	}
 }

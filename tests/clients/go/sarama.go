@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +23,7 @@ func saramaOperations() map[string]operation {
 		"consume":   saramaConsume,
 		"join":      saramaJoin,
 		"transform": saramaTransform,
+		"version":   versionOf("github.com/IBM/sarama"),
 	} {
 		operations[name] = done
 	}
@@ -33,7 +33,7 @@ func saramaOperations() map[string]operation {
 	return operations
 }
 
-func saramaConfig() *sarama.Config {
+func saramaConfig(r *request) (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
 	config.Metadata.Retry.Backoff = 20 * time.Millisecond
@@ -46,13 +46,23 @@ func saramaConfig() *sarama.Config {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Group.Heartbeat.Interval = 50 * time.Millisecond
 	config.Consumer.Group.Rebalance.Retry.Backoff = 20 * time.Millisecond
-	return config
+	encrypted, err := r.Access.tls()
+	config.Net.TLS.Enable, config.Net.TLS.Config = encrypted != nil, encrypted
+	if mechanism := sarama.SASLMechanism(r.Access.Mechanism); mechanism != "" {
+		config.Net.SASL.Enable, config.Net.SASL.Mechanism = true, mechanism
+		config.Net.SASL.User, config.Net.SASL.Password = r.Access.User, r.Access.Password
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{mechanism: mechanism} }
+	}
+	return config, err
 }
 
 func saramaServers(r *request) []string { return strings.Split(r.Servers, ",") }
 
 func saramaOpen(r *request) (any, error) {
-	config := saramaConfig()
+	config, err := saramaConfig(r)
+	if err != nil {
+		return nil, err
+	}
 	config.Producer.RequiredAcks = map[string]sarama.RequiredAcks{
 		"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll,
 	}[r.Acks]
@@ -145,7 +155,10 @@ func saramaRecord(read *sarama.ConsumerMessage) record {
 }
 
 func saramaConsume(r *request) (any, error) {
-	config := saramaConfig()
+	config, err := saramaConfig(r)
+	if err != nil {
+		return nil, err
+	}
 	if r.Committed {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
@@ -196,83 +209,10 @@ func saramaConsume(r *request) (any, error) {
 	return read, nil
 }
 
-// saramaSession is what sarama calls while a member holds partitions.
-type saramaSession struct {
-	member  *member
-	current sarama.ConsumerGroupSession
-}
-
-func (s *saramaSession) Setup(session sarama.ConsumerGroupSession) error {
-	s.member.change(func() {
-		s.current = session
-		for _, partitions := range session.Claims() {
-			for _, partition := range partitions {
-				s.member.owned[partition] = true
-			}
-		}
-	})
-	return nil
-}
-
-func (s *saramaSession) Cleanup(sarama.ConsumerGroupSession) error {
-	s.member.change(func() {
-		s.member.revoked += len(s.member.owned)
-		s.member.owned = map[int32]bool{}
-	})
-	return nil
-}
-
-func (s *saramaSession) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	for one := range claim.Messages() {
-		s.member.change(func() {
-			session.MarkMessage(one, "")
-			s.member.records = append(s.member.records, saramaRecord(one))
-		})
-	}
-	return nil
-}
-
-func saramaJoin(r *request) (any, error) {
-	config := saramaConfig()
-	config.Consumer.Group.InstanceId = r.Instance
-	group, err := sarama.NewConsumerGroup(saramaServers(r), r.Group, config)
-	if err != nil {
-		return nil, err
-	}
-	m := newMember()
-	session := &saramaSession{member: m}
-	within, stop := context.WithCancel(context.Background())
-	m.commit = func() error {
-		session.current.Commit()
-		return nil
-	}
-	m.leave = func() error {
-		stop()
-		<-m.finished
-		return group.Close()
-	}
-	members.Store(r.Name, m)
-	go func() {
-		for err := range group.Errors() {
-			m.change(func() { m.failure = err })
-		}
-	}()
-	go func() {
-		defer close(m.finished)
-		for within.Err() == nil {
-			if err := group.Consume(within, []string{r.Topic}, session); err != nil {
-				m.change(func() { m.failure = err })
-				return
-			}
-		}
-	}()
-	return nil, nil
-}
-
 // saramaTransform reads records of partition 0 and writes them to another topic, with the offset behind them, in one transaction.
 func saramaTransform(r *request) (any, error) {
 	read, err := saramaConsume(&request{
-		Servers: r.Servers, Topic: r.Topic, Offsets: map[int32]int64{0: r.Offsets[0]}, Count: r.Count, Committed: true,
+		Servers: r.Servers, Access: r.Access, Topic: r.Topic, Offsets: map[int32]int64{0: r.Offsets[0]}, Count: r.Count, Committed: true,
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,11 @@ import (
 func saramaAdministration() map[string]operation {
 	with := func(do func(sarama.ClusterAdmin, *request) (any, error)) operation {
 		return func(r *request) (any, error) {
-			admin, err := sarama.NewClusterAdmin(saramaServers(r), saramaConfig())
+			config, err := saramaConfig(r)
+			if err != nil {
+				return nil, err
+			}
+			admin, err := sarama.NewClusterAdmin(saramaServers(r), config)
 			if err != nil {
 				return nil, err
 			}
@@ -19,7 +23,11 @@ func saramaAdministration() map[string]operation {
 	}
 	asking := func(do func(sarama.Client, *request) (any, error)) operation {
 		return func(r *request) (any, error) {
-			client, err := sarama.NewClient(saramaServers(r), saramaConfig())
+			config, err := saramaConfig(r)
+			if err != nil {
+				return nil, err
+			}
+			client, err := sarama.NewClient(saramaServers(r), config)
 			if err != nil {
 				return nil, err
 			}

@@ -28,7 +28,7 @@ final class Administration {
 
     private static void operation(String name, Work work) {
         OPERATIONS.put(name, asked -> {
-            try (Admin admin = Admin.create(Map.of("bootstrap.servers", asked.get("servers").asText()))) {
+            try (Admin admin = Admin.create(Access.config(asked))) {
                 return work.run(admin, asked);
             }
         });

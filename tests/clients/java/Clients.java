@@ -11,6 +11,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
+import org.apache.kafka.common.utils.AppInfoParser;
+
 /**
  * Drives Apache Kafka's Java client for tests: a request is a line of JSON on standard input, its answer a line on standard
  * output. Requests run one after the other, members of groups beside them. End of input ends the process.
@@ -32,6 +34,7 @@ public final class Clients {
         operations.putAll(Producers.OPERATIONS);
         operations.putAll(Consumers.OPERATIONS);
         operations.putAll(Administration.OPERATIONS);
+        operations.put("version", asked -> AppInfoParser.getVersion());
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             JsonNode asked = JSON.readTree(line);

@@ -47,8 +47,8 @@ final class Consumers {
 
     static KafkaConsumer<byte[], byte[]> consumer(JsonNode asked, Map<String, Object> more) {
         boolean committed = asked.has("committed") && asked.get("committed").asBoolean();
-        Map<String, Object> config = new HashMap<>(Map.of(
-            "bootstrap.servers", asked.get("servers").asText(),
+        Map<String, Object> config = Access.config(asked);
+        config.putAll(Map.of(
             "isolation.level", committed ? "read_committed" : "read_uncommitted",
             "enable.auto.commit", false, "auto.offset.reset", "none", "fetch.max.wait.ms", 50, "reconnect.backoff.ms", 10));
         config.putAll(more);

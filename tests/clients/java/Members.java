@@ -58,12 +58,17 @@ final class Members implements ConsumerRebalanceListener {
     private volatile boolean leaving;
 
     private Members(JsonNode asked) {
-        boolean cooperative = asked.get("assignor").asText().equals("cooperative");
+        String assignor = asked.get("assignor").asText();
         Map<String, Object> config = new HashMap<>(Map.of(
-            "group.id", asked.get("group").asText(), "auto.offset.reset", "earliest",
-            "partition.assignment.strategy", "org.apache.kafka.clients.consumer."
-                + (cooperative ? "CooperativeStickyAssignor" : "RangeAssignor"),
-            "heartbeat.interval.ms", 50, "session.timeout.ms", 10_000));
+            "group.id", asked.get("group").asText(), "auto.offset.reset", "earliest"));
+        if (assignor.equals("server")) {
+            config.put("group.protocol", "consumer");
+        } else {
+            String named = assignor.equals("cooperative") ? "CooperativeStickyAssignor" : "RangeAssignor";
+            config.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + named);
+            config.put("heartbeat.interval.ms", 50);
+            config.put("session.timeout.ms", 10_000);
+        }
         if (!asked.get("instance").asText().isEmpty()) {
             config.put("group.instance.id", asked.get("instance").asText());
         }

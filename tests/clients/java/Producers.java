@@ -43,8 +43,8 @@ final class Producers {
     }
 
     private static Object open(JsonNode asked) {
-        Map<String, Object> config = new HashMap<>(Map.of(
-            "bootstrap.servers", asked.get("servers").asText(),
+        Map<String, Object> config = Access.config(asked);
+        config.putAll(Map.of(
             "acks", asked.get("acks").asText(),
             "compression.type", asked.get("codec").asText(),
             "enable.idempotence", asked.get("idempotent").asBoolean(),
@@ -104,8 +104,8 @@ final class Producers {
             read = Consumers.read(consumer, asked);
             group = new ConsumerGroupMetadata(asked.get("group").asText());
         }
-        Map<String, Object> config = Map.of("bootstrap.servers", asked.get("servers").asText(),
-            "transactional.id", asked.get("transactional_id").asText(), "linger.ms", 0);
+        Map<String, Object> config = Access.config(asked);
+        config.putAll(Map.of("transactional.id", asked.get("transactional_id").asText(), "linger.ms", 0));
         try (KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
             producer.initTransactions();

@@ -1,6 +1,8 @@
 // Drives kafkajs for tests: a request is a line of JSON on standard input, its answer a line on standard output. Requests run
 // at the same time; an answer names its request. End of input ends the process.
+const fs = require('node:fs')
 const readline = require('node:readline')
+const { version } = require('kafkajs/package.json')
 const { Kafka, Partitioners, logLevel } = require('kafkajs')
 const administration = require('./administration')
 const codecs = require('./codecs')
@@ -98,8 +100,17 @@ const operations = {
   },
 }
 
-function kafkaAt(servers) {
+// How a client gets in. Files are PEM; the certificate's has the key too.
+function entry({ ca, certificate, mechanism, user, password }) {
+  const ssl = ca && { ca: [fs.readFileSync(ca)] }
+  if (certificate) ssl.cert = ssl.key = fs.readFileSync(certificate)
+  const sasl = mechanism && { mechanism: mechanism.toLowerCase(), username: user, password }
+  return { ...(ssl && { ssl }), ...(sasl && { sasl }) }
+}
+
+function kafkaAt({ servers, access }) {
   return new Kafka({
+    ...entry(access),
     brokers: servers.split(','),
     logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 20, maxRetryTime: 200, retries: 100 },
@@ -110,7 +121,7 @@ async function run(line) {
   const asked = JSON.parse(line)
   let told
   try {
-    const result = await operations[asked.op](kafkaAt(asked.servers), asked)
+    const result = asked.op === 'version' ? version : await operations[asked.op](kafkaAt(asked), asked)
     told = { id: asked.id, result: result ?? null }
   } catch (error) {
     told = { id: asked.id, error: `${error.type || error.name}: ${error.message}` }

@@ -1,0 +1,109 @@
+"""The columns of the conformance suite: client libraries, and what each of them cannot do by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import aiokafka
+import attrs
+import confluent_kafka
+
+from tests.clients import external_programs
+from tests.clients.aiokafka_driver import AiokafkaDriver
+from tests.clients.confluent_driver import ConfluentDriver
+from tests.clients.driver import Access, Driver
+from tests.clients.external_driver import ExternalDriver
+from tests.clients.external_program import ExternalProgram
+from tests.clients.external_programs import Command
+from tests.clients.kafka_python_driver import KafkaPythonDriver, kafka
+
+STATIC: Final = "groups: static members"
+COOPERATIVE: Final = "groups: cooperative rebalances"
+BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
+GROUPS_DELETED: Final = "groups: deleted"
+
+
+class DriverOf(Protocol):
+    def __call__(self, bootstrap: str, access: Access) -> Driver: ...
+
+
+@attrs.frozen(kw_only=True)
+class Running:
+    """A client that can be asked."""
+
+    version: str
+    driver: DriverOf
+
+
+@attrs.frozen(kw_only=True)
+class Client:
+    """A column. `running` raises ProgramUnavailableError where its language is not here."""
+
+    name: str
+    running: Callable[[], Any]
+    cannot: Mapping[str, str] = attrs.field(factory=dict)
+    """Feature -> why: what the library does not have, whatever the broker."""
+
+
+def _of_python(driver: DriverOf, version: Callable[[], str]) -> Callable[[], Any]:
+    @contextmanager
+    def running() -> Iterator[Running]:
+        yield Running(version=version(), driver=driver)
+
+    return running
+
+
+def _program(name: str, command: Callable[[], Command]) -> Callable[[], Any]:
+    @contextmanager
+    def running() -> Iterator[Running]:
+        with ExternalProgram.running(name, command()) as program:
+            yield Running(version=program.ask("version"), driver=partial(ExternalDriver, program))
+
+    return running
+
+
+CLIENTS: Final = {
+    client.name: client
+    for client in (
+        Client(
+            name="confluent-kafka",
+            running=_of_python(
+                ConfluentDriver, lambda: f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
+            ),
+        ),
+        Client(
+            name="aiokafka",
+            running=_of_python(AiokafkaDriver, lambda: str(aiokafka.__version__)),
+            cannot={
+                COOPERATIVE: "aiokafka has no cooperative assignor",
+                BY_SERVER: "aiokafka has no KIP-848",
+                GROUPS_DELETED: "aiokafka's admin client has no call for it",
+            },
+        ),
+        Client(
+            name="kafka-python",
+            running=_of_python(KafkaPythonDriver, lambda: str(kafka.__version__)),
+            cannot={BY_SERVER: "kafka-python has no KIP-848"},
+        ),
+        Client(
+            name="kafkajs",
+            running=_program("kafkajs", external_programs.kafkajs),
+            cannot={
+                STATIC: "kafkajs has no static members",
+                COOPERATIVE: "kafkajs has no cooperative assignor",
+                BY_SERVER: "kafkajs has no KIP-848",
+            },
+        ),
+        Client(name="franz-go", running=_program("franz-go", partial(external_programs.go, "franz-go"))),
+        Client(name="java", running=_program("java", external_programs.java)),
+        Client(
+            name="sarama",
+            running=_program("sarama", partial(external_programs.go, "sarama")),
+            cannot={BY_SERVER: "sarama has no KIP-848"},
+        ),
+    )
+}
+"""In the order of the table."""

@@ -1,0 +1,164 @@
+"""What the drivers of Python's clients share: members of groups that poll in threads of their own, and transactions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Protocol
+
+import attrs
+
+from tests.clients.driver import DEADLINE_S, EARLIEST, Access, Message, Producer, Received
+
+
+class Consuming(Protocol):
+    """A consumer that has subscribed; one thread uses it."""
+
+    def poll(self) -> list[Received]:
+        """What there is, after a short wait at most."""
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@attrs.define(eq=False)
+class PolledMember:
+    """A consumer and the thread that polls it. Owner: its driver."""
+
+    _open: Callable[[PolledMember], Consuming]
+    _changed: threading.Condition = attrs.field(factory=threading.Condition)
+    _held: set[int] = attrs.field(factory=set)
+    _revoked: int = 0
+    _records: list[Received] = attrs.field(factory=list)
+    _failure: Exception | None = None
+    _commits: SimpleQueue[Future[None]] = attrs.field(factory=SimpleQueue)
+    _leaving: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def given(self, partitions: Iterable[int]) -> None:
+        """The client calls it from the thread that polls."""
+        with self._changed:
+            self._held.update(partitions)
+            self._changed.notify_all()
+
+    def taken(self, partitions: Iterable[int]) -> None:
+        with self._changed:
+            gone = self._held.intersection(partitions)
+            self._held -= gone
+            self._revoked += len(gone)
+            self._changed.notify_all()
+
+    def assigned(self, count: int) -> tuple[set[int], int]:
+        with self._changed:
+            self._until(lambda: len(self._held) == count)
+            return set(self._held), self._revoked
+
+    def received(self, count: int) -> list[Received]:
+        with self._changed:
+            self._until(lambda: len(self._records) >= count)
+            return list(self._records)
+
+    def commit(self) -> None:
+        wanted: Future[None] = Future()
+        self._commits.put(wanted)
+        wanted.result(DEADLINE_S)
+
+    def leave(self) -> None:
+        self._leaving.set()
+        self._thread.join()
+
+    def _until(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not reached():
+            if self._failure is not None:
+                raise self._failure
+            left = deadline - time.monotonic()
+            assert left > 0, f"not in time; {sorted(self._held)} held, {len(self._records)} records received"
+            self._changed.wait(left)
+
+    def _run(self) -> None:
+        try:
+            consumer = self._open(self)
+            try:
+                while not self._leaving.is_set():
+                    self._step(consumer)
+            finally:
+                consumer.close()
+        except Exception as exc:
+            with self._changed:
+                self._failure = exc
+                self._changed.notify_all()
+
+    def _step(self, consumer: Consuming) -> None:
+        found = consumer.poll()
+        with self._changed:
+            self._records += found
+            self._changed.notify_all()
+        while not self._commits.empty():
+            wanted = self._commits.get()
+            try:
+                wanted.set_result(consumer.commit())
+            except Exception as exc:
+                wanted.set_exception(exc)
+
+
+class TransactionalProducer(Producer, Protocol):
+    def send_offsets(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Into the transaction that is open."""
+
+
+@attrs.define(eq=False)
+class PythonDriver(ABC):
+    """A client of Python at one broker."""
+
+    bootstrap: str
+    access: Access = attrs.field(factory=Access)
+    _members: list[PolledMember] = attrs.field(factory=list)
+
+    @abstractmethod
+    def producer(
+        self,
+        *,
+        acks: str = "all",
+        codec: str = "none",
+        idempotent: bool = False,
+        max_bytes: int | None = None,
+        transactional_id: str = "",
+    ) -> AbstractContextManager[TransactionalProducer]: ...
+
+    @abstractmethod
+    def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]: ...
+
+    @abstractmethod
+    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> Consuming: ...
+
+    def member(self, group: str, topic: str, *, instance: str = "", assignor: str = "range") -> PolledMember:
+        member = PolledMember(lambda member: self._consuming(member, group, topic, instance, assignor))
+        self._members.append(member)
+        return member
+
+    def transform(self, group: str, source: str, target: str, count: int, *, transactional_id: str, commit: bool) -> None:
+        read = self.read(source, count, starts={0: EARLIEST}, committed=True)
+        with self.producer(transactional_id=transactional_id) as producer:
+            producer.begin()
+            producer.send(target, _copies(read))
+            producer.send_offsets(group, source, {0: read[-1].offset + 1})
+            producer.end(commit=commit)
+
+    def close(self) -> None:
+        for member in self._members:
+            member.leave()
+
+
+def _copies(records: Sequence[Received]) -> list[Message]:
+    return [Message(key=each.key, value=each.value) for each in records]
