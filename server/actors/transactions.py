@@ -194,15 +194,26 @@ class Transactions:
             if error := next_epoch_error(before, expected, owner.last_epoch):
                 raise RequestError(f"transactional id {owner.name!r}: {error}", ErrorCode.PRODUCER_FENCED)
             if expected[0] == before.producer_id and expected[1] != before.producer_epoch:
-                return before  # it asks again
+                return await self._started_again(owner, before, timeout_ms)
+        aborted = before is not None and before.state is TransactionState.ONGOING
         if before is not None and before.state not in IDLE_STATES:
             await self._end(owner, commit=False, fence=True)
         new_id = None
         if owner.value is None or is_epoch_exhausted(owner.value):
             new_id = await self._producer_ids.next()
         value = started(owner.value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=new_id)
+        if aborted and expected is not None and new_id is None and owner.value is not None:
+            value = attrs.evolve(value, producer_epoch=owner.value.producer_epoch)  # which the producer has not had yet
         await self._store(owner, value)
         owner.last_epoch = NO_PRODUCER_EPOCH if expected is None or new_id is not None else expected[1]
+        return value
+
+    async def _started_again(self, owner: TransactionalId, value: TransactionLogValue, timeout_ms: int) -> TransactionLogValue:
+        """The producer has not heard of its epoch: it gets it once more."""
+        if value.state in IDLE_STATES and not is_epoch_exhausted(value):
+            after = started(value, timeout_ms=timeout_ms, now_ms=self._now_ms(), new_producer_id=None)
+            value = attrs.evolve(after, producer_epoch=value.producer_epoch)
+            await self._store(owner, value)
         return value
 
     async def add_partitions(
@@ -260,6 +271,8 @@ class Transactions:
                     needed = needs_end(transactional_id, value, commit=commit)
                 if needed:
                     await self._end(owner, commit=commit, fence=False, client_version=client_version)
+                    if client_version >= EPOCH_PER_TRANSACTION:
+                        owner.last_epoch = producer_epoch  # its producer may not hear of the next one
         assert owner.value is not None
         return owner.value.producer_id, owner.value.producer_epoch
 

@@ -58,10 +58,12 @@ class PreparedAppend(NamedTuple):
     """The end of a transaction, which is the only batch then."""
     ends_only: int | None = None
     """First offset of the transaction that the marker may end, None for whichever is open."""
+    joins_transaction: bool = False
+    """Whether the batch lets its partition join the producer's transaction (KIP-890)."""
 
 
 class AppendResult(NamedTuple):
-    """Where an append went. `log_append_time` is -1 under CreateTime."""
+    """Where an append went. `log_append_time` is -1 under CreateTime, but for a duplicate: then it is its largest timestamp."""
 
     base_offset: int
     last_offset: int
@@ -338,14 +340,15 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
         producers.check_epoch(topic_partition, append.batches[0][0])
         producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
         return None
-    found = producers.admit(topic_partition, [header for header, _ in append.batches])
+    found = producers.admit(
+        topic_partition, [header for header, _ in append.batches], joins_transaction=append.joins_transaction
+    )
     if found is None:
         producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
         return None
     first, last = found
-    is_append_time = log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-    append_time = first.timestamp if is_append_time else NO_TIMESTAMP
-    return AppendResult(first.first_offset, last.last_offset, append_time, log.log_start_offset)
+    # As Kafka does: the time of the stored batch, whoever chose it.
+    return AppendResult(first.first_offset, last.last_offset, first.timestamp, log.log_start_offset)
 
 
 def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: list[FileHandle]) -> None:

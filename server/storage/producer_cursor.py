@@ -58,17 +58,26 @@ class ProducerCursor:
         found = self.changed.get(producer_id)
         return self._entries.get(producer_id) if found is None else found
 
-    def admit(self, topic_partition: TopicPartition, headers: Sequence[BatchHeader]) -> BatchPair | None:
+    def admit(
+        self, topic_partition: TopicPartition, headers: Sequence[BatchHeader], *, joins_transaction: bool = False
+    ) -> BatchPair | None:
         """What a client's append of these batches, of one producer, comes to: None when they may be stored, the first and the
         last of the stored batches when they are there already.
 
         The last one is evidence enough: it was accepted because it followed the others. Snapshots and compaction leave of a
         producer's batches only the newest for certain, so after a restart it may be all that is known of an append.
+        `joins_transaction`: the batch opens a transaction here by itself, so of a producer of which nothing is known it is the
+        first (KIP-890).
 
         Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError.
         """
         header = headers[0]
         entry = self.entry(header.producer_id)
+        if joins_transaction and header.base_sequence and (entry is None or not entry.batches):
+            raise OutOfOrderSequenceError(
+                f"{topic_partition}: producer {header.producer_id} begins a transaction with sequence {header.base_sequence}; "
+                "nothing is known of it here, so 0 was expected"
+            )
         if entry is not None:
             first = entry.find_duplicate(header)
             if first is not None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -54,6 +54,8 @@ class KafkaBroker:
     folder: Path
     classes: str
     calls: KafkaCalls
+    settings: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
+    """Beside `SETTINGS`."""
     address: str = ""
     _process: subprocess.Popen[bytes] | None = None
 
@@ -130,6 +132,7 @@ class KafkaBroker:
         self.address = f"127.0.0.1:{broker}"
         settings = {
             **SETTINGS,
+            **self.settings,
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
             "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller}",
             "log.dirs": str(self.log_directory),

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError
+from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.messages.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
@@ -166,4 +166,8 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
             return {config.name: config.value or "" for config in resource.configs}
         return _applied(overrides, resource.configs, call.broker.config.topic_defaults)
 
-    await call.broker.change_configs(resource.resource_name, change, lenient=call.door.lenient, validate_only=validate_only)
+    try:
+        await call.broker.change_configs(resource.resource_name, change, lenient=call.door.lenient, validate_only=validate_only)
+    except UnknownTopicOrPartitionError:
+        call.broker.config.topic_defaults.overlay(change({}), lenient=call.door.lenient)  # Kafka says first what is wrong
+        raise

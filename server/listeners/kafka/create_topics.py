@@ -43,21 +43,16 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
 
 
 async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool) -> CreateTopicsCreatableTopicResult:
-    configs = _configs(topic)
+    given = {config.name: config.value for config in topic.configs}  # of one that is there twice the last value counts
+    configs = {name: value for name, value in given.items() if value is not None}
     lenient = call.door.lenient
     await call.broker.create_topic(topic.name, 1, configs, lenient=lenient, validate_only=True)
+    if without := sorted(given.keys() - configs.keys()):
+        raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
     partitions = _partitions(call, topic)
     await call.broker.create_topic(topic.name, partitions, configs, lenient=lenient, validate_only=validate_only)
     topic_id = NO_TOPIC_ID if validate_only else call.broker.topic_metadata(topic.name).topic_id
     return _made(call, topic.name, topic_id, partitions, configs, validate_only=validate_only)
-
-
-def _configs(topic: CreateTopicsCreatableTopic) -> dict[str, str]:
-    """A key that is there twice has the last of its values."""
-    configs = {config.name: config.value for config in topic.configs}
-    if without := [name for name, value in configs.items() if value is None]:
-        raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
-    return {name: value for name, value in configs.items() if value is not None}
 
 
 def _partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:

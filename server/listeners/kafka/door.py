@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.errors import AuthorizationError, RequestError
+from ....protocol.errors import AuthorizationError, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.apis import APIS, Api
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
+from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...broker_config import Address
 from .fetch_sessions import FetchSessions
@@ -115,6 +116,14 @@ class Call:
     def topic_name(self, name: str, topic_id: bytes, *, by_id: bool) -> str:
         """The topic that a request means, by its name, or its id in versions that have one. Raises RequestError."""
         return self.broker.topic_named(topic_id) if by_id else name
+
+    def check_partition(self, topic_partition: TopicPartition) -> None:
+        """Raises RequestError when there is no such topic, or it has no such partition."""
+        count = len(self.broker.topic_metadata(topic_partition.topic).leader_epochs)
+        if not 0 <= topic_partition.partition < count:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic_partition.topic!r} has partitions 0 to {count - 1}, not {topic_partition.partition}"
+            )
 
 
 def error_code(error: RequestError | None) -> int:

@@ -74,7 +74,8 @@ async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
         data = _partition_data(call, body, each, answers)
         if session is not None:
             seen = Seen(data.high_watermark, data.log_start_offset, data.error_code)
-            is_news = session.is_news(each.key, seen, has_records=bool(data.records) or each.diverging is not None)
+            has_more = bool(data.records) or each.diverging is not None
+            is_news = session.is_news(each.key, seen, has_records=has_more)
             if is_incremental and not is_news:
                 continue
         key = each.key.topic, each.key.topic_id
@@ -95,7 +96,7 @@ def _session_of(call: Call, body: FetchRequest) -> tuple[Mapping[Key, Asked], Fe
     if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if body.session_id != NO_SESSION:
             sessions.close(body.session_id)
-        if body.session_epoch == FINAL_EPOCH or not named:
+        if body.session_epoch == FINAL_EPOCH:
             return named, None, False
         session = sessions.open(named, by_id=by_id)
         return OrderedDict(session.partitions), session, False
@@ -104,6 +105,9 @@ def _session_of(call: Call, body: FetchRequest) -> tuple[Mapping[Key, Asked], Fe
         Key(topic.topic, topic.topic_id, number) for topic in body.forgotten_topics_data for number in topic.partitions
     ]
     session.update(named, forgotten)
+    if not session.partitions:
+        sessions.close(session.session_id)
+        return {}, None, False
     if named:
         sessions.make_room()
     return OrderedDict(session.partitions), session, True
@@ -148,7 +152,7 @@ def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
     except RequestError:
         if known is None:
             raise
-        call.broker.topic_metadata(known)
+        call.check_partition(TopicPartition(known, key.partition))
         raise RequestError(
             f"{known}-{key.partition}: the topic was made anew and has another id than in the session; ask for metadata",
             ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -197,7 +201,7 @@ def _partition_data(
 ) -> FetchPartitionData:
     number = each.key.partition
     if each.error is not None:
-        return _failed(number, each.error, call, each.topic_partition)
+        return _failed(number, each.error)
     assert each.topic_partition is not None
     if each.diverging is not None:
         return _diverged(call, number, each.topic_partition, each.diverging)
@@ -205,10 +209,10 @@ def _partition_data(
     fetched = answer.fetched
     if fetched is None:
         assert answer.error is not None
-        return _failed(number, answer.error, call, each.topic_partition)
+        return _failed(number, answer.error)
     if call.version < FIRST_WITH_ZSTD and _has_zstd(fetched.records):
         error = UnsupportedCompressionTypeError(f"{each.topic_partition}: zstd needs Fetch v{FIRST_WITH_ZSTD}")
-        return _failed(number, error, call, each.topic_partition)
+        return _failed(number, error)
     aborted = None
     if body.isolation_level:
         pairs = sorted((transaction.first_offset, transaction.producer_id) for transaction in fetched.aborted or ())
@@ -227,19 +231,14 @@ def _has_zstd(records: bytes | bytearray | memoryview) -> bool:
     return any(header.compression_type is CompressionType.ZSTD for header, _ in iter_batches(records))
 
 
-def _failed(number: int, error: RequestError, call: Call, topic_partition: TopicPartition | None) -> FetchPartitionData:
-    """An error; the watermarks come with it where the partition is served, so that a consumer knows where to go on."""
-    high_watermark = last_stable_offset = log_start_offset = -1
-    if topic_partition is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        snapshot = call.broker.snapshot(topic_partition)
-        high_watermark, last_stable_offset = snapshot.high_watermark, snapshot.last_stable_offset
-        log_start_offset = snapshot.log_start_offset
+def _failed(number: int, error: RequestError) -> FetchPartitionData:
+    """An error, as Kafka answers it: without watermarks, also where they are known."""
     return FetchPartitionData(
         partition_index=number,
         error_code=error.code,
-        high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset,
-        log_start_offset=log_start_offset,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
         aborted_transactions=None,
         records=b"",
     )

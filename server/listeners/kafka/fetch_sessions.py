@@ -69,14 +69,15 @@ class FetchSession:
     """Of what is asked for by id: the topic's name when it was last found."""
 
     def update(self, changed: dict[Key, Asked], forgotten: list[Key]) -> None:
-        """Take over what a request says. Raises RequestError when that is too much."""
+        """Take over what a request says; what it both asks for and forgets is forgotten. Raises RequestError when that is too
+        much."""
+        if len((self.partitions.keys() | changed.keys()) - set(forgotten)) > MAX_SESSION_PARTITIONS:
+            raise RequestError(f"a fetch session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)
+        self.partitions.update(changed)
         for key in forgotten:
             self.partitions.pop(key, None)
             self.seen.pop(key, None)
             self.names.pop(key, None)
-        if len(self.partitions.keys() | changed.keys()) > MAX_SESSION_PARTITIONS:
-            raise RequestError(f"a fetch session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)
-        self.partitions.update(changed)
 
     def is_news(self, key: Key, now: Seen, *, has_records: bool) -> bool:
         """Whether an answer has to say this of a partition; it is remembered as said."""

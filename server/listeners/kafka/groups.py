@@ -29,6 +29,8 @@ FIRST_WITH_REQUIRED_MEMBER_ID: Final = 4
 FIRST_WITH_PROTOCOL_TYPE: Final = 7
 FIRST_WITH_SKIPPED_ASSIGNMENT: Final = 9
 FIRST_LEAVE_OF_SEVERAL: Final = 3
+FIRST_SYNC_WITH_PROTOCOL: Final = 5
+"""From here on a client has to say which protocol it took for chosen."""
 LONGEST_WAIT_S: Final = 3600.0
 """Above every rebalance timeout that anybody uses; the group answers before."""
 
@@ -85,6 +87,8 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
         assignments=tuple((each.member_id, each.assignment) for each in body.assignments),
     )
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if call.version >= FIRST_SYNC_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
         with call.session.parked(LONGEST_WAIT_S):
             answer = await call.broker.sync_group(request)

@@ -21,6 +21,10 @@ from .door import NO_TOPIC_ID, Call
 
 NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
+TOLD_OPERATIONS: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE}
+)
+"""Kafka tells what a client might do with a topic also where there is none of that name."""
 FIRST_WITH_TOPIC_IDS: Final = 12
 """Versions 10 and 11 have a field for them, and are refused when it is used (Kafka: KafkaApis)."""
 
@@ -36,7 +40,7 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
         topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in different]
     if body.include_topic_authorized_operations:
         for topic in topics:
-            if not topic.error_code:
+            if topic.error_code in TOLD_OPERATIONS:
                 topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
     return MetadataResponse(
         brokers=[

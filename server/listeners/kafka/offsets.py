@@ -41,6 +41,7 @@ FIRST_WITH_TOPIC_IDS: Final = 10
 FIRST_WITH_SEVERAL_GROUPS: Final = 8
 FIRST_WITH_ERROR_OF_ALL: Final = 2
 NO_EPOCH: Final = -1
+FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_JOINS: Final = 5
 """From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
 
@@ -128,9 +129,12 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
 
 
 def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
+    """What is not there is found out before anybody asks the group, as Kafka does."""
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
-        return _Asked(commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition)), None)
+        topic_partition = TopicPartition(topic, commit.topic_partition.partition)
+        call.check_partition(topic_partition)
+        return _Asked(commit._replace(topic_partition=topic_partition), None)
     except RequestError as exc:
         return _Asked(commit, exc.as_answer())
 
@@ -140,14 +144,18 @@ async def _commit(
 ) -> list[int]:
     """An error code for each offset."""
     wanted = [each.commit for each in asked if each.error is None]
+    if asked and not wanted:
+        return [error_code(each.error) for each in asked]
     try:
         if transaction is not None and call.version < FIRST_THAT_JOINS:
             call.broker.check_group_in_transaction(*transaction, group)
         answers = iter(await call.broker.commit_offsets(group, wanted, transaction=transaction, member=member))
     except RequestError as exc:
         code = ErrorCode.INVALID_PRODUCER_EPOCH if exc.code is ErrorCode.PRODUCER_FENCED else exc.code
-        return [code] * len(asked)
-    return [error_code(each.error or next(answers)) if each.error is None else each.error.code for each in asked]
+        if transaction is not None and code is ErrorCode.INVALID_TXN_STATE and call.version >= FIRST_WITH_ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        return [each.error.code if each.error else code for each in asked]
+    return [error_code(next(answers) if each.error is None else each.error) for each in asked]
 
 
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
@@ -206,6 +214,8 @@ def _all(call: Call, group: str) -> _Found:
     topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
     for each in call.broker.committed_offsets(group):
         name, number = each.topic_partition
+        if each.value is None:
+            continue  # only an open transaction has one
         topics.setdefault(name, []).append((number, each))
     return _Found([(name, _topic_id(call, name), offsets) for name, offsets in topics.items()])
 

@@ -6,7 +6,8 @@ the last answer makes the response. With acks 0 there is none, so a failure ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -14,10 +15,10 @@ import attrs
 import trio
 
 from ....protocol.errors import (
+    CorruptRecordError,
     ErrorCode,
     InvalidRecordError,
     InvalidRequestError,
-    InvalidTxnStateError,
     RequestError,
     RequestTimedOutError,
     UnsupportedCompressionTypeError,
@@ -30,7 +31,7 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from ....protocol.records.batch import MAGIC
+from ....protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import Append, AppendResult
 from .door import Call
@@ -38,6 +39,17 @@ from .session import Turn
 
 ACKS: Final = (-1, 0, 1)
 FIRST_WITH_ZSTD: Final = 7
+ZSTD: Final = CompressionType.ZSTD.value
+ERRORS_WITH_LOG_START: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
 FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_JOINS: Final = 12
 """From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
@@ -46,6 +58,8 @@ TIMEOUT_CHECK_S: Final = 1.0
 """How exact a timeout is, and the shortest: nothing is waited for but the device, so that 0, which some clients send, must not
 be over before the append was tried."""
 MAGIC_POSITION: Final = 16
+
+Wanted = tuple[TopicPartition, Bytes]
 
 
 @attrs.define(eq=False)
@@ -58,13 +72,16 @@ class PendingProduce:
     """Called when it is answered: its records are not to be kept any longer."""
     _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
     _missing: int = attrs.field(init=False)
+    _log_starts: dict[int, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self._missing = sum(len(topic.partition_data) for topic in self.request.topic_data)
         self._results = [None] * self._missing
 
-    def put(self, slot: int, result: AppendResult | RequestError) -> None:
-        """One partition's answer; the last one makes the response."""
+    def put(self, slot: int, result: AppendResult | RequestError, log_start_offset: int = -1) -> None:
+        """One partition's answer, with the log's start where the log refused; the last one makes the response."""
+        if log_start_offset >= 0:
+            self._log_starts[slot] = log_start_offset
         self._results[slot] = result
         self._missing -= 1
         if self.request.acks:
@@ -84,34 +101,40 @@ class PendingProduce:
 
     def answer(self) -> None:
         self.forget(self)
-        results = iter(self._results)
+        results = iter(enumerate(self._results))
         self.turn.answer(
             ProduceResponse(
                 responses=[
                     ProduceTopicResponse(
                         name=topic.name,
                         topic_id=topic.topic_id,
-                        partition_responses=[_partition(each, next(results)) for each in topic.partition_data],
+                        partition_responses=[self._partition(each, *next(results)) for each in topic.partition_data],
                     )
                     for topic in self.request.topic_data
                 ]
             )
         )
 
-
-def _partition(asked: ProducePartition, result: AppendResult | RequestError | None) -> ProducePartitionResponse:
-    if isinstance(result, AppendResult):
+    def _partition(
+        self, asked: ProducePartition, slot: int, result: AppendResult | RequestError | None
+    ) -> ProducePartitionResponse:
+        if isinstance(result, AppendResult):
+            return ProducePartitionResponse(
+                index=asked.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time,
+                log_start_offset=result.log_start_offset,
+                record_errors=[],
+            )
+        assert result is not None
         return ProducePartitionResponse(
             index=asked.index,
-            base_offset=result.base_offset,
-            log_append_time_ms=result.log_append_time,
-            log_start_offset=result.log_start_offset,
+            error_code=result.code,
+            base_offset=-1,
+            log_start_offset=self._log_starts.get(slot, -1),
             record_errors=[],
+            error_message=result.message,
         )
-    assert result is not None
-    return ProducePartitionResponse(
-        index=asked.index, error_code=result.code, base_offset=-1, record_errors=[], error_message=result.message
-    )
 
 
 @attrs.define(eq=False)
@@ -127,11 +150,17 @@ class Produces:
         pending = PendingProduce(turn, request, self._forget)
         if request.acks:
             self._watch(pending)
-        appends = _prepare(call, request, pending)
+        wanted: dict[int, Wanted] = {}
+        if request.transactional_id is None and _has_transactional_batch(request):
+            _refuse_all(request, pending)
+        else:
+            wanted = _wanted(call, request, pending)
         if request.transactional_id is not None:
-            appends = await _join_transaction(call, request.transactional_id, appends, pending)
-        for slot, (_, (actor, prepared)) in appends.items():
-            await call.broker.submit(actor, prepared, request.acks, partial(pending.put, slot))
+            wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
+        # All are checked before the first is enqueued: what waits for room does not come between.
+        for slot, (actor, prepared) in _prepare(call, wanted, pending).items():
+            answer = partial(_put_answer_of_log, call, pending, wanted[slot][0], slot)
+            await call.broker.submit(actor, prepared, request.acks, answer)
         if not request.acks:
             turn.discard()
         elif not any(topic.partition_data for topic in request.topic_data):
@@ -169,64 +198,115 @@ def _named_partitions(call: Call, request: ProduceRequest) -> Iterator[tuple[Pro
             yield each, name
 
 
-def _prepare(call: Call, request: ProduceRequest, pending: PendingProduce) -> dict[int, tuple[TopicPartition, Append]]:
-    """What can be appended, by slot; the other partitions have their answers."""
-    appends: dict[int, tuple[TopicPartition, Append]] = {}
+def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) -> dict[int, Wanted]:
+    """What is to be appended, by slot; the other partitions have their answers."""
+    wanted: dict[int, Wanted] = {}
     for slot, (each, name) in enumerate(_named_partitions(call, request)):
         try:
             if isinstance(name, RequestError):
                 raise name
             topic_partition = TopicPartition(name, each.index)
-            appends[slot] = topic_partition, _checked_append(call, request, topic_partition, each)
+            wanted[slot] = topic_partition, _checked_records(call, request, topic_partition, each)
         except RequestError as exc:
             pending.put(slot, exc.as_answer())
         except ValueError as exc:
             pending.put(slot, InvalidRequestError(f"{name}-{each.index}: {exc}"))
+    return wanted
+
+
+def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, Append]:
+    """What the logs can take, by slot; the other partitions have their answers."""
+    appends: dict[int, Append] = {}
+    for slot, (topic_partition, records) in wanted.items():
+        try:
+            actor, prepared = call.broker.prepare(topic_partition, records)
+        except RequestError as exc:
+            _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
+            continue
+        joins = call.version >= FIRST_THAT_JOINS and prepared.batches[0][0].is_transactional
+        appends[slot] = actor, prepared._replace(joins_transaction=True) if joins else prepared
     return appends
 
 
-def _checked_append(call: Call, request: ProduceRequest, topic_partition: TopicPartition, asked: ProducePartition) -> Append:
-    """Raises the RequestError that is the partition's answer."""
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    records = (each.records for topic in request.topic_data for each in topic.partition_data)
+    return any(parse_header(each).is_transactional for each in records if each and len(each) >= RECORD_BATCH_OVERHEAD)
+
+
+def _refuse_all(request: ProduceRequest, pending: PendingProduce) -> None:
+    """Kafka says of who names no transactional id that he may not use it."""
+    error = RequestError(
+        "a batch is transactional, and the request names no transactional id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
+    for slot in range(sum(len(topic.partition_data) for topic in request.topic_data)):
+        pending.put(slot, error)
+
+
+def _put_answer_of_log(
+    call: Call, pending: PendingProduce, topic_partition: TopicPartition, slot: int, result: AppendResult | RequestError
+) -> None:
+    """Kafka tells where a log begins also with most of the errors that a log finds."""
+    log_start_offset = -1
+    if isinstance(result, RequestError) and result.code in ERRORS_WITH_LOG_START:
+        with suppress(RequestError):
+            log_start_offset = call.broker.snapshot(topic_partition).log_start_offset
+    pending.put(slot, result, log_start_offset)
+
+
+def _checked_records(call: Call, request: ProduceRequest, topic_partition: TopicPartition, asked: ProducePartition) -> Bytes:
+    """What is to be appended. Raises the RequestError that is the partition's answer."""
     if call.door.guard is not None:
         if request.transactional_id is not None:
             call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, topic_partition.topic)
-    if request.acks not in ACKS:
-        raise RequestError(f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
-    if not asked.records:
-        raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
-    _check_magic(topic_partition, asked.records)
-    append = call.broker.prepare(topic_partition, asked.records)
-    batches = append[1].batches
-    if len(batches) != 1:
-        raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, this one {len(batches)}")
-    header = batches[0][0]
-    if call.version < FIRST_WITH_ZSTD and header.compression_type is CompressionType.ZSTD:
-        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
-    is_transactional = header.is_transactional
-    if is_transactional != (request.transactional_id is not None):
-        raise InvalidTxnStateError(
-            f"{topic_partition}: the batch is {'' if is_transactional else 'not '}transactional, and the request names "
-            f"{'no transactional id' if is_transactional else 'one'}"
-        )
-    return append
+    try:
+        if not asked.records:
+            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+        _check_format(call, topic_partition, asked.records)
+        if request.acks not in ACKS:
+            raise RequestError(
+                f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS
+            )
+    except RequestError:
+        call.check_partition(topic_partition)  # Kafka says first that there is none
+        raise
+    if request.transactional_id is not None:
+        call.check_partition(topic_partition)  # before it joins
+    return asked.records
 
 
-def _check_magic(topic_partition: TopicPartition, records: Bytes) -> None:
-    """Kafka calls another format than that of the batches invalid, not damaged."""
-    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -> None:
+    """Kafka calls older formats than that of the batches invalid, not damaged. The codec counts that the client chose."""
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < MAGIC:
         raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
+        raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
+    size = _first_size(records)
+    if len(records) < LOG_OVERHEAD or len(records) < size:
+        raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")
+    if size < RECORD_BATCH_OVERHEAD:
+        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes has less than a batch's header")
+    if len(records) >= size + LOG_OVERHEAD and len(records) - size >= _first_size(records[size:]):
+        raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, there is more behind it")
+    if call.version < FIRST_WITH_ZSTD and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
+        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
+
+
+def _first_size(records: Bytes) -> int:
+    """Of the first batch, as its header says."""
+    return LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
 
 
 async def _join_transaction(
-    call: Call, transactional_id: str, appends: dict[int, tuple[TopicPartition, Append]], pending: PendingProduce
-) -> dict[int, tuple[TopicPartition, Append]]:
+    call: Call, transactional_id: str, wanted: dict[int, Wanted], pending: PendingProduce
+) -> dict[int, Wanted]:
     """Let the partitions join their producer's transaction, or see to it that they have: all do, or the request is answered
-    with why not."""
+    with why not. What is not transactional is a matter of the log, as without an id."""
     joining: dict[tuple[int, int], list[TopicPartition]] = {}
-    for topic_partition, (_, prepared) in appends.values():
-        header = prepared.batches[0][0]
-        joining.setdefault((header.producer_id, header.producer_epoch), []).append(topic_partition)
+    for topic_partition, records in wanted.values():
+        header = parse_header(records)
+        if header.is_transactional:
+            joining.setdefault((header.producer_id, header.producer_epoch), []).append(topic_partition)
     try:
         for producer, partitions in joining.items():
             if call.version >= FIRST_THAT_JOINS:
@@ -235,10 +315,10 @@ async def _join_transaction(
                 call.broker.check_in_transaction(transactional_id, *producer, partitions)
     except RequestError as exc:
         error = _error_of_transaction(call, exc)
-        for slot in appends:
+        for slot in wanted:
             pending.put(slot, error)
         return {}
-    return appends
+    return wanted
 
 
 def _error_of_transaction(call: Call, error: RequestError) -> RequestError:

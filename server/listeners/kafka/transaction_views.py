@@ -22,7 +22,7 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsTransactionState,
 )
 from ....protocol.patterns import compiled_pattern
-from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from ....protocol.types import TopicPartition
 from .door import Call
 
 NAMES: Final = {
@@ -96,9 +96,9 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout_ms=0,
-            transaction_start_time_ms=NO_TIMESTAMP,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
+            transaction_start_time_ms=0,  # as Kafka's message has it where nothing is said
+            producer_id=0,
+            producer_epoch=0,
             topics=[],
         )
     topics: dict[str, list[int]] = {}
@@ -138,7 +138,5 @@ def _is_asked_for(body: ListTransactionsRequest, value: TransactionLogValue, now
         return False
     if body.producer_id_filters and value.producer_id not in body.producer_id_filters:
         return False
-    if body.duration_filter < 0:
-        return True
-    is_open = value.state is TransactionState.ONGOING
-    return is_open and value.start_ms >= 0 and now_ms - value.start_ms > body.duration_filter
+    # One that has not begun anything has begun at -1: longer ago than any filter says, also for Kafka.
+    return body.duration_filter < 0 or now_ms - value.start_ms >= body.duration_filter

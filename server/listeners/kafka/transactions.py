@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -47,6 +47,10 @@ async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProdu
     """A fresh id, or that of the transactional id; without one the timeout means nothing, whatever clients send."""
     expected = None if body.producer_id == NO_PRODUCER_ID else (body.producer_id, body.producer_epoch)
     try:
+        if (expected is None) != (body.producer_epoch == NO_PRODUCER_EPOCH):
+            raise InvalidRequestError(
+                f"producer id {body.producer_id} and epoch {body.producer_epoch}: both are given, or none"
+            )
         producer_id, epoch = await call.broker.init_producer(body.transactional_id, body.transaction_timeout_ms, expected)
     except RequestError as exc:
         code = _code(call, "InitProducerId", exc)

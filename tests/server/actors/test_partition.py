@@ -549,7 +549,7 @@ async def test_sending_again_what_is_written_and_not_synced_waits_for_the_sync(t
         assert isinstance(answers[0], AppendFailedError)
         await actor.append(again, -1, answers.append)
         await answered(answers, 2)
-        assert answers[1] == AppendResult(2, 2, -1, 0)
+        assert answers[1] == AppendResult(2, 2, START_MS, 0)
         assert actor.log.recovery_point == actor.log.high_watermark == 3
 
 

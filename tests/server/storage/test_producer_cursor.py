@@ -182,3 +182,14 @@ def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
         append(state, sequence, offset, pid=pid, count=count)
         mine.append(header(sequence, offset, pid=pid, count=count))
         offset += count
+
+
+def test_a_batch_that_begins_a_transaction_by_itself_is_the_first_of_its_producer() -> None:
+    """KIP-890: where nothing is known of a producer, a later sequence says that something is missing."""
+    state = ProducerState()
+    with pytest.raises(OutOfOrderSequenceError, match="begins a transaction with sequence 3"):
+        state.cursor().admit(TOPIC_PARTITION, [header(3)], joins_transaction=True)
+    assert state.cursor().admit(TOPIC_PARTITION, [header(3)]) is None
+    assert state.cursor().admit(TOPIC_PARTITION, [header(0)], joins_transaction=True) is None
+    append(state, 0, 0)
+    assert state.cursor().admit(TOPIC_PARTITION, [header(1)], joins_transaction=True) is None

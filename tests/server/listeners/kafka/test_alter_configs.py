@@ -182,3 +182,11 @@ async def test_a_lenient_server_keeps_unknown_keys(fast_path: Path) -> None:
         assert configs(kafka) == {"no.such.key": "1", "remote.storage.enable": "true"}
         assert await change(client, ("no.such.key", DELETE, None)) == "NONE"
         assert await change(client, ("retention.ms", SET, "x")) == "INVALID_CONFIG"
+
+
+async def test_a_wrong_value_is_said_before_that_there_is_no_such_topic(client: KafkaStream) -> None:
+    for request, version in (
+        (alter_incrementally((TOPIC_TYPE, "nope", [("compression.type", SET, "none")])), 1),
+        (alter((TOPIC_TYPE, "nope", [("compression.type", "none")])), 2),
+    ):
+        assert error_names((await client.call(request, version)).responses) == ["INVALID_CONFIG"]

@@ -149,3 +149,8 @@ async def test_a_lenient_server_still_checks_what_has_a_meaning(fast_path: Path)
             "INVALID_CONFIG",
             "INVALID_REPLICA_ASSIGNMENT",
         ]
+
+
+async def test_that_a_topic_exists_is_said_before_what_is_wrong_with_its_configuration(client: KafkaStream) -> None:
+    answer = await client.call(create_topics(new_topic(TOPIC, configs={"retention.ms": None})), 7)
+    assert error_names(answer.topics) == ["TOPIC_ALREADY_EXISTS"]

@@ -130,7 +130,7 @@ async def test_an_empty_request_is_answered(client: KafkaStream) -> None:
 
 
 @pytest.mark.parametrize(("offset", "error"), [(-1, OFFSET_OUT_OF_RANGE), (2, OFFSET_OUT_OF_RANGE), (6, OFFSET_OUT_OF_RANGE)])
-async def test_an_offset_out_of_range_comes_with_the_watermarks(
+async def test_an_offset_out_of_range_comes_without_watermarks_as_from_kafka(
     kafka: KafkaServer, client: KafkaStream, offset: int, error: int
 ) -> None:
     for number in range(5):
@@ -138,7 +138,7 @@ async def test_an_offset_out_of_range_comes_with_the_watermarks(
     await kafka.broker.delete_records(PARTITION, 3)
     partition = await fetched(client, fetch_partition(offset), max_wait_ms=PARKED_MS)
     assert partition.error_code == error
-    assert (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark) == (3, 5, 5)
+    assert (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark) == (-1, -1, -1)
     assert partition.records == b""
 
 
@@ -361,7 +361,7 @@ async def test_an_epoch_that_the_log_never_had_is_out_of_range(client: KafkaStre
     """Kafka: where it ended cannot be said."""
     await produced(client, batch("x"))
     partition = await fetched(client, fetch_partition(0, last_fetched_epoch=7), max_wait_ms=PARKED_MS)
-    assert (partition.error_code, partition.high_watermark) == (OFFSET_OUT_OF_RANGE, 1)
+    assert (partition.error_code, partition.high_watermark) == (OFFSET_OUT_OF_RANGE, -1)
 
 
 # ---- topic ids -----------------------------------------------------------------------------------------------------------

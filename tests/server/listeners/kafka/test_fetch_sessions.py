@@ -283,3 +283,34 @@ def test_epochs_begin_at_1_again_behind_the_largest() -> None:
     session.epoch = INT32_MAX
     sessions.continued(session.session_id, INT32_MAX, by_id=False)
     assert session.epoch == 1
+
+
+async def test_what_is_asked_for_and_forgotten_at_once_is_forgotten(reader: Reader) -> None:
+    await reader.told(*ALL[:2])
+    assert await reader.told(ALL[2], forgotten=(2,)) == {}
+    await produced(reader.client, batch("x"), partition=2)
+    assert await reader.told() == {}
+
+
+async def test_a_session_whose_last_partition_is_forgotten_ends(reader: Reader) -> None:
+    await reader.told(ALL[0])
+    before = reader.session_id
+    assert await reader.told(forgotten=(0,)) == {}
+    assert reader.session_id == 0
+    answer = await reader.client.call(fetch_of([], session_id=before, session_epoch=2), 12)
+    assert answer.error_code == FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_session_may_begin_without_partitions(reader: Reader) -> None:
+    assert await reader.told() == {}
+    assert reader.session_id > 0
+    assert set(await reader.told(ALL[0])) == {0}
+
+
+async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafka: KafkaServer, reader: Reader) -> None:
+    reader.version = 17
+    await reader.told(ALL[2])
+    await kafka.broker.delete_topic(TOPIC)
+    await kafka.broker.create_topic(TOPIC)
+    answer = await reader.client.call(fetch_of([], session_id=reader.session_id, session_epoch=1), 17)
+    assert answer.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION

@@ -54,6 +54,8 @@ def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | Non
         group_id=GROUP,
         generation_id=generation,
         member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=[
             SyncGroupRequestAssignment(member_id=each, assignment=assignment)
             for each, assignment in (assignments or {}).items()
@@ -134,6 +136,14 @@ async def test_a_sync_of_another_generation_is_refused_in_every_version(client: 
     answer = await client.call(syncing(join.member_id, join.generation_id, {join.member_id: b"all"}), version)
     assert (answer.error_code, answer.assignment) == (0, b"all")
     assert answer.protocol_name == ("range" if version >= 5 else None)
+
+
+@pytest.mark.parametrize("version", SYNC_VERSIONS)
+async def test_a_sync_says_which_protocol_was_chosen_from_version_5_on(client: KafkaStream, version: int) -> None:
+    request = syncing("nobody", 0)
+    request.protocol_name = None
+    expected = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await client.call(request, version)).error_code == expected
 
 
 @pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)

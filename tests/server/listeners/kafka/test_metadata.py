@@ -192,3 +192,9 @@ async def test_a_partition_that_is_offline_has_no_leader(kafka: KafkaServer, cli
         (0, kafka.broker.node_id),
     ]
     assert topic.partitions[1].offline_replicas == [kafka.broker.node_id]
+
+
+async def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too(client: KafkaStream) -> None:
+    [topic] = (await client.call(asking("nowhere", with_operations=True), 8)).topics
+    assert topic.error_code != 0
+    assert topic.topic_authorized_operations != INT32_MIN

@@ -188,7 +188,8 @@ async def test_offsets_in_a_transaction_count_when_it_commits(client: KafkaStrea
     producer = await started(client)
     if version < 5:
         refused = (await client.call(in_transaction(producer, 9), version)).topics[0].partitions[0]
-        assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+        expected = ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE
+        assert refused.error_code == expected
         joining = AddOffsetsToTxnRequest(
             transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
         )
@@ -201,6 +202,11 @@ async def test_offsets_in_a_transaction_count_when_it_commits(client: KafkaStrea
     ending = EndTxnRequest(transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], committed=commit)
     assert (await client.call(ending, 5 if version >= 5 else 3)).error_code == 0
     assert await fetched(client, 7, fetching(7, [0], stable=True)) == (0, {0: (9 if commit else -1, -1, "", 0)})
+
+
+async def test_what_only_a_transaction_has_committed_is_not_among_all_offsets(client: KafkaStream) -> None:
+    await client.call(in_transaction(await started(client), 9), 5)
+    assert await fetched(client, 7, fetching(7, None)) == (0, {})
 
 
 async def test_a_producer_that_was_replaced_commits_no_offsets(client: KafkaStream) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.builder import build_batch
@@ -170,7 +171,7 @@ def _two_batches() -> bytes:
         (patched(batch("x"), attributes=0x20), INVALID_RECORD),
         (patched(batch("x"), magic=1), INVALID_RECORD),
         (patched(batch("x"), magic=0), INVALID_RECORD),
-        (batch("x")[:-1], CORRUPT_MESSAGE),
+        (batch("x")[:-1], INVALID_RECORD),
         (batch("x") + b"\0", CORRUPT_MESSAGE),
         (batch("x")[:-1] + b"\xff", CORRUPT_MESSAGE),
         (patched(batch("x"), attributes=5), UNSUPPORTED_COMPRESSION_TYPE),
@@ -268,14 +269,43 @@ async def test_an_older_epoch_is_told_so(client: KafkaStream) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 13])
-async def test_a_transactional_batch_names_its_transaction_and_no_other_does(
-    kafka: KafkaServer, client: KafkaStream, version: int
-) -> None:
+async def test_a_transactional_batch_names_its_transaction(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     transactional = batch("x", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    for records, transactional_id in ((transactional, None), (_numbered(0), "mover")):
-        request = produce_request(records, transactional_id=transactional_id, topic_id=kafka.topic_id())
-        assert (await answered(client, request, version)).error_code == INVALID_TXN_STATE
+    request = produce_request(transactional, topic_id=kafka.topic_id())
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (await answered(client, request, version)).error_code == error
     assert await values_from(kafka.broker) == []
+
+
+async def test_what_is_not_transactional_is_appended_under_a_transactional_id_too(client: KafkaStream) -> None:
+    partition = await answered(client, produce_request(_numbered(0), transactional_id="mover"))
+    assert (partition.error_code, partition.base_offset) == (0, 0)
+
+
+async def test_what_a_log_refuses_comes_with_its_start(client: KafkaStream) -> None:
+    """As in Kafka; what is found out before is not the log's."""
+    await produced(client, _numbered(0))
+    assert (await answered(client, produce_request(_numbered(7)))).log_start_offset == 0
+    assert (await answered(client, produce_request(batch("x")[:-1]))).log_start_offset == -1
+
+
+async def test_a_duplicate_has_the_time_of_what_is_stored(client: KafkaStream) -> None:
+    await produced(client, _numbered(0))
+    partition = await answered(client, produce_request(_numbered(0)))
+    assert (partition.error_code, partition.base_offset, partition.log_append_time_ms) == (0, 0, START_MS)
+
+
+async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.alter_configs(TOPIC, {"compression.type": "lz4"})
+    request = produce_request(batch("x", compression_type=CompressionType.ZSTD))
+    assert (await answered(client, request, 6)).error_code == UNSUPPORTED_COMPRESSION_TYPE
+    assert (await answered(client, request, 7)).error_code == 0
+
+
+async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong(client: KafkaStream) -> None:
+    for records, acks in ((batch("x"), 7), (None, 1), (batch("x")[:-1], 1)):
+        request = produce_request(records, partition=99, acks=acks)
+        assert (await answered(client, request)).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 # ---- time and memory -----------------------------------------------------------------------------------------------------

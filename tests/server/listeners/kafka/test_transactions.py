@@ -223,3 +223,41 @@ async def test_a_state_or_a_pattern_that_cannot_be_is_said(client: KafkaStream) 
     assert (await client.call(request, 2)).unknown_state_filters == ["Sleeping"]
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
     assert (await client.call(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_a_transaction_that_is_not_known_is_described_with_zeros(client: KafkaStream) -> None:
+    [state] = (await client.call(DescribeTransactionsRequest(transactional_ids=["nobody"]), 0)).transaction_states
+    assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert (state.producer_id, state.producer_epoch, state.transaction_start_time_ms) == (0, 0, 0)
+
+
+async def test_an_id_that_has_begun_nothing_is_older_than_any_age(client: KafkaStream) -> None:
+    await started(client)
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=10**9)
+    assert [each.transactional_id for each in (await client.call(request, 1)).transaction_states] == [ID]
+
+
+@pytest.mark.parametrize("expected", [(-1, 5), (7, -1)])
+async def test_a_producer_names_both_its_id_and_its_epoch(client: KafkaStream, expected: Producer) -> None:
+    request = InitProducerIdRequest(
+        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=expected[0], producer_epoch=expected[1]
+    )
+    assert (await client.call(request, 4)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_producer_that_goes_on_while_its_transaction_is_open_gets_the_epoch_that_ended_it(
+    kafka: KafkaServer, client: KafkaStream
+) -> None:
+    producer_id, epoch = await started(client)
+    assert await produce_code(client, (producer_id, epoch), 12, kafka) == 0
+    assert await started(client, 5, (producer_id, epoch)) == (producer_id, epoch + 1)
+
+
+async def test_a_producer_that_did_not_hear_of_its_epoch_after_a_transaction_is_told_it_again(
+    kafka: KafkaServer, client: KafkaStream
+) -> None:
+    before = await started(client)
+    assert await produce_code(client, before, 12, kafka) == 0
+    after = await ended(client, before, commit=True, version=5)
+    assert await started(client, 5, before) == (after.producer_id, after.producer_epoch)
+    assert await ended_state(client) == "Empty"

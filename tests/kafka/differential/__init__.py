@@ -1,0 +1,1 @@
+"""The same requests to Apache Kafka and to triolog, and a comparison of everything in their answers."""

@@ -1,0 +1,206 @@
+"""Answers as plain values, in which only differences are left that count: what is not compared stands here with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.kafka.messages.fetch import FetchableTopicResponse
+from triolog.protocol.records.batch import BatchHeader, iter_batches
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import CompressionType, TimestampType
+
+from .names import CLUSTER, MEMBER, PRODUCER, SESSION, TIME, TOPIC, Names, Symbol
+
+IGNORED: Final[Mapping[str, str]] = {
+    "error_message": "messages are our own words",
+    "record_errors": "which records of a batch are at fault is not told",
+    "documentation": "the documentation of a configuration is our own words",
+    "finalized_features_epoch": "an offset in Kafka's own metadata log",
+}
+"""Fields of answers that are not compared."""
+
+IGNORED_OF_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "min.insync.replicas": {
+        "config_source": "Kafka sets it for the whole cluster when it is formatted",
+        "synonyms": "the same",
+    },
+    "message.max.bytes": {"read_only": "keys of the broker are read when it starts"},
+    "log.segment.bytes": {"read_only": "keys of the broker are read when it starts"},
+    "flush.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
+    "segment.jitter.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
+    "segment.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
+    "retention.ms": {"synonyms": "Kafka leaves out the default, which it has in hours or not at all"},
+}
+"""Fields of single configurations."""
+
+IGNORED_OF_BATCHES: Final[Mapping[str, str]] = {
+    "crc": "follows from what is compared, and from how a codec compressed",
+    "batch_length": "of a compressed batch that was compressed again; what is in it is compared",
+}
+
+SYMBOLS: Final[Mapping[str, str]] = {
+    "topic_id": TOPIC,
+    "producer_id": PRODUCER,
+    "member_id": MEMBER,
+    "leader": MEMBER,
+    "session_id": SESSION,
+    "cluster_id": CLUSTER,
+}
+"""Fields that a broker chooses, by the kind of what they hold."""
+
+TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
+OUR_TOPIC_KEYS: Final = frozenset({"durability", "record.validation", "fetch.check.crcs", "disk.full.policy"})
+"""Configurations that only triolog has."""
+SORTED_BY: Final = (
+    "name",
+    "topic",
+    "resource_type",
+    "resource_name",
+    "topic_name",
+    "group_id",
+    "key",
+    "transactional_id",
+    "api_key",
+    "node_id",
+    "broker_id",
+    "partition_index",
+    "partition",
+    "index",
+    "partition_id",
+)
+"""The order of entries is that of Kafka's hash maps, and not compared."""
+RECORDS: Final = "records"
+NOW: Final = "a time of the run"
+
+
+@attrs.define(eq=False)
+class Reading:
+    """How the answers of one broker are read."""
+
+    names: Names
+    address: tuple[str, int]
+    started_ms: int
+    """Times after it are the broker's, those of the script lie outside."""
+    ended_ms: int = 0
+
+    def plain(self, answer: Any) -> Any:
+        """Structures as dicts of what is compared."""
+        if isinstance(answer, list):
+            return self._list(answer)
+        if not attrs.has(type(answer)):
+            return bytes(answer) if isinstance(answer, memoryview | bytearray) else answer
+        fields = {field.name: getattr(answer, field.name) for field in attrs.fields(type(answer)) if field.name not in IGNORED}
+        if "config_source" in fields:
+            fields = {name: fields[name] for name in fields if name not in IGNORED_OF_CONFIGS.get(fields["name"], ())}
+        if fields.get("error_code") and fields.get("producer_id") == 0:
+            fields["producer_id"] = "nothing, 0"  # and not the first id that was given
+        plain = {name: self._field(name, value) for name, value in fields.items()}
+        if "aborted_transactions" in plain:
+            plain["aborted_transactions"] = _of_use(plain["aborted_transactions"], plain[RECORDS])
+        return plain
+
+    def _list(self, values: list[Any]) -> list[Any]:
+        if values and attrs.has(type(values[0])):
+            values = [value for value in values if getattr(value, "name", None) not in OUR_TOPIC_KEYS]
+            values = sorted(values, key=self._sort_key)
+        elif values and isinstance(values[0], int):
+            values = sorted(values)
+        plain = [self.plain(value) for value in values]
+        return _joined(plain) if values and isinstance(values[0], FetchableTopicResponse) else plain
+
+    def _sort_key(self, value: Any) -> list[str]:
+        key = [repr(getattr(value, name)).rjust(12) for name in SORTED_BY if hasattr(value, name)]
+        for name in ("topic_id", "producer_id"):
+            if hasattr(value, name):
+                known = self.names.known(SYMBOLS[name], getattr(value, name))
+                key.append(f"{known.number:06}" if known else repr(getattr(value, name)))
+        return key
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name == RECORDS:
+            return None if value is None else [self._batch(*each) for each in _whole_batches(value)]
+        if name in SYMBOLS and value != "nothing, 0":
+            return self.names.symbol(SYMBOLS[name], value)
+        if name == "log_append_time_ms" and self._is_now(value):
+            return self.names.symbol(TIME, value)
+        if name in TIMES:
+            return self._time(value)
+        if name == "host":
+            return "the host" if value == self.address[0] else value
+        if name == "port":
+            return "the port" if value == self.address[1] else value
+        return self.plain(value)
+
+    def _is_now(self, value: int) -> bool:
+        return self.started_ms <= value <= self.ended_ms
+
+    def _time(self, value: int) -> Any:
+        return (self.names.known(TIME, value) or NOW) if self._is_now(value) else value
+
+    def _batch(self, header: BatchHeader, batch: memoryview) -> dict[str, Any]:
+        fields = {name: value for name, value in header._asdict().items() if name not in IGNORED_OF_BATCHES}
+        fields["producer_id"] = self.names.symbol(PRODUCER, header.producer_id)
+        for name in ("base_timestamp", "max_timestamp"):
+            fields[name] = self._time(fields[name])
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            fields["base_timestamp"] = "not looked at"
+        if header.compression_type is CompressionType.NONE:
+            fields["batch_length"] = header.batch_length
+        return {**fields, "records": [self._record(record) for record in iter_records(batch, header)]}
+
+    def _record(self, record: Any) -> tuple[Any, ...]:
+        key, value = (None if data is None else bytes(data) for data in (record.key, record.value))
+        headers = [(name, None if data is None else bytes(data)) for name, data in record.headers]
+        return record.offset, self._time(record.timestamp), key, value, headers
+
+
+def _of_use(aborted: list[dict[str, Any]] | None, batches: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Kafka also tells those that begin behind the records, and where there are none now null and now an empty list."""
+    if not batches:
+        return []
+    end = batches[-1]["base_offset"] + batches[-1]["last_offset_delta"]
+    return None if aborted is None else [each for each in aborted if each["first_offset"] <= end]
+
+
+def _joined(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kafka has a topic several times in the answer to a fetch when its partitions do not stand together."""
+    joined: dict[Any, dict[str, Any]] = {}
+    for topic in topics:
+        joined.setdefault((topic["topic"], topic["topic_id"]), {**topic, "partitions": []})["partitions"] += topic["partitions"]
+    for topic in joined.values():
+        topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+    return list(joined.values())
+
+
+def _whole_batches(records: Any) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Kafka cuts the last batch where the bytes that were asked for end; consumers pass over what is left of it, as we do."""
+    data = bytes(records)
+    end = 0
+    while end + 12 <= len(data) and (size := 12 + int.from_bytes(data[end + 8 : end + 12], "big")) <= len(data) - end:
+        end += size
+    yield from iter_batches(data[:end])
+
+
+def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(place, ours, Kafka's) of everything that is not equal."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        for name in ours:
+            yield from differences(ours[name], theirs[name], f"{place}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(one, other, f"{place}[{_label(other, number)}]")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        yield f"{place}.entries", *([_label(each, n) for n, each in enumerate(entries)] for entries in (ours, theirs))
+    elif ours != theirs:
+        yield place, ours, theirs
+
+
+def _label(entry: Any, number: int) -> Any:
+    """What an entry of a list is called."""
+    if isinstance(entry, dict):
+        if isinstance(entry.get("topic_id"), Symbol):
+            return entry["topic_id"]
+        return next((entry[name] for name in SORTED_BY if entry.get(name) not in (None, "")), number)
+    return number

@@ -1,0 +1,235 @@
+"""Requests about groups of one member, and their offsets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from triolog.protocol.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupMemberIdentity,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from triolog.protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+from .names import MADE_UP_MEMBER
+from .world import FENCE, GROUPS, Group, Step, World
+
+LONG_MS: Final = 600_000
+"""Nobody's session ends while a script runs."""
+
+
+def _member(world: World, group: Group) -> Any:
+    return world.mostly(group.member, MADE_UP_MEMBER, "", usually=0.93)
+
+
+def _generation(world: World, group: Group) -> int:
+    return world.mostly(group.generation, group.generation + 1, group.generation - 1, -1, usually=0.92)
+
+
+def _instance(world: World, group: Group) -> str | None:
+    return world.mostly(group.instance, None, "another-instance", usually=0.95)
+
+
+def join(world: World) -> Step:
+    """The member again, or a first one. A second member would be answered when the first one comes back: never."""
+    group = world.groups[world.one_of(GROUPS)]
+    protocol = world.mostly("range", "roundrobin", usually=0.7)
+    joins_statically = group.member == "" and world.chance(0.3)
+    instance = world.one_of(["instance-1", "instance-2"]) if joins_statically else group.instance
+    member = world.mostly(group.member, MADE_UP_MEMBER, usually=0.95)
+    body = JoinGroupRequest(
+        group_id=world.mostly(group.name, "", usually=0.98),
+        session_timeout_ms=world.mostly(LONG_MS, 1, -1, 10**9, usually=0.95) if group.member == "" else LONG_MS,
+        rebalance_timeout_ms=LONG_MS,
+        member_id=member,  # type: ignore[arg-type]
+        group_instance_id=instance,
+        protocol_type=world.mostly("consumer", "", "connect", usually=0.95),
+        protocols=[JoinGroupRequestProtocol(name=protocol, metadata=world.one_of([b"one", b"two"]))]
+        if world.chance(0.97)
+        else [],
+        reason=world.mostly(None, "because"),
+    )
+
+    def learn(answer: Any) -> None:
+        if answer.get("error_code") == 79:
+            group.member, group.generation = answer["member_id"], -1
+        elif answer.get("error_code") == 0:
+            group.member, group.generation = answer["member_id"], answer["generation_id"]
+            group.protocol, group.instance = answer["protocol_name"], instance
+
+    # Before version 5 there are no instances, before version 1 no timeout of a rebalance but the session's.
+    lowest = 5 if instance is not None else 1
+    return world.step(body, lowest=lowest, learn=learn)
+
+
+def sync(world: World) -> Step:
+    group = world.groups[world.one_of(GROUPS)]
+    assignments = [SyncGroupRequestAssignment(member_id=group.member, assignment=world.one_of([b"all", b"none"]))]  # type: ignore[arg-type]
+    body = SyncGroupRequest(
+        group_id=group.name,
+        generation_id=_generation(world, group),
+        member_id=_member(world, group),
+        group_instance_id=_instance(world, group),
+        protocol_type=world.mostly("consumer", None, "connect"),
+        protocol_name=world.mostly(group.protocol, None, "other"),
+        assignments=assignments if world.chance(0.9) else [],
+    )
+    return world.step(body, lowest=3 if body.group_instance_id else 0)
+
+
+def heartbeat(world: World) -> Step:
+    group = world.groups[world.one_of(GROUPS)]
+    body = HeartbeatRequest(
+        group_id=world.mostly(group.name, "no-such-group", "", usually=0.95),
+        generation_id=_generation(world, group),
+        member_id=_member(world, group),
+        group_instance_id=_instance(world, group),
+    )
+    return world.step(body, lowest=3 if body.group_instance_id else 0)
+
+
+def leave(world: World) -> Step:
+    group = world.groups[world.one_of(GROUPS)]
+    member, instance = _member(world, group), _instance(world, group)
+    by_instance = instance is not None and world.chance(0.3)
+    identity = LeaveGroupMemberIdentity(member_id="" if by_instance else member, group_instance_id=instance, reason=None)
+    others = [LeaveGroupMemberIdentity(member_id=MADE_UP_MEMBER)] if world.chance(0.1) else []
+    body = LeaveGroupRequest(group_id=group.name, member_id=member, members=[identity, *others])
+
+    def learn(answer: Any) -> None:
+        codes = [answer.get("error_code"), *(each["error_code"] for each in answer.get("members", ())[:1] if not others)]
+        if others:
+            codes += [each["error_code"] for each in answer["members"] if each["member_id"] != MADE_UP_MEMBER]
+        if all(code == 0 for code in codes):
+            group.member, group.generation, group.instance = "", -1, None
+
+    return world.step(body, lowest=3 if group.instance else 0, learn=learn)
+
+
+def leave_now(world: World, group: Group) -> Step:
+    """Without a mistake."""
+    identity = LeaveGroupMemberIdentity(member_id=group.member, group_instance_id=group.instance, reason=None)  # type: ignore[arg-type]
+    return world.step(LeaveGroupRequest(group_id=group.name, members=[identity]), lowest=3)
+
+
+def delete_now(world: World) -> Step:
+    """All groups of scripts."""
+    return world.step(DeleteGroupsRequest(groups_names=list(GROUPS)))
+
+
+def describe_groups(world: World) -> Step:
+    names = list(dict.fromkeys(world.group_name() for _ in range(2)))
+    return world.step(DescribeGroupsRequest(groups=names, include_authorized_operations=world.chance(0.3)))
+
+
+def list_groups(world: World) -> Step:
+    states = world.mostly([], ["Stable"], ["Empty", "Dead"], ["stable"], ["Bogus"], usually=0.5)
+    types = world.mostly([], ["classic"], ["consumer"], ["Bogus"], usually=0.6)
+    return world.step(ListGroupsRequest(states_filter=states, types_filter=types))
+
+
+def anchor(world: World, name: str) -> Step:
+    """An offset that stays as long as the group does. Without offsets and members, triolog has no group; Kafka has it until it
+    next looks for what has expired."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name=FENCE, partitions=[partition])]
+    return world.step(OffsetCommitRequest(group_id=name, topics=topics), highest=9)
+
+
+def delete_groups(world: World) -> Step:
+    # What transactions commit that are open goes with the group in Kafka; here they keep it: a deviation.
+    names = [name for name in [world.group_name()] if name not in world.groups or not world.groups[name].transactions]
+
+    def learn(answer: Any) -> None:
+        for each in answer["results"]:
+            if each["error_code"] == 0 and each["group_id"] in world.groups:
+                world.groups[each["group_id"]] = Group(each["group_id"])
+                world.due.append(anchor(world, each["group_id"]))
+
+    return world.step(DeleteGroupsRequest(groups_names=names), learn=learn)
+
+
+# ---- offsets -----------------------------------------------------------------------------------------------------------------
+
+
+def commit(world: World) -> Step:
+    group = world.groups[world.one_of(GROUPS)]
+    as_member = group.member != "" or world.chance(0.1)
+    parts = world.partitions_of([world.topic_name() for _ in range(world.mostly(1, 2))], 2)
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            topic_id=world.topic_id(name),  # type: ignore[arg-type]
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=world.mostly(world.rng.randrange(100), 0, 2**62),
+                    committed_leader_epoch=world.mostly(-1, 0, 5),
+                    committed_metadata=world.mostly("", None, "note", "x" * 5000, usually=0.5),
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in parts.items()
+    ]
+    body = OffsetCommitRequest(
+        group_id=group.name,
+        generation_id_or_member_epoch=_generation(world, group) if as_member else -1,
+        member_id=_member(world, group) if as_member else "",
+        group_instance_id=_instance(world, group) if as_member else None,
+        retention_time_ms=-1,
+        topics=topics,
+    )
+    return world.step(body, lowest=7 if body.group_instance_id else 0)
+
+
+def fetch_offsets(world: World) -> Step:
+    """Of one group or, from version 8 on, of several."""
+    asks_all = world.chance(0.3)
+    parts = world.partitions_of([world.topic_name() for _ in range(2)], 3)
+    first, *others = dict.fromkeys(world.group_name() for _ in range(world.mostly(1, 2)))
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id=name,
+            topics=None
+            if asks_all
+            else [
+                OffsetFetchRequestTopics(name=topic, topic_id=world.topic_id(topic), partition_indexes=numbers)  # type: ignore[arg-type]
+                for topic, numbers in parts.items()
+            ],
+        )
+        for name in (first, *others)
+    ]
+    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=numbers) for topic, numbers in parts.items()]
+    body = OffsetFetchRequest(
+        group_id=first, topics=None if asks_all else topics, groups=groups, require_stable=world.chance(0.3)
+    )
+    return world.step(body, lowest=2)
+
+
+def delete_offsets(world: World) -> Step:
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+        )
+        for name, numbers in world.partitions_of([world.topic_name()], 3).items()
+    ]
+    return world.step(OffsetDeleteRequest(group_id=world.group_name(), topics=topics))

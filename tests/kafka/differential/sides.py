@@ -1,0 +1,159 @@
+"""The two brokers, and what has to be waited for until Kafka has done what it has answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Self
+
+import attrs
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
+from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
+
+from tests.support.kafka_admin import SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
+from tests.support.kafka_wire import KafkaWire
+
+from .answers import Reading
+from .names import Names
+from .requests import resolved
+from .world import FENCE
+
+DISCONNECTED: Final = {"the connection": "ended by the broker"}
+UNANSWERED: Final = {"the answer": "none, as asked for"}
+BUSY: Final = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+DEADLINE_S: Final = 30.0
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.define(eq=False)
+class Side:
+    """A connection to one of them. Owner: who opened it."""
+
+    address: tuple[str, int]
+    wire: KafkaWire
+    reading: Reading
+    _last_ms: int = 0
+    _fences: int = 0
+
+    @classmethod
+    def connect(cls, address: tuple[str, int]) -> Self:
+        return cls(address, KafkaWire.connect(address), Reading(Names(), address, now_ms()))
+
+    def close(self) -> None:
+        self.wire.close()
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """What it advertises."""
+        answer = self.wire.call(ApiVersionsRequest(client_software_name="triolog", client_software_version="1"), 3)
+        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    def ask(self, body: Any, version: int) -> Any:
+        """The plain answer to a request that may have symbols. Every request has a millisecond of its own, so that times that
+        the broker takes differ as they do on the other side."""
+        self._tick()
+        try:
+            answer = self._answer(resolved(body, self.reading.names), version)
+        except (ConnectionError, TimeoutError) as exc:
+            self.wire.close()
+            if isinstance(exc, TimeoutError):
+                raise
+            self.wire = KafkaWire.connect(self.address)
+            return DISCONNECTED
+        self.reading.ended_ms = now_ms()
+        return self.reading.plain(answer) if answer is not None else UNANSWERED
+
+    def _tick(self) -> None:
+        while now_ms() <= self._last_ms:
+            """Not yet."""
+        self._last_ms = now_ms()
+
+    def _answer(self, body: Any, version: int) -> Any:
+        if isinstance(body, ProduceRequest) and body.acks == 0:
+            self.wire.send(body, version)
+            self.wire._asked.pop()
+            self.versions()  # answered behind the produce, or not at all
+            return None
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            answer = self.wire.call(body, version)
+            if not _is_busy(answer):
+                return answer
+            assert time.monotonic() < deadline, f"{answer} for {DEADLINE_S} s"
+
+    # ---- Kafka does some things behind its answers -------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """The fence, and both coordinators with their topics."""
+        self.wire.call(create_topics(new_topic(FENCE)), 7)
+        self.settle_metadata()
+        for kind in (0, 1):
+            find = FindCoordinatorRequest(key="", key_type=kind, coordinator_keys=["first"])
+            self._wait_for(lambda find=find: self.wire.call(find, 4).coordinators[0].error_code == 0)
+        groups = DescribeGroupsRequest(groups=["first"], include_authorized_operations=False)
+        self._wait_for(lambda: self.wire.call(groups, 5).groups[0].error_code == 0)
+        transactions = DescribeTransactionsRequest(transactional_ids=["first"])
+        unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        self._wait_for(lambda: self.wire.call(transactions, 0).transaction_states[0].error_code == unknown)
+
+    def settle_metadata(self) -> None:
+        """Until the broker has applied what its controller has answered. Records of metadata are applied in their order, in
+        portions; a value can be seen while its portion is applied: so when the second one can, the portion of the first is
+        through, and with it all before."""
+        for _ in range(2):
+            self._fences += 1
+            value = str(10**12 + self._fences)
+            self.wire.call(alter_incrementally((TOPIC_TYPE, FENCE, [("retention.ms", SET, value)])), 1)
+            self._wait_for(partial(self._has_fence_value, value))
+
+    def settle_transaction(self, transactional_id: str) -> None:
+        """Until every partition has its marker."""
+        asked = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        self._wait_for(lambda: not self.wire.call(asked, 0).transaction_states[0].transaction_state.startswith("Prepare"))
+
+    def ends(self, request: ProduceRequest) -> dict[tuple[str, int], tuple[int, int]]:
+        """(error, offset of the next record) of the partitions that a request is for."""
+        topics = [
+            ListOffsetsTopic(
+                name=topic.name,
+                partitions=[ListOffsetsPartition(partition_index=each.index, timestamp=-1) for each in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+        answer = self.wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics), 5)
+        return {
+            (topic.name, each.partition_index): (each.error_code, each.offset)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    def settle_ends(self, request: ProduceRequest, ends: dict[tuple[str, int], tuple[int, int]]) -> None:
+        """Until what was produced without an acknowledgement is there: here a request behind it may be answered before."""
+        self._wait_for(lambda: self.ends(request) == ends)
+
+    def _has_fence_value(self, value: str) -> bool:
+        [result] = self.wire.call(describe((TOPIC_TYPE, FENCE), keys=["retention.ms"]), 4).results
+        return any(config.value == value for config in result.configs)
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s"
+
+
+def _is_busy(answer: Any) -> bool:
+    """Kafka answers some requests with an error while a coordinator is busy with the one before; clients ask again."""
+    codes = [getattr(answer, "error_code", 0)]
+    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+        codes += [partition.partition_error_code for partition in topic.results_by_partition]
+    for each in getattr(answer, "coordinators", ()):
+        codes.append(each.error_code)
+    return any(code in BUSY for code in codes)

@@ -1,0 +1,41 @@
+"""The same requests to triolog and to Apache Kafka 4.1: their answers are equal, field by field.
+
+Scripts are drawn by a seed; see `differential` for what they ask, what is not compared and which differences are meant.
+`TRIOLOG_TEST_DIFFERENTIAL_SEEDS=20` runs as many scripts of 2,000 requests, from `TRIOLOG_TEST_DIFFERENTIAL_SEED` on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.kafka.differential.brokers import both
+from tests.kafka.differential.lookups import Lookups
+from tests.kafka.differential.script import Script
+from tests.support.counts import counts
+from tests.support.kafka_jars import KafkaCalls
+
+ASKED_FOR: Final = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEEDS", 0))
+FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEED", 7))
+SCRIPTS: Final = ASKED_FOR or (2 if counts(10) == 10 else 1)
+REQUESTS: Final = 2000 if ASKED_FOR else counts(2000)
+BATCHES: Final = max(60, counts(240))
+LOOKUPS: Final = counts(10_000)
+
+
+@pytest.mark.timeout(300 + 120 * SCRIPTS)
+def test_both_brokers_answer_alike(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
+    """Scripts, each of which leaves the brokers as empty as it has found them, and then lookups by time in random logs."""
+    with both(tmp_path, kafka_class_path, kafka) as sides:
+        for seed in range(FIRST_SEED, FIRST_SEED + SCRIPTS):
+            script = Script.of(seed, *sides)
+            for difference in script.run(REQUESTS):
+                again = f"TRIOLOG_TEST_DIFFERENTIAL_SEED={seed} TRIOLOG_TEST_DIFFERENTIAL_SEEDS=1 repeats it"
+                pytest.fail(f"{difference}\n{again}", pytrace=False)
+            script.clear()
+        lookups = Lookups.of(FIRST_SEED, *sides)
+        lookups.write(BATCHES)
+        assert list(lookups.ask(LOOKUPS)) == []
