@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import attrs
 import pytest
 from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
@@ -39,23 +40,46 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         yield running
 
 
+@attrs.define(eq=False)
+class Started:
+    """Clients that run, each from its first test to the end of the module: tests come in any order."""
+
+    found: Found
+    stack: ExitStack
+    running: dict[str, Running] = attrs.field(factory=dict)
+    absent: dict[str, str] = attrs.field(factory=dict)
+    """Name -> why its program is not here."""
+
+    def client(self, client: Client) -> Running:
+        if client.name not in self.running.keys() | self.absent.keys():
+            try:
+                self.running[client.name] = self.stack.enter_context(client.running())
+                self.found.versions[client.name] = self.running[client.name].version
+            except ProgramUnavailableError as exc:
+                self.absent[client.name] = str(exc)
+                self.found.absent.add(client.name)
+        if client.name in self.absent:
+            external_programs.unavailable(self.absent[client.name])
+        return self.running[client.name]
+
+
+@pytest.fixture(scope="module")
+def started(found: Found) -> Iterator[Started]:
+    with ExitStack() as stack:
+        yield Started(found, stack)
+
+
 @pytest.fixture(scope="module")
 def client(request: pytest.FixtureRequest) -> Client:
-    """The column. Tests of one run one after the other, so that each program starts once."""
+    """The column."""
     client: Client = request.param
     return client
 
 
 @pytest.fixture(scope="module")
-def running(client: Client, found: Found) -> Iterator[Running]:
-    with ExitStack() as stack:
-        try:
-            running: Running = stack.enter_context(client.running())
-        except ProgramUnavailableError as exc:
-            found.absent.add(client.name)
-            external_programs.unavailable(str(exc))
-        found.versions[client.name] = running.version
-        yield running
+def running(client: Client, started: Started) -> Running:
+    """As wide as the module, so that what is started is there before a test's leaks are counted."""
+    return started.client(client)
 
 
 @pytest.fixture(scope="module", autouse=True)
