@@ -267,8 +267,9 @@ def _checked_records(call: Call, request: ProduceRequest, topic_partition: Topic
             raise RequestError(
                 f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS
             )
-    except RequestError:
-        call.check_partition(topic_partition)  # Kafka says first that there is none
+    except RequestError as exc:
+        if exc.code is not ErrorCode.CORRUPT_MESSAGE:
+            call.check_partition(topic_partition)  # Kafka says first that there is none, but for what it cannot even read
         raise
     if request.transactional_id is not None:
         call.check_partition(topic_partition)  # before it joins

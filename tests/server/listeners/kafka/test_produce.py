@@ -306,6 +306,8 @@ async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong
     for records, acks in ((batch("x"), 7), (None, 1), (batch("x")[:-1], 1)):
         request = produce_request(records, partition=99, acks=acks)
         assert (await answered(client, request)).error_code == UNKNOWN_TOPIC_OR_PARTITION
+    unreadable = produce_request(patched(batch("x"), magic=3), partition=99)
+    assert (await answered(client, unreadable)).error_code == CORRUPT_MESSAGE
 
 
 # ---- time and memory -----------------------------------------------------------------------------------------------------
