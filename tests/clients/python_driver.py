@@ -107,7 +107,8 @@ class PolledMember:
         while not self._commits.empty():
             wanted = self._commits.get()
             try:
-                wanted.set_result(consumer.commit())
+                consumer.commit()
+                wanted.set_result(None)
             except Exception as exc:
                 wanted.set_exception(exc)
 
