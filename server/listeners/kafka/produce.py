@@ -285,12 +285,13 @@ def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -
     size = _first_size(records)
     if len(records) < LOG_OVERHEAD or len(records) < size:
         raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")
+    has_header = len(records) >= RECORD_BATCH_OVERHEAD
+    if call.version < FIRST_WITH_ZSTD and has_header and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
+        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
     if size < RECORD_BATCH_OVERHEAD:
         raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes has less than a batch's header")
     if len(records) >= size + LOG_OVERHEAD and len(records) - size >= _first_size(records[size:]):
         raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, there is more behind it")
-    if call.version < FIRST_WITH_ZSTD and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
-        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
 
 
 def _first_size(records: Bytes) -> int:
