@@ -3,7 +3,7 @@
     python -m tests.server.connect_storm --seconds 10
 
 The generator is a process of its own. Its connections come from several addresses of the loopback, so that it does not run out
-of ports. What is measured: connections a second, the latency of the client that behaves, and what of memory and sockets is left.
+of ports. What is measured: connections a second, the latency of the client that behaves, what of memory and sockets is left.
 """
 
 from __future__ import annotations
