@@ -91,7 +91,10 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(installed: Installed
         _installed_as(path.relative_to(installed.tree))
         for folder in FOLDERS
         for path in (installed.tree / folder).rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed" or path.parent.name in ("nats", "pipeline_template")
+        if path.suffix == ".py"
+        or path.name == "py.typed"
+        or path.parent.parent.name == "peers"
+        or path.parent.name == "pipeline_template"
     }
     names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
     assert names == sources
