@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -94,8 +95,9 @@ def test_a_directory_whose_server_could_not_listen_is_clean(server_folder: Serve
 def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, **variables: str) -> str:
     """What `triolog serve` says that refuses its configuration; in this process, for a start takes a second."""
     monkeypatch.chdir(folder)
-    with monkeypatch.context() as environ:
-        environ.setattr(os, "environ", environment(variables))
+    with monkeypatch.context() as here:
+        here.setattr(os, "environ", environment(variables))
+        here.setattr(logging, "root", logging.RootLogger(logging.WARNING))  # for `serve` says where its log goes
         result = CliRunner().invoke(main, ["serve", *arguments])
     assert result.exit_code == WRONG_CONFIGURATION
     assert isinstance(result.exception, SystemExit)
