@@ -125,6 +125,8 @@ class Reading:
             return self.names.symbol(SYMBOLS[name], value)
         if name == "log_append_time_ms" and self._is_now(value):
             return self.names.symbol(TIME, value)
+        if name == "transaction_start_time_ms" and self._is_now(value):
+            return NOW  # the coordinator's clock: that it may be equal to an append's is chance
         if name in TIMES:
             return self._time(value)
         if name == "host":

@@ -72,7 +72,7 @@ class Side:
         return self.reading.plain(answer) if answer is not None else UNANSWERED
 
     def _tick(self) -> None:
-        while now_ms() <= self._last_ms:
+        while now_ms() <= max(self._last_ms, self.reading.ended_ms):
             """Not yet."""
         self._last_ms = now_ms()
 
