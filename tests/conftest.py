@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.support import counts, leaks
+from tests.support import bytecode, counts, leaks
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -42,6 +42,7 @@ def _take_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+bytecode.keep_compiled_modules(ROOT)
 _register_profiles()
 _take_interrupts()
 

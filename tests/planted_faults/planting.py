@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import attrs
 
-from tests.support import counts
+from tests.support import bytecode, counts
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("protocol", "server", "tools")
@@ -114,7 +114,9 @@ class Copy:
         return Verdict(failed, passed, seconds, run.stdout)
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRIOLOG_", "PYTEST_"))}
+        """What is compiled lies where it does for this process, so that `_write` finds it."""
+        others = ("TRIOLOG_", "PYTEST_", bytecode.FORBIDDEN)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.QUICK, **extra}
 
     def _check_imports(self) -> None:

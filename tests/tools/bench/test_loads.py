@@ -144,7 +144,9 @@ def test_the_command_prints_json_of_the_rows_that_were_asked_for(tmp_path: Path)
 
 def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     seen: list[list[str]] = []
 
     def row(bench: Bench) -> RowResult:
