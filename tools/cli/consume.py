@@ -118,6 +118,8 @@ def command(
     printer = Printer(formatter(name, zone), selection)
 
     async def call(client: Client) -> None:
+        from trio.lowlevel import enable_ki_protection
+
         from ..client.consumer import open_consumer
 
         options: dict[str, Any] = {"isolation": isolation, "group": group, "skip_gaps": skip_gaps}
@@ -126,7 +128,7 @@ def command(
             if group is not None:
                 await consumer.seek_to_committed()
             printer.start()
-            await _print_all(consumer, printer, commits=group is not None)
+            await enable_ki_protection(_print_all)(consumer, printer, commits=group is not None)
             flush()
 
     call_server(server, call)
@@ -150,9 +152,10 @@ async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selec
 
 async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> None:
     """Each batch is handed to the reader as a whole, so that a follower sees records as they come. What is committed was
-    handed over; a crash in between prints it again."""
+    handed over; a crash in between prints it again. Ctrl-C comes where it waits or hands over, never in between."""
     import trio
 
+    hand_over = trio.lowlevel.disable_ki_protection(_hand_over)
     commit_at = math.inf
     printing: FetchedBatch | None = None
     try:
@@ -166,8 +169,7 @@ async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> 
             if batch is None:
                 break
             printing = batch
-            is_enough = printer.print(batch.partition, batch.records())
-            flush()
+            is_enough = hand_over(printer, batch)
             printing = None
             if is_enough:
                 break
@@ -179,6 +181,13 @@ async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> 
         raise
     if commits:
         await consumer.commit(consumer.positions() | printer.cut_short)
+
+
+def _hand_over(printer: Printer, batch: FetchedBatch) -> bool:
+    """True when --max-records is reached."""
+    is_enough = printer.print(batch.partition, batch.records())
+    flush()
+    return is_enough
 
 
 async def _commit_at_last(consumer: Consumer, unprinted: FetchedBatch | None) -> None:

@@ -127,8 +127,9 @@ class Consumer:
         self._reading.stop_at(partition, offset)
         self._drop(partition)
 
+    @trio.lowlevel.enable_ki_protection
     async def next_batch(self) -> FetchedBatch | None:
-        """The next batch; None when every partition has reached its end. Cancelled, nothing is lost."""
+        """The next batch; None when every partition has reached its end. Cancelled or interrupted, nothing is lost."""
         await trio.lowlevel.checkpoint()
         while not self._batches:
             if self._failure is not None:
@@ -156,6 +157,7 @@ class Consumer:
         """The records one by one, as (partition, record)."""
         return Records(self)
 
+    @trio.lowlevel.enable_ki_protection  # half an answer taken in would be positions of batches that nobody gets
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fetch ahead until cancelled or failed."""
         task_status.started()

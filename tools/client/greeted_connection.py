@@ -58,7 +58,10 @@ class _Call:
 
 
 class Connection:
-    """A greeted connection. `run` is its two tasks; calls may come from any task until it is lost."""
+    """A greeted connection. `run` is its two tasks; calls may come from any task until it is lost.
+
+    Ctrl-C interrupts the program and none of these tasks: who has it can still use the connection, for a last commit.
+    """
 
     def __init__(self, stream: trio.abc.Stream, protocol: NativeConnection, hello: HelloResponse) -> None:
         self._stream = stream
@@ -85,6 +88,7 @@ class Connection:
         """Whether no further call can succeed."""
         return self._lost is not None
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Read and write until the connection is lost or this is cancelled; then every waiting call has failed."""
         try:
@@ -152,6 +156,7 @@ class Connection:
         self._wake_writer.set()
         return call
 
+    @trio.lowlevel.enable_ki_protection
     async def _write(self) -> None:
         while True:
             await self._wake_writer.wait()
@@ -177,6 +182,7 @@ class Connection:
                         else:
                             call.fail(self._lost or ConnectionLostError("the client was closed"))
 
+    @trio.lowlevel.enable_ki_protection
     async def _read(self) -> None:
         while self._lost is None:
             try:

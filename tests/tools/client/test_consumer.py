@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,10 +12,12 @@ from triolog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, 
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import Consumer, open_consumer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.procedures import EARLIEST, LATEST, AtOffset, AtTime
+from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 
 from tests.support.native_server import NativeServer
 
@@ -261,3 +264,37 @@ async def test_reading_ahead_is_bounded_while_a_partition_fails(server: NativeSe
         server.logs["t"].pop()
         await trio.sleep(600)
         assert repr(consumer) == "<Consumer of 2 partitions, 11 batches fetched>"
+
+
+class InterruptedReading(Reading):
+    """Ctrl-C is pressed when a batch is counted as read and is not handed on yet."""
+
+    def accept(self, fetch: Fetch, response: m.FetchResponse) -> Iterator[FetchedBatch]:
+        for batch in super().accept(fetch, response):
+            signal.raise_signal(signal.SIGINT)
+            yield batch
+
+
+def test_ctrl_c_during_a_fetch_leaves_no_position_behind_a_batch_that_nobody_got() -> None:
+    """trio.run takes signals only where no test's clock is."""
+    taken = at = -1
+
+    async def interrupted() -> None:
+        nonlocal taken, at
+        async with trio.open_nursery() as nursery:
+            server = NativeServer(nursery, t=1)
+            fill(server, 3)
+            async with consuming(server) as consumer:
+                consumer._reading = InterruptedReading(ConsumerConfig())
+                await consumer.assign(T0)
+                taken = 0
+                try:
+                    while (batch := await consumer.next_batch()) is not None:
+                        taken = batch.next_offset
+                finally:
+                    at = consumer.position(T0)
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        trio.run(interrupted)
+    assert raised.group_contains(KeyboardInterrupt)
+    assert taken == at

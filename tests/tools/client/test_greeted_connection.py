@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -287,3 +288,61 @@ async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(i
         nursery.cancel_scope.cancel()
     assert answer is not None
     assert len(answer.partitions) == 1100
+
+
+@pytest.mark.parametrize("task", ["_read", "_write"])
+def test_ctrl_c_leaves_a_connection_that_can_be_used_to_the_end(task: str) -> None:
+    """The signal comes while a task of the connection runs; trio.run takes signals only where no test's clock is."""
+    answered = 0
+
+    async def interrupted() -> None:
+        nonlocal answered
+        async with trio.open_nursery() as nursery:
+            server = NativeServer(nursery, t=1)
+
+            async def opened() -> trio.abc.Stream:
+                return Interrupting(await server.open_stream(), task)
+
+            async with connect(open_stream=opened) as client:
+                try:
+                    while True:
+                        await client.metadata(m.MetadataRequest())
+                except (KeyboardInterrupt, trio.Cancelled):
+                    with trio.CancelScope(shield=True):
+                        await client.metadata(m.MetadataRequest())
+                    answered += 1
+                    raise
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        trio.run(interrupted)
+    assert raised.group_contains(KeyboardInterrupt)
+    assert answered == 1
+
+
+class Interrupting(trio.abc.Stream):
+    """Ctrl-C is pressed as soon as something is received, or sent, behind the greeting."""
+
+    def __init__(self, stream: trio.abc.Stream, task: str) -> None:
+        self._stream = stream
+        self._calls_before = {task: 2}
+
+    def _step(self, task: str) -> None:
+        left = self._calls_before.get(task, 0)
+        self._calls_before[task] = left - 1
+        if left == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await self._stream.receive_some(max_bytes)
+        self._step("_read")
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._step("_write")
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
