@@ -208,8 +208,8 @@ class InterruptedPrinter(Printer):
 
 
 @pytest.fixture
-def followed(nursery: trio.Nursery, autojump_clock: MockClock) -> NativeServer:
-    """A server whose topic has three batches of two records."""
+def followed(nursery: trio.Nursery) -> NativeServer:
+    """A server whose topic has three batches of two records. A test asks for the clock itself: else none jumps."""
     server = NativeServer(nursery, t=1)
     for _ in range(3):
         server.logs["t"][0].append((PlainRecord(START_MS, None, b"a"), PlainRecord(START_MS, None, b"b")))
@@ -223,25 +223,29 @@ async def follow(server: NativeServer, printer: Printer, seconds: float = math.i
             await _print_all(consumer, printer, commits=True)
 
 
-async def test_a_follower_that_is_stopped_commits_what_it_printed(followed: NativeServer) -> None:
+async def test_a_follower_that_is_stopped_commits_what_it_printed(followed: NativeServer, autojump_clock: MockClock) -> None:
     await follow(followed, Printer(formatter("raw", UTC), SOME), seconds=COMMIT_INTERVAL_S / 2)
     assert followed.groups == {"g": {TopicPartition("t", 0): (6, None)}}
 
 
-async def test_what_was_not_printed_to_its_end_is_not_committed(followed: NativeServer) -> None:
+async def test_what_was_not_printed_to_its_end_is_not_committed(followed: NativeServer, autojump_clock: MockClock) -> None:
     with pytest.raises(KeyboardInterrupt):
         await follow(followed, InterruptedPrinter(3))
     assert followed.groups == {"g": {TopicPartition("t", 0): (4, None)}}
 
 
-async def test_a_stopped_follower_that_printed_nothing_commits_nothing(followed: NativeServer) -> None:
+async def test_a_stopped_follower_that_printed_nothing_commits_nothing(
+    followed: NativeServer, autojump_clock: MockClock
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         await follow(followed, InterruptedPrinter(1))
     assert followed.groups == {}
 
 
 @pytest.mark.parametrize("fault", ["drop", trio.Event(), InvalidRequestError("no")])
-async def test_a_last_commit_that_fails_holds_up_nobody_for_long(followed: NativeServer, fault: Any) -> None:
+async def test_a_last_commit_that_fails_holds_up_nobody_for_long(
+    followed: NativeServer, autojump_clock: MockClock, fault: Any
+) -> None:
     followed.faults.append(lambda one: fault if isinstance(one, CommitOffsetsRequest) else None)
     began = trio.current_time()
     with pytest.raises(KeyboardInterrupt):
