@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 import warnings
@@ -26,21 +25,10 @@ from tests.clients.python_driver import PolledMember, PythonDriver
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 POLL_MS = 50
+RETRY_BACKOFF_MS = 5
+"""Of 100 each new client waits most: it asks for a topic only so long after the metadata of its bootstrap (3.0.12)."""
 MEMBER_POLL_MS = 500
 """A poll that ends while the answer to SyncGroup is under way loses the assignment (3.0.12): it should rarely end before."""
-
-
-@contextmanager
-def _closed(client: Any) -> Iterator[Any]:
-    """Close at the end, and let go what it leaves: connections that were refused keep sockets until they are collected."""
-    try:
-        with closing(client):
-            yield client
-    finally:
-        del client
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
 
 def _access(access: Access) -> dict[str, Any]:
@@ -130,8 +118,7 @@ class KafkaPythonConsuming:
         self.consumer.commit()
 
     def close(self) -> None:
-        with _closed(self.consumer):
-            del self.consumer
+        self.consumer.close()
 
 
 @attrs.define(eq=False)
@@ -154,12 +141,13 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
             "compression_type": None if codec == "none" else codec,
             "enable_idempotence": idempotent or bool(transactional_id),
             "transactional_id": transactional_id or None,
+            "retry_backoff_ms": RETRY_BACKOFF_MS,
             "reconnect_backoff_ms": 10,
             "reconnect_backoff_max_ms": 100,
         }
         if max_bytes is not None:
             settings |= {"max_request_size": max_bytes, "batch_size": max_bytes}
-        with _closed(kafka.KafkaProducer(**self._settings(), **settings)) as client:
+        with closing(kafka.KafkaProducer(**self._settings(), **settings)) as client:
             if transactional_id:
                 client.init_transactions()
             yield KafkaPythonProducer(client, acks)
@@ -167,8 +155,13 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
     @contextmanager
     def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
         isolation = "read_committed" if committed else "read_uncommitted"
-        settings = {"enable_auto_commit": False, "auto_offset_reset": "none", "fetch_max_wait_ms": 50}
-        with _closed(kafka.KafkaConsumer(**self._settings(), **settings, isolation_level=isolation)) as consumer:
+        settings = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+            "fetch_max_wait_ms": 50,
+            "retry_backoff_ms": RETRY_BACKOFF_MS,
+        }
+        with closing(kafka.KafkaConsumer(**self._settings(), **settings, isolation_level=isolation)) as consumer:
             yield consumer
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
@@ -193,6 +186,7 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             fetch_max_wait_ms=50,
+            retry_backoff_ms=RETRY_BACKOFF_MS,
             heartbeat_interval_ms=50,
             session_timeout_ms=10_000,
         )
