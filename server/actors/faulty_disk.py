@@ -50,6 +50,11 @@ class FaultyFileSystem(OsFileSystem):
         if delay_ms := self._faults.delay_ms(operation, path):
             time.sleep(delay_ms / 1000)  # in a worker thread, as a slow device would
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Not where a fault may let one take long."""
+        return not self._faults.is_active
+
     # ---- files -----------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:

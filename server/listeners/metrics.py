@@ -234,6 +234,7 @@ def _device(told: BrokerStatistics) -> Iterator[Metric]:
     yield _histogram("sync_seconds", "Forcing a log or an index to the device.", [], [(_NOTHING, disk.syncs)])
     yield _counter("sync_failures", "Syncs that failed: their logs are offline.", [], _one(disk.failed_syncs))
     yield _counter("disk_hops", "Operations handed to threads.", [], _one(disk.hops))
+    yield _counter("disk_writes_at_once", "Groups of small writes that needed no thread.", [], _one(disk.writes_at_once))
     reads = [(("cached",), disk.cached_reads), (("device",), disk.cold_reads)]
     yield _counter("reads", "Reads of log files, from the page cache or the device.", ["from"], reads)
     yield _gauge("open_files", "Descriptors and maps of log files.", [], _one(disk.descriptors))

@@ -66,6 +66,7 @@ def _below(told: BrokerStatistics) -> dict[str, Any]:
     return {
         "disk": {
             "hops": disk.hops,
+            "writes_at_once": disk.writes_at_once,
             "cached_reads": disk.cached_reads,
             "cold_reads": disk.cold_reads,
             "descriptors": disk.descriptors,

@@ -33,6 +33,11 @@ _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 class FileSystem(Protocol):
     """Files addressed by descriptor and position, directories by path."""
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether a small write may be done by a thread that others rely on: nothing but the device could hold it up."""
+        ...
+
     def open(self, path: str, flags: int) -> int: ...
     def close(self, fd: int) -> None: ...
     def size(self, fd: int) -> int: ...
@@ -99,6 +104,10 @@ class FileSystem(Protocol):
 
 class OsFileSystem:
     """The real thing. Holds no state, so worker threads share one."""
+
+    @property
+    def writes_at_once(self) -> bool:
+        return True
 
     def open(self, path: str, flags: int) -> int:
         return os.open(path, flags, 0o644)

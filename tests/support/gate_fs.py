@@ -90,6 +90,8 @@ class GateFileSystem(OsFileSystem):
         self.calls: list[Call] = []
         self.cached_reads = cached_reads
         """False: nothing is in the page cache, so every read takes a thread."""
+        self.lets_write_at_once = False
+        """True: small writes need no thread. Behind a closed gate they would hold up everybody."""
         self.refuses_nowait = False
         """True: a mount that does not know RWF_NOWAIT."""
         self.free: int | None = None
@@ -97,6 +99,10 @@ class GateFileSystem(OsFileSystem):
         self._gates: list[Gate] = []
         self._failures: list[Failure] = []
         self._paths: dict[int, str] = {}
+
+    @property
+    def writes_at_once(self) -> bool:
+        return self.lets_write_at_once
 
     # ---- what tests say ----------------------------------------------------------------------------------------------
 
