@@ -82,7 +82,10 @@ these two are installed beside the distribution's own package, and can name what
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
 JUDGES: Final = frozenset({"check_authorized", "authorize", "may_on_any"})
 JUDGES_BY_THEMSELVES: Final = frozenset(
-    {"door", "guard", "seen_answers", "produce", "fetch", "metadata", "describe_topic_partitions", "acls", "scram_users"}
+    {
+        *("door", "guard", "seen_answers"),
+        *("produce", "fetch", "metadata", "describe_topic_partitions", "add_partitions", "acls", "scram_users"),
+    }
 )
 """Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""
 

@@ -35,7 +35,7 @@ MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.API_VERSIONS: "api_versions",
     ApiKey.FIND_COORDINATOR: "find_coordinator",
     ApiKey.INIT_PRODUCER_ID: "transactions",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions",
     ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
     ApiKey.END_TXN: "transactions",
     ApiKey.WRITE_TXN_MARKERS: "transactions",

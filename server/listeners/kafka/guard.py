@@ -8,9 +8,10 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 | SEEN | has an answer out of which is taken what the client may not see |
 
 SEEN is in `seen_answers`. What is wrong with an element itself is its handler's to say, as in Kafka, before anybody's rights
-are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions and the APIs of users and ACLs ask `Call.authorize` themselves:
-what they do while they answer hangs on it (a topic that is made by asking for it, a limit that counts what may be seen). No
-other handler does. Where no ACLs are enforced nothing of this is asked for.
+are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions, AddPartitionsToTxn and the APIs of users and ACLs ask
+`Call.authorize` themselves: what they do while they answer hangs on it (a topic that is made by asking for it, a limit that
+counts what may be seen, partitions that join all or none). No other handler does. Where no ACLs are enforced nothing of this is
+asked for.
 """
 
 from __future__ import annotations
@@ -121,8 +122,6 @@ class Each:
 
     path: str
     judge: Judge
-    others: ErrorCode | None = None
-    """Nothing is done where one is refused, and this is answered for the others."""
     once: Callable[[Any], Hashable] | None = None
     """What elements have in common that are there twice: those are not judged, their handler refuses them."""
 
@@ -232,9 +231,6 @@ EACH: Final[dict[ApiKey, tuple[Each, ...]]] = {
     ),
     ApiKey.CREATE_PARTITIONS: (Each("topics", _named(TOPIC, AclOperation.ALTER, "name"), once=_name),),
     ApiKey.DELETE_RECORDS: (Each("topics", _named(TOPIC, AclOperation.DELETE, "name")),),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (
-        Each("v3_and_below_topics", _named(TOPIC, AclOperation.WRITE, "name"), others=ErrorCode.OPERATION_NOT_ATTEMPTED),
-    ),
     ApiKey.DESCRIBE_PRODUCERS: (Each("topics", _named(TOPIC, AclOperation.READ, "name")),),
     ApiKey.DESCRIBE_TRANSACTIONS: (Each("transactional_ids", _named(TRANSACTIONAL_ID, AclOperation.DESCRIBE)),),
     ApiKey.DESCRIBE_CONFIGS: (Each("resources", _described_configs),),

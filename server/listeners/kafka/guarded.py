@@ -42,8 +42,6 @@ async def _divided(call: Call, api: Api, body: Any, each: Each, handler: Handler
     refused, kept = _judged(call, body, each)
     if not refused:
         return await _served(call, body, handler)
-    if each.others is not None:
-        refused[each.others], kept = kept, []
     answer = await _served(call, _with(body, each.path, kept), handler) if kept else api.response()
     if getattr(answer, "error_code", 0):
         return answer

@@ -13,10 +13,6 @@ from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
@@ -37,7 +33,8 @@ FIRST_END_WITH_EPOCH: Final = 5
 EPOCH_PER_TRANSACTION: Final = 2
 
 
-def _code(call: Call, api: str, error: RequestError) -> ErrorCode:
+def transaction_code(call: Call, api: str, error: RequestError) -> ErrorCode:
+    """What stands in the answer to a client of that version."""
     if error.code is ErrorCode.PRODUCER_FENCED and call.version < FIRST_WITH_FENCED[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code
@@ -53,49 +50,9 @@ async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProdu
             )
         producer_id, epoch = await call.broker.init_producer(body.transactional_id, body.transaction_timeout_ms, expected)
     except RequestError as exc:
-        code = _code(call, "InitProducerId", exc)
+        code = transaction_code(call, "InitProducerId", exc)
         return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
-
-
-async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    """All partitions join or none: where one does not exist, the others are told OPERATION_NOT_ATTEMPTED."""
-    asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
-    unknown = {each: error for each in asked if (error := _unknown(call, each)) is not None}
-    code = ErrorCode.OPERATION_NOT_ATTEMPTED if unknown else ErrorCode.NONE
-    if not unknown:
-        try:
-            await call.broker.add_partitions_to_transaction(
-                body.v3_and_below_transactional_id,
-                body.v3_and_below_producer_id,
-                body.v3_and_below_producer_epoch,
-                asked,
-            )
-        except RequestError as exc:
-            code = _code(call, "AddPartitionsToTxn", exc)
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[],
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=number, partition_error_code=unknown.get(TopicPartition(topic.name, number), code)
-                    )
-                    for number in topic.partitions
-                ],
-            )
-            for topic in body.v3_and_below_topics
-        ],
-    )
-
-
-def _unknown(call: Call, topic_partition: TopicPartition) -> ErrorCode | None:
-    try:
-        call.broker.snapshot(topic_partition)
-    except RequestError as exc:
-        return exc.code
-    return None
 
 
 async def add_offsets_to_txn(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
@@ -105,7 +62,7 @@ async def add_offsets_to_txn(call: Call, body: AddOffsetsToTxnRequest) -> AddOff
             body.transactional_id, body.producer_id, body.producer_epoch, body.group_id
         )
     except RequestError as exc:
-        return AddOffsetsToTxnResponse(error_code=_code(call, "AddOffsetsToTxn", exc))
+        return AddOffsetsToTxnResponse(error_code=transaction_code(call, "AddOffsetsToTxn", exc))
     return AddOffsetsToTxnResponse()
 
 
@@ -121,7 +78,7 @@ async def end_txn(call: Call, body: EndTxnRequest) -> EndTxnResponse:
             client_version=client_version,
         )
     except RequestError as exc:
-        return EndTxnResponse(error_code=_code(call, "EndTxn", exc))
+        return EndTxnResponse(error_code=transaction_code(call, "EndTxn", exc))
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 

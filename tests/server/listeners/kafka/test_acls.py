@@ -25,6 +25,7 @@ from triolog.protocol.kafka.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     InitProducerIdRequest,
+    InitProducerIdResponse,
     ListTransactionsRequest,
 )
 from triolog.protocol.limits import INT32_MIN
@@ -247,22 +248,42 @@ async def test_transactions_take_write_on_their_id_and_producers_on_any_topic(tm
         assert (await alice.call(init(None), 4)).error_code == 0
         producer = await alice.call(init("t"), 4)
         assert producer.error_code == 0
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="t",
-            v3_and_below_producer_id=producer.producer_id,
-            v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ("topic", "other")],
-            transactions=[],
-        )
-        answer = await alice.call(request, 3)
-        codes = {each.name: each.results_by_partition[0].partition_error_code for each in answer.results_by_topic_v3_and_below}
-        assert codes == {"topic": ErrorCode.OPERATION_NOT_ATTEMPTED, "other": DENIED}
+        assert await joined_codes(alice, producer, "topic", "other") == [ErrorCode.OPERATION_NOT_ATTEMPTED, DENIED]
         listed = ListTransactionsRequest(
             state_filters=[], producer_id_filters=[], duration_filter=-1, transactional_id_pattern=None
         )
         assert [each.transactional_id for each in (await alice.call(listed, 2)).transaction_states] == ["t"]
         async with logged_in(server, "bob") as bob:
             assert (await bob.call(listed, 2)).transaction_states == []
+
+
+async def joined_codes(client: KafkaStream, producer: InitProducerIdResponse, *topics: str) -> list[int]:
+    """What each of these topics' first partition is told that is to join the transaction of "t"."""
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
+        transactions=[],
+    )
+    answer = (await client.call(request, 3)).results_by_topic_v3_and_below
+    codes = {each.name: each.results_by_partition[0].partition_error_code for each in answer}
+    return [codes[name] for name in topics]
+
+
+async def test_of_partitions_that_may_not_join_each_is_told_why(tmp_path: Path) -> None:
+    """As Kafka's `handleAddPartitionsToTxnRequest`: denied, unknown, and what would have joined."""
+    async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
+        for name in ("topic", "hidden"):
+            await server.broker.create_topic(name)
+        await allow(server.broker, AclOperation.WRITE)
+        await allow(server.broker, AclOperation.WRITE, name="unknown")
+        await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")
+        producer = await alice.call(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+        unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert await joined_codes(alice, producer, "topic", "hidden", "unknown") == [rest, DENIED, unknown]
+        assert await joined_codes(alice, producer, "hidden", "none") == [DENIED, DENIED]
+        assert await joined_codes(alice, producer, "topic") == [0]
 
 
 @pytest.mark.parametrize(("version", "key_type", "code"), [(3, 0, 30), (3, 1, 53), (4, 0, 30), (4, 1, 53)])

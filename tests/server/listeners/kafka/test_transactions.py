@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     DescribeProducersRequest,
@@ -108,6 +109,17 @@ async def test_partitions_join_all_or_none(client: KafkaStream) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert await ended_state(client) == "Empty"
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+async def test_internal_topics_do_not_join_by_name(client: KafkaStream, topic: str) -> None:
+    """They are there: the group's by the offsets that join."""
+    producer = await started(client)
+    offsets = AddOffsetsToTxnRequest(
+        transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], group_id="readers"
+    )
+    assert (await client.call(offsets, 3)).error_code == 0
+    assert await joined_codes(client, joining(producer, 0, topic=topic)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 async def ended_state(client: KafkaStream) -> str:

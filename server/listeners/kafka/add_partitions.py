@@ -1,0 +1,70 @@
+"""AddPartitionsToTxn: partitions join a transaction, all of them or none. Source: KIP-98, KafkaApis (4.1).
+
+It asks by itself what the client may do, since what is denied keeps what is allowed from joining, and both are told why. The
+transaction itself is the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
+from ....protocol.kafka.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from ....protocol.types import TopicPartition
+from ...broker import is_internal
+from .door import Call
+from .transactions import transaction_code
+
+
+async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    """All partitions join or none: where one may not or does not exist, the others are told OPERATION_NOT_ATTEMPTED."""
+    asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
+    refused = _refused(call, asked)
+    code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else ErrorCode.NONE
+    if not refused:
+        try:
+            await call.broker.add_partitions_to_transaction(
+                body.v3_and_below_transactional_id,
+                body.v3_and_below_producer_id,
+                body.v3_and_below_producer_epoch,
+                asked,
+            )
+        except RequestError as exc:
+            code = transaction_code(call, "AddPartitionsToTxn", exc)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[],
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=number, partition_error_code=refused.get(TopicPartition(topic.name, number), code)
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in body.v3_and_below_topics
+        ],
+    )
+
+
+def _refused(call: Call, asked: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Which partitions cannot join. Internal topics are nobody's to write to: groups join by AddOffsetsToTxn."""
+    names = dict.fromkeys(each.topic for each in asked)
+    allowed = {name for name in names if not is_internal(name) and call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name)}
+    refused = {}
+    for each in asked:
+        try:
+            if each.topic not in allowed:
+                refused[each] = DENIED[ResourceType.TOPIC]
+            else:
+                call.broker.snapshot(each)
+        except RequestError as exc:
+            refused[each] = exc.code
+    return refused
