@@ -46,6 +46,8 @@ class Client:
     running: Callable[[], Any]
     cannot: Mapping[str, str] = attrs.field(factory=dict)
     """Feature -> why: what the library does not have, whatever the broker."""
+    is_program: bool = False
+    """Of another language: to start it and to ask it takes its time."""
 
 
 def _of_python(driver: DriverOf, version: Callable[[], str]) -> Callable[[], Any]:
@@ -90,6 +92,7 @@ CLIENTS: Final = {
         ),
         Client(
             name="kafkajs",
+            is_program=True,
             running=_program("kafkajs", external_programs.kafkajs),
             cannot={
                 STATIC: "kafkajs has no static members",
@@ -97,10 +100,11 @@ CLIENTS: Final = {
                 BY_SERVER: "kafkajs has no KIP-848",
             },
         ),
-        Client(name="franz-go", running=_program("franz-go", partial(external_programs.go, "franz-go"))),
-        Client(name="java", running=_program("java", external_programs.java)),
+        Client(name="franz-go", is_program=True, running=_program("franz-go", partial(external_programs.go, "franz-go"))),
+        Client(name="java", is_program=True, running=_program("java", external_programs.java)),
         Client(
             name="sarama",
+            is_program=True,
             running=_program("sarama", partial(external_programs.go, "sarama")),
             cannot={BY_SERVER: "sarama has no KIP-848"},
         ),

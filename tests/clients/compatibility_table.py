@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -72,9 +72,10 @@ def replaced(page: str, table: Table) -> str:
     return "\n".join([before + BEGIN, *table.lines(), END + after])
 
 
-def differences(found: Cells, page: str) -> list[str]:
-    """What a run and the page say differently, a line each. The run may lack clients that are not here, but no features."""
-    said = documented(page)
+def differences(found: Cells, page: str, *, unasked: Collection[tuple[str, str]] = ()) -> list[str]:
+    """What a run and the page say differently, a line each. The run may lack clients that are not here and what it did not
+    ask, and no other features."""
+    said = {cell: outcome for cell, outcome in documented(page).items() if cell not in unasked}
     clients = {client for client, _ in found}
     cells = [cell for cell in {**said, **found} if cell[0] in clients]
     return [

@@ -54,6 +54,15 @@ def test_a_client_that_is_not_here_is_not_compared() -> None:
     assert differences({cell: outcome for cell, outcome in CELLS.items() if cell[0] == "two"}, page) == []
 
 
+def test_what_a_run_did_not_ask_is_not_compared_and_all_the_rest_is() -> None:
+    page = replaced(EMPTY, TABLE)
+    unasked = ("two", "groups: static")
+    asked = {cell: outcome for cell, outcome in CELLS.items() if cell != unasked}
+    assert differences(asked, page, unasked={unasked}) == []
+    [said] = differences({**asked, ("two", "read"): Outcome.PASSED}, page, unasked={unasked})
+    assert said == "read with two: the page says fails, the run says yes"
+
+
 def test_the_page_has_every_client_and_what_is_declared_is_a_feature() -> None:
     assert documented(PAGE.read_text()).keys() == {(client, name) for client in CLIENTS for name in FEATURES}
     assert {name for client in CLIENTS.values() for name in client.cannot} <= FEATURES.keys()

@@ -1,6 +1,7 @@
 """Every feature through every client; the table in docs/kafka-compatibility.md is what a whole run of this file has found.
 
-`TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ.
+`TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ. The quick suite
+asks the clients of Python everything, those of other languages `QUICK_FEATURES`, and compares what it has asked.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import attrs
 import pytest
@@ -24,8 +26,15 @@ from tests.clients.external_programs import ProgramUnavailableError
 from tests.clients.features import Broker, Cell, Feature
 from tests.clients.rows import FEATURES
 from tests.support.certificates import Certificates
+from tests.support.counts import FULL, mode
 
-WRITE = "TRIOLOG_WRITE_TABLE"
+WRITE: Final = "TRIOLOG_WRITE_TABLE"
+QUICK_FEATURES: Final = (
+    "keys, headers, nulls, timestamps",
+    "groups: members come, read, commit and go",
+    "transactions: consume, transform, produce",
+)
+"""What a library does differently from others of its kind shows here first: batches, membership, transactions."""
 
 pytestmark = [
     pytest.mark.timeout(900),  # the first test of a program builds it
@@ -87,7 +96,9 @@ def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
     """Behind the last cell: what a whole run has found is written, or compared."""
     yield
     cannot = {(client.name, name): why for client in CLIENTS.values() for name, why in client.cannot.items()}
-    wanted = [(client, name) for client in CLIENTS if client not in found.absent for name in FEATURES]
+    unasked = {(client.name, name) for client in CLIENTS.values() for name in FEATURES if _is_unasked(client, name)}
+    cells_of = [(client, name) for client in CLIENTS if client not in found.absent for name in FEATURES]
+    wanted = [cell for cell in cells_of if cell not in unasked]
     cells = {cell: Outcome.CANNOT if cell in cannot else found.cells.get(cell) for cell in wanted}
     whole = {cell: outcome for cell, outcome in cells.items() if outcome is not None}
     if not wanted or whole.keys() != cells.keys():
@@ -95,8 +106,13 @@ def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
     if os.environ.get(WRITE):
         assert not found.absent, f"not written: {', '.join(found.absent)} did not run"
         PAGE.write_text(replaced(PAGE.read_text(), Table(cells=whole, versions=found.versions, cannot=cannot)))
-    elif said := differences(whole, PAGE.read_text()):
+    elif said := differences(whole, PAGE.read_text(), unasked=unasked):
         pytest.fail("\n".join([f"the table is out of date; {WRITE}=1 writes it:", *said]), pytrace=False)
+
+
+def _is_unasked(client: Client, feature: str) -> bool:
+    """Whether this run leaves the cell to the full suite."""
+    return client.is_program and feature not in QUICK_FEATURES and mode() != FULL and not os.environ.get(WRITE)
 
 
 @pytest.fixture
@@ -131,6 +147,7 @@ CELLS = [
         id=f"{client.name}-{feature.slug}",
         marks=[
             getattr(pytest.mark, CELL)(client.name, feature.name),
+            *([pytest.mark.full] if _is_unasked(client, feature.name) else []),
             *([pytest.mark.skip(reason=client.cannot[feature.name])] if feature.name in client.cannot else []),
         ],
     )
