@@ -142,6 +142,64 @@ def test_a_replaced_file_can_be_empty_when_nothing_was_synced() -> None:
     assert {None, b"", bytes(8), b"12345678"} <= found
 
 
+def _changed(fs: CrashFileSystem) -> None:
+    """Every kind of change, synced here and there."""
+    fs.make_directory("/d")
+    fd = _file(fs, "/d/a", b"12345678" * 4)
+    fs.sync_directory("/d")
+    fs.link("/d/a", "/d/b")
+    fs.write(fd, [b"x" * 12], 20)
+    fs.rename("/d/b", "/d/c")
+    fs.truncate(fd, 25)
+    fs.allocate(fd, 100)
+    replace_file(fs, "/d/e", b"new")
+    fs.unlink("/d/a")
+    fs.sync(fd)
+    fs.close(fd)
+
+
+def test_a_moment_of_a_recording_crashes_as_the_cut_there_does() -> None:
+    recorded = CrashFileSystem(page_bytes=8)
+    moments = recorded.moments()
+    _changed(recorded)
+    left = set()
+    for changes, moment in enumerate(moments):
+        fs = CrashFileSystem(page_bytes=8)
+        fs.cut_after(changes)
+        with pytest.raises(PowerCut):
+            _changed(fs)
+        for seed in range(20):
+            after = fs.crash(random.Random(seed)).tree()
+            assert moment.crash(random.Random(seed)).tree() == after
+            left.add(tuple(after.items()))
+    assert len(left) > 50
+
+
+def test_a_copy_and_its_original_change_apart() -> None:
+    fs = CrashFileSystem()
+    fd = _file(fs, "/f", b"old")
+    copy = fs.copy()
+    fs.write(fd, [b"new"], 0)
+    fs.unlink("/f")
+    fs.sync(fd)
+    assert copy.content("/f") == copy.durable_content("/f") == b"old"
+    assert copy.crash(random.Random(0)).content("/f") == b"old"
+
+
+def test_a_file_that_was_made_long_takes_no_memory_and_reads_as_zeros() -> None:
+    fs = CrashFileSystem()
+    fd = _file(fs, "/f", b"")
+    fs.allocate(fd, 2**50)
+    fs.write(fd, [b"x"], 3)
+    assert fs.read(fd, 3, 2) == b"\0x\0"
+    assert fs.read(fd, 8, 2**50 - 2) == b"\0\0"
+    fs.sync(fd)
+    fs.truncate(fd, 2)
+    fs.truncate(fd, 5)
+    assert fs.content("/f") == bytes(5)
+    assert {fs.crash(random.Random(seed)).file_size("/f") for seed in SEEDS} == {2, 5, 2**50}
+
+
 def test_what_a_crash_left_is_durable() -> None:
     def content(fs: CrashFileSystem) -> dict[str, bytes]:
         return {name: fs.content(f"/{name}") for name in fs.list_directory("/")}

@@ -13,19 +13,18 @@ never made durable by a later sync that succeeds: Linux drops the dirty pages an
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import random
-import weakref
 from collections.abc import Sequence
 from typing import Final
 
 import attrs
 from triolog.protocol.types import Bytes
 
+from tests.support.crash_nodes import SECTORS_PER_PAGE, Directory, File, Node, Size, copied, listed, survivor
+
 PAGE_BYTES: Final = 4096
-SECTORS_PER_PAGE: Final = 8
-UNMAPPED: Final = 0xDB
-"""What a map shows behind the end of a file that was cut: the kernel would kill the reader a page later."""
 
 CHANGING: Final = frozenset(
     {
@@ -49,158 +48,6 @@ class PowerCut(BaseException):
     """The machine is off. Not an Exception: no handler in the code under test outlives it."""
 
 
-class _View(bytearray):
-    """Content of a map, in an object that can be weakly referenced."""
-
-
-class _Cut(int):
-    """A change of size, where a write is bytes."""
-
-
-_Change = tuple[int, bytes] | _Cut
-
-
-@attrs.define(eq=False)
-class _File:
-    data: bytearray = attrs.field(factory=bytearray)
-    synced: bytes = b""
-    changes: list[_Change] = attrs.field(factory=list)
-    """Everything done to `synced` since, in order."""
-    sync_failed: bool = False
-    views: list[weakref.ref[_View]] = attrs.field(factory=list)
-
-    def change(self, change: _Change) -> None:
-        _apply(self.data, change)
-        self.changes.append(change)
-        for view in self._living_views():
-            shown = self.data[: len(view)]
-            view[:] = shown + bytes([UNMAPPED]) * (len(view) - len(shown))
-
-    def map(self, size: int) -> memoryview:
-        view = _View(self.data[:size])
-        self.views.append(weakref.ref(view))
-        return memoryview(view).toreadonly()
-
-    def sync(self) -> None:
-        if not self.sync_failed:
-            self.synced = bytes(self.data)
-            self.changes.clear()
-
-    def survivor(self, rng: random.Random, page_bytes: int) -> bytes:
-        """Content after a power cut."""
-        if not self.changes:
-            return self.synced
-        match rng.randrange(4):
-            case 0:
-                return self.synced
-            case 1:
-                return bytes(self.data)
-            case 2:
-                return self._up_to_some_moment(rng)
-            case _:
-                return self._page_by_page(rng, page_bytes)
-
-    def _up_to_some_moment(self, rng: random.Random) -> bytes:
-        content = bytearray(self.synced)
-        moment = rng.randrange(len(self.changes))
-        for change in self.changes[:moment]:
-            _apply(content, change)
-        torn = self.changes[moment]
-        if not isinstance(torn, _Cut):
-            position, data = torn
-            _apply(content, (position, data[: rng.randint(0, len(data))]))
-        return bytes(content)
-
-    def _page_by_page(self, rng: random.Random, page_bytes: int) -> bytes:
-        content = bytearray(self.synced)
-        sizes = [len(content)]
-        versions: dict[int, list[bytes]] = {}
-
-        def page(number: int) -> bytes:
-            return bytes(content[number * page_bytes : (number + 1) * page_bytes]).ljust(page_bytes, b"\0")
-
-        for change in self.changes:
-            start, stop = _touched(len(content), change)
-            numbers = range(start // page_bytes, -(-stop // page_bytes))
-            for number in numbers:
-                versions.setdefault(number, [page(number)])
-            _apply(content, change)
-            sizes.append(len(content))
-            for number in numbers:
-                versions[number].append(page(number))
-        size = rng.choice(sizes)
-        result = bytearray(self.synced)
-        for number, candidates in versions.items():
-            chosen = rng.randrange(len(candidates))
-            kept = candidates[chosen]
-            if chosen and rng.random() < 0.25:
-                torn_at = rng.randrange(SECTORS_PER_PAGE) * (page_bytes // SECTORS_PER_PAGE)
-                kept = kept[:torn_at] + candidates[chosen - 1][torn_at:]
-            _apply(result, (number * page_bytes, kept))
-        _apply(result, _Cut(size))
-        return bytes(result)
-
-    def _living_views(self) -> list[_View]:
-        views = [view for view in (reference() for reference in self.views) if view is not None]
-        self.views = [weakref.ref(view) for view in views]
-        return views
-
-
-def _apply(content: bytearray, change: _Change) -> None:
-    if isinstance(change, _Cut):
-        del content[change:]
-        content.extend(bytes(change - len(content)))
-        return
-    position, data = change
-    if data:
-        content.extend(bytes(max(0, position - len(content))))
-        content[position : position + len(data)] = data
-
-
-def _touched(size: int, change: _Change) -> tuple[int, int]:
-    """The bytes [start, stop) that a change gives to a file of `size`."""
-    if isinstance(change, _Cut):
-        return min(size, change), max(size, change)
-    position, data = change
-    return min(size, position), position + len(data)
-
-
-@attrs.define(eq=False)
-class _Directory:
-    entries: dict[str, _Node] = attrs.field(factory=dict)
-    synced: dict[str, _Node] = attrs.field(factory=dict)
-    changes: list[dict[str, _Node | None]] = attrs.field(factory=list)
-
-    def change(self, change: dict[str, _Node | None]) -> None:
-        _apply_names(self.entries, change)
-        self.changes.append(change)
-
-    def sync(self) -> None:
-        self.synced = dict(self.entries)
-        self.changes.clear()
-
-    def survivor(self, rng: random.Random) -> dict[str, _Node]:
-        if rng.random() < 0.5:
-            changes = self.changes[: rng.randint(0, len(self.changes))]
-        else:
-            changes = [change for change in self.changes if rng.random() < 0.5]
-        entries = dict(self.synced)
-        for change in changes:
-            _apply_names(entries, change)
-        return entries
-
-
-_Node = _File | _Directory
-
-
-def _apply_names(entries: dict[str, _Node], change: dict[str, _Node | None]) -> None:
-    for name, node in change.items():
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
-
-
 @attrs.define
 class _Failure:
     error: int
@@ -217,12 +64,13 @@ class CrashFileSystem:
         self._page_bytes = page_bytes
         self.free = 2**40
         """What `free_bytes` answers; writes do not change it."""
-        self._root = _Directory()
-        self._open: dict[int, tuple[_File, bool]] = {}
+        self._root = Directory()
+        self._open: dict[int, tuple[File, bool]] = {}
         self._next_fd = 3
         self._failures: dict[str, list[_Failure]] = {}
         self._changes_left: int | None = None
         self._off = False
+        self._moments: list[CrashFileSystem] | None = None
 
     # ---- what tests order --------------------------------------------------------------------------------------------
 
@@ -230,22 +78,27 @@ class CrashFileSystem:
         """The file system after a power cut now. This one is off from then on."""
         self._off = True
         after = CrashFileSystem(page_bytes=self._page_bytes)
-        survivors: dict[int, _Node] = {}
-
-        def survivor(node: _Node) -> _Node:
-            if id(node) not in survivors:
-                if isinstance(node, _File):
-                    content = node.survivor(rng, self._page_bytes)
-                    survivors[id(node)] = _File(data=bytearray(content), synced=content)
-                else:
-                    entries = {name: survivor(child) for name, child in sorted(node.survivor(rng).items())}
-                    survivors[id(node)] = _Directory(entries=entries, synced=dict(entries))
-            return survivors[id(node)]
-
-        root = survivor(self._root)
-        assert isinstance(root, _Directory)
-        after._root = root
+        after._root = survivor(self._root, rng, self._page_bytes)
         return after
+
+    def moments(self) -> list[CrashFileSystem]:
+        """A list that takes a copy of this file system in front of every changing operation from now on.
+
+        `moments()[n].crash` is what `cut_after(n)` and `crash` give, without doing again what led there.
+        """
+        self._moments = []
+        return self._moments
+
+    def copy(self) -> CrashFileSystem:
+        """The same files and names, synced or not, and the same chances; nothing of it is open, nothing is ordered."""
+        copy = CrashFileSystem(page_bytes=self._page_bytes)
+        copy.free = self.free
+        copy._root = copied(self._root)
+        return copy
+
+    def tree(self) -> dict[str, bytes]:
+        """Every file by its path with what a read of it would give, every directory with a slash behind its name."""
+        return dict(listed(self._root, "/"))
 
     def cut_after(self, changes: int | None) -> None:
         """Switch the machine off after so many more changing operations: the next one raises PowerCut. None: never."""
@@ -276,13 +129,14 @@ class CrashFileSystem:
 
     def content(self, path: str) -> bytes:
         """What a read of the whole file would give."""
-        return bytes(self._file(path).data)
+        content = self._file(path).content
+        return content.read(0, content.size)
 
     def durable_content(self, path: str) -> bytes | None:
         """What of the file is on the device for sure, None when its name is not. An unsynced parent is not looked at."""
         directory, name = self._parent(path)
         node = directory.synced.get(name)
-        return node.synced if isinstance(node, _File) else None
+        return node.synced.read(0, node.synced.size) if isinstance(node, File) else None
 
     # ---- FileSystem --------------------------------------------------------------------------------------------------
 
@@ -290,17 +144,17 @@ class CrashFileSystem:
         self._enter("open")
         directory, name = self._parent(path)
         node = directory.entries.get(name)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise _os_error(errno.EISDIR, path)
         if node is None:
             if not flags & os.O_CREAT:
                 raise _os_error(errno.ENOENT, path)
-            node = _File()
+            node = File()
             directory.change({name: node})
         elif flags & os.O_CREAT and flags & os.O_EXCL:
             raise _os_error(errno.EEXIST, path)
-        if flags & os.O_TRUNC and node.data:
-            node.change(_Cut(0))
+        if flags & os.O_TRUNC and node.content.size:
+            node.change(Size(0))
         fd, self._next_fd = self._next_fd, self._next_fd + 1
         self._open[fd] = node, bool(flags & (os.O_RDWR | os.O_WRONLY))
         return fd
@@ -311,11 +165,11 @@ class CrashFileSystem:
 
     def size(self, fd: int) -> int:
         self._enter("size")
-        return len(self._by_fd(fd).data)
+        return self._by_fd(fd).content.size
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         self._enter("read")
-        return bytes(self._by_fd(fd).data[position : position + size])
+        return self._by_fd(fd).content.read(position, size)
 
     def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
         data = self.read(fd, size, position)
@@ -332,13 +186,13 @@ class CrashFileSystem:
 
     def truncate(self, fd: int, size: int) -> None:
         self._enter("truncate")
-        self._by_fd(fd, writing=True).change(_Cut(size))
+        self._by_fd(fd, writing=True).change(Size(size))
 
     def allocate(self, fd: int, size: int) -> None:
         self._enter("allocate")
         file = self._by_fd(fd, writing=True)
-        if size > len(file.data):
-            file.change(_Cut(size))
+        if size > file.content.size:
+            file.change(Size(size))
 
     def sync(self, fd: int) -> None:
         file = self._by_fd(fd)
@@ -355,8 +209,8 @@ class CrashFileSystem:
     def map(self, fd: int, size: int) -> Bytes:
         self._enter("map")
         file = self._by_fd(fd)
-        if not 0 < size <= len(file.data):
-            raise ValueError(f"cannot map {size} bytes of a file of {len(file.data)}")
+        if not 0 < size <= file.content.size:
+            raise ValueError(f"cannot map {size} bytes of a file of {file.content.size}")
         return file.map(size)
 
     def rename(self, source: str, target: str) -> None:
@@ -369,7 +223,7 @@ class CrashFileSystem:
         if node is None:
             raise _os_error(errno.ENOENT, source)
         replaced = directory.entries.get(target_name)
-        if isinstance(replaced, _Directory) and (replaced.entries or isinstance(node, _File)):
+        if isinstance(replaced, Directory) and (replaced.entries or isinstance(node, File)):
             raise _os_error(errno.ENOTEMPTY if replaced.entries else errno.EISDIR, target)
         if name != target_name:
             directory.change({name: None, target_name: node})
@@ -394,12 +248,12 @@ class CrashFileSystem:
 
     def is_directory(self, path: str) -> bool:
         self._enter("is_directory")
-        return isinstance(self._find(path), _Directory)
+        return isinstance(self._find(path), Directory)
 
     def file_size(self, path: str) -> int | None:
         self._enter("file_size")
         node = self._find(path)
-        return len(node.data) if isinstance(node, _File) else None
+        return node.content.size if isinstance(node, File) else None
 
     def modified_ms(self, path: str) -> int:
         """Where the clocks of tests start, whatever was written since: this file system has no clock of its own."""
@@ -427,9 +281,9 @@ class CrashFileSystem:
         for name in _names(path):
             node = directory.entries.get(name)
             if node is None:
-                node = _Directory()
+                node = Directory()
                 directory.change({name: node})
-            if isinstance(node, _File):
+            if isinstance(node, File):
                 raise _os_error(errno.ENOTDIR, path)
             directory = node
 
@@ -448,10 +302,13 @@ class CrashFileSystem:
 
     def _enter(self, operation: str, size: int = 0) -> _Failure | None:
         """Every operation starts here. Raises what is due; answers the failure of a write, which writes a part first."""
-        if operation in CHANGING and self._changes_left is not None:
-            if self._changes_left == 0:
-                self._off = True
-            self._changes_left -= 1
+        if operation in CHANGING:
+            if self._moments is not None:
+                self._moments.append(self.copy())
+            if self._changes_left is not None:
+                if self._changes_left == 0:
+                    self._off = True
+                self._changes_left -= 1
         if self._off:
             raise PowerCut(operation)
         due = self._failures.get(operation)
@@ -469,41 +326,48 @@ class CrashFileSystem:
             return failure
         raise _os_error(failure.error, operation)
 
-    def _by_fd(self, fd: int, *, writing: bool = False) -> _File:
+    def _by_fd(self, fd: int, *, writing: bool = False) -> File:
         file, writable = self._open.get(fd, (None, False))
         if file is None or (writing and not writable):
             raise _os_error(errno.EBADF, fd)
         return file
 
-    def _find(self, path: str) -> _Node | None:
-        node: _Node | None = self._root
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
         for name in _names(path):
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 return None
             node = node.entries.get(name)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise _os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         return node
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         node = self._find(path)
-        if not isinstance(node, _File):
+        if not isinstance(node, File):
             raise _os_error(errno.ENOENT if node is None else errno.EISDIR, path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         *parents, name = _names(path)
-        return self._directory("/" + "/".join(parents)), name
+        node = self._root
+        for parent in parents:
+            child = node.entries.get(parent)
+            if not isinstance(child, Directory):
+                raise _os_error(errno.ENOENT if child is None else errno.ENOTDIR, path)
+            node = child
+        return node, name
 
 
-def _names(path: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not absolute")
-    return [name for name in path.split("/") if name]
+    return tuple(name for name in path.split("/") if name)
 
 
 def _os_error(error: int, what: object) -> OSError:

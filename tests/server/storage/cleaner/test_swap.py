@@ -52,50 +52,39 @@ def names(fs: FileSystem, suffix: str) -> list[str]:
 # ---- a crash at every operation --------------------------------------------------------------------------------------------
 
 
-def cut_round(cut: int | None, segment_bytes: int, *, records: int = 24) -> tuple[CrashFileSystem, DrivenLog, bool]:
-    """A round that is cut after so many changes; whether it came to its end before."""
+def round_moments(segment_bytes: int, *, records: int = 24) -> tuple[list[CrashFileSystem], DrivenLog]:
+    """The disk in front of every change that a round makes, and at its end."""
     fs = CrashFileSystem(page_bytes=512)
     driven = filled(DIRECTORY, fs, records)
     driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
-    fs.cut_after(cut)
-    try:
-        compact(fs, driven.log, None, map_bytes=MAP_BYTES)
-    except PowerCut:
-        return fs, driven, False
-    return fs, driven, True
+    moments = fs.moments()
+    compact(fs, driven.log, None, map_bytes=MAP_BYTES)
+    return [*moments, fs.copy()], driven
 
 
 @pytest.mark.parametrize("segment_bytes", [320, 700, 100_000], ids=["single segments", "pairs", "one group"])
 def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segment_bytes: int) -> None:
     """Kafka: LogCleanerTest.testRecoveryAfterCrash, on a disk that may drop and reorder what was not synced."""
     rng = random.Random(20)
-    most = next(cut for cut in range(16, 10_000, 16) if cut_round(cut, segment_bytes)[2])
+    moments, driven = round_moments(segment_bytes)
     for _ in range(counts(400)):
-        fs, driven, _ = cut_round(rng.randrange(most), segment_bytes)
-        check_after_crash(fs.crash(rng), driven, rng)
+        check_after_crash(rng.choice(moments).crash(rng), driven, rng)
 
 
 @pytest.mark.parametrize(("records", "segment_bytes"), [(12, 100_000), (24, 700)], ids=["most stays", "nothing stays"])
 def test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing(records: int, segment_bytes: int) -> None:
     """Many disks for each operation: what survives of several renames is chance."""
     rng = random.Random(21)
-    disks = counts(100)
-    cut, done = 0, False
-    while not done:
-        for _ in range(disks):
-            fs = CrashFileSystem(page_bytes=512)
-            driven = filled(DIRECTORY, fs, records)
-            driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
-            job, group, truncations = cleaned_group(driven)
-            fs.cut_after(cut)
-            try:
-                driven.run(replace_group(driven.log, job, group, truncations))
-                done = True
-            except PowerCut:
-                pass
-            check_after_crash(fs.crash(rng), driven, rng)
-        cut += 1
-    assert cut > 10
+    fs = CrashFileSystem(page_bytes=512)
+    driven = filled(DIRECTORY, fs, records)
+    driven.log.config = attrs.evolve(driven.log.config, segment_bytes=segment_bytes)
+    job, group, truncations = cleaned_group(driven)
+    moments = fs.moments()
+    driven.run(replace_group(driven.log, job, group, truncations))
+    assert len(moments) > 10
+    for moment in [*moments, fs.copy()]:
+        for _ in range(counts(100)):
+            check_after_crash(moment.crash(rng), driven, rng)
 
 
 def check_after_crash(fs: CrashFileSystem, driven: DrivenLog, rng: random.Random) -> None:
