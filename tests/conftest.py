@@ -15,6 +15,7 @@ from tests.support import bytecode, counts, leaks
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
+    from tests.support.forked_servers import ServerForker
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
@@ -84,6 +85,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     from tests.support.certificates import make_certificates  # cryptography is loaded by those who need it
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def server_forker() -> Iterator[ServerForker]:
+    """Stands for the command of a `ServerFolder` whose servers need not load everything anew."""
+    from tests.support.forked_servers import ServerForker
+    from tests.support.server_process import environment
+
+    with ServerForker.running(environment()) as forker:
+        yield forker
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ from tests.clients.driver import DEADLINE_S
 from tests.clients.sigkill_loads import INPUT, OUTPUT, PARTITIONS, PATIENT, Feeder, Load, Progress
 from tests.clients.sigkill_members import ABORTED, READER, Commits, Member, Mover, Taken, Watcher
 from tests.support.counts import FULL, mode
+from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess
 
 IS_FULL: Final = mode() == FULL
@@ -197,10 +198,10 @@ class Run:
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)
 @pytest.mark.parametrize("run", range(1 if SEED else RUNS))
-def test_exactly_once_survives_sigkill(run: int, tmp_path: Path) -> None:
+def test_exactly_once_survives_sigkill(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
     seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
     try:
-        with ServerFolder(tmp_path) as folder:
+        with ServerFolder(tmp_path, command=server_forker) as folder:
             Run(folder, random.Random(seed)).play()
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")

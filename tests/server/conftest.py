@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
@@ -17,9 +18,9 @@ _NUMBERS: Final = itertools.count()
 
 
 @pytest.fixture
-def server_folder(tmp_path: Path) -> Iterator[ServerFolder]:
+def server_folder(tmp_path: Path, server_forker: ServerForker) -> Iterator[ServerFolder]:
     """A directory to run servers in; what they wrote is shown with a failure."""
-    with ServerFolder(tmp_path) as folder:
+    with ServerFolder(tmp_path, command=server_forker) as folder:
         yield folder
     print(folder.wrote())  # noqa: T201 - shown with a failure only
 
@@ -33,9 +34,9 @@ def fast_path() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[ServerProcess]:
     """One server for all tests of a module, each with topics of its own. It lives to the end and stops in order."""
-    with ServerFolder(tmp_path_factory.mktemp("server")) as folder:
+    with ServerFolder(tmp_path_factory.mktemp("server"), command=server_forker) as folder:
         started = folder.start()
         yield started
         assert started.process.poll() is None, f"the server died: {started.process.returncode}\n{started.stderr()}"

@@ -25,6 +25,7 @@ from triolog.tools.client.blocking import BlockingClient, BlockingProducer, Bloc
 
 from tests.support.acknowledged import PartitionModel, Sent
 from tests.support.counts import counts
+from tests.support.forked_servers import ServerForker
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
@@ -232,11 +233,11 @@ def _is_stopping(error: RequestError) -> bool:
 
 
 @pytest.mark.parametrize("run", range(1 if SEED else RUNS))
-def test_acknowledged_records_survive_sigkill(run: int, tmp_path: Path) -> None:
+def test_acknowledged_records_survive_sigkill(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
     seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
     rng = random.Random(seed)
     try:
-        with ServerFolder(tmp_path) as folder:
+        with ServerFolder(tmp_path, command=server_forker) as folder:
             Run(folder, rng, Shape.choose(rng)).play()
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")

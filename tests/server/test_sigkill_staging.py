@@ -20,6 +20,7 @@ from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, Blockin
 from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.counts import counts
+from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS
 from tests.support.server_process import ServerFolder
 
@@ -70,11 +71,13 @@ def write_until_killed(admin: BlockingAdmin, version: int, attempt: int) -> tupl
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-def test_every_version_is_there_once_whenever_the_server_is_killed(tmp_path: Path, durability: str) -> None:
+def test_every_version_is_there_once_whenever_the_server_is_killed(
+    tmp_path: Path, durability: str, server_forker: ServerForker
+) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().randrange(2**32)
     rng = random.Random(seed)
     version = attempt = 0
-    with ServerFolder(tmp_path) as folder:
+    with ServerFolder(tmp_path, command=server_forker) as folder:
         for number in range(KILLS + 1):
             server = folder.start("--durability", durability)
             with BlockingClient(server.address) as client:

@@ -32,6 +32,7 @@ from triolog.server.storage.inventory import read_directory
 from triolog.server.storage.verify import verify
 
 from tests.support.counts import counts
+from tests.support.forked_servers import ServerForker
 from tests.support.kill_loads import Caller, LoadThread, Progress
 from tests.support.kill_transactions import TransactionLoad
 from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
@@ -210,10 +211,10 @@ class _Findings(Quiet):
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)
 @pytest.mark.parametrize("run", range(1 if SEED else RUNS))
-def test_promises_survive_sigkill_under_every_load(run: int, tmp_path: Path) -> None:
+def test_promises_survive_sigkill_under_every_load(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
     seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
     try:
-        with ServerFolder(tmp_path) as folder:
+        with ServerFolder(tmp_path, command=server_forker) as folder:
             Run(folder, random.Random(seed)).play()
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")

@@ -1,6 +1,7 @@
 """Real `triolog serve` processes: start, wait until ready, kill, restart, stop; nothing is left behind.
 
-`ServerProcess` is one process, `ServerFolder` the directory that several of them use one after the other. Standard error
+`ServerProcess` is one process, `ServerFolder` the directory that several of them use one after the other. It is the command, or
+where a `ServerForker` stands for the command, a fork of a process that has loaded what the command loads. Standard error
 goes to a file, so a server never waits for a reader; a deadline that passes, and a test that fails, shows it.
 """
 
@@ -19,6 +20,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import attrs
+
+from tests.support.forked_servers import ForkedProcess, ServerForker
 
 DEADLINE_S: Final = 60.0
 """For anything that a healthy server does within a second, on a machine that is busy with other things."""
@@ -47,7 +50,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class ServerProcess:
     """A process and the files it answers with. Leaving the block kills it and waits for it."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     ready_file: Path
     stderr_file: Path
     _address: Address | None = None
@@ -59,20 +62,20 @@ class ServerProcess:
         arguments: Sequence[str],
         *,
         name: str = "server",
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | ServerForker = COMMAND,
         extra_environment: Mapping[str, str] | None = None,
     ) -> Self:
         """Start `triolog serve ARGUMENTS` in `folder`; it is not awaited."""
         ready_file, stderr_file = folder / f"{name}.ready", folder / f"{name}.stderr"
         ready_file.unlink(missing_ok=True)
+        serve = ["serve", "--ready-file", str(ready_file), *arguments]
+        variables = environment(extra_environment)
         with stderr_file.open("wb") as stderr:
+            if isinstance(command, ServerForker):
+                forked = command.fork(serve, cwd=folder, environment=variables, output=stderr_file)
+                return cls(forked, ready_file, stderr_file)
             process = subprocess.Popen(
-                [*command, "serve", "--ready-file", str(ready_file), *arguments],
-                cwd=folder,
-                env=environment(extra_environment),
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
+                [*command, *serve], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
             )
         return cls(process, ready_file, stderr_file)
 
@@ -185,7 +188,7 @@ class ServerFolder:
 
     path: Path
     arguments: tuple[str, ...] = ()
-    command: Sequence[str] = COMMAND
+    command: Sequence[str] | ServerForker = COMMAND
     data_dirs: tuple[str, ...] = ("data",)
     _servers: list[ServerProcess] = attrs.field(factory=list)
 

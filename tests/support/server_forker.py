@@ -1,0 +1,73 @@
+"""The program that `forked_servers` talks to: it has loaded what `triolog serve` loads, and each server is a fork of it.
+
+Messages are JSON over a socket that keeps their bounds: `{"arguments", "cwd", "environment", "output"}` starts a server and is
+answered with its pid, `{"reap": pid}` waits for one that has ended and is answered with its status as `subprocess` gives it.
+When the other side is gone, so are the servers and this program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+MAX_MESSAGE_BYTES: Final = 1 << 20
+
+
+def preload() -> None:
+    """Import what the command imports before it serves. No thread may run yet: a fork has only the one that forks."""
+    import trio  # noqa: F401
+    import triolog.server.app
+    import triolog.server.broker_config
+    import triolog.server.broker_settings
+    import triolog.tools.cli.main
+    import triolog.tools.cli.progress
+    import triolog.tools.cli.serve  # noqa: F401
+
+
+def answer_requests(requests: socket.socket) -> dict[str, Any] | None:
+    """Fork and reap until the other side is gone (None); in a fork, what it has to do."""
+    servers: set[int] = set()
+    while message := requests.recv(MAX_MESSAGE_BYTES):
+        request: dict[str, Any] = json.loads(message)
+        if "reap" in request:
+            _, status = os.waitpid(request["reap"], 0)
+            servers.discard(request["reap"])
+            answer = os.waitstatus_to_exitcode(status)
+        else:
+            answer = os.fork()
+            if not answer:
+                return request
+            servers.add(answer)
+        requests.send(json.dumps(answer).encode())
+    for pid in servers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return None
+
+
+def become_server(request: dict[str, Any]) -> None:
+    """`triolog ARGUMENTS` where and with the variables it was asked for; ends the process as the command does."""
+    from triolog.tools.cli.main import main
+
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    sys.argv = ["triolog", *request["arguments"]]
+    main(prog_name="triolog")
+
+
+if __name__ == "__main__":
+    preload()
+    with socket.socket(fileno=int(sys.argv[1])) as theirs:
+        wanted = answer_requests(theirs)
+    if wanted is not None:
+        become_server(wanted)
