@@ -47,7 +47,7 @@ CONFIGS: Final[dict[str, dict[str, str]]] = {
     "brief": {"message.timestamp.before.max.ms": "1000000000000000", "index.interval.bytes": "1"},
     "odd": {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact,delete", "compression.type": "lz4"},
 }
-PARTITIONS: Final = {"wide": 3, "plain": 2}
+PARTITIONS: Final = {"wide": 3, "plain": 2, "stamped": 2}
 CHANGES: Final[tuple[tuple[str, str], ...]] = (
     ("max.message.bytes", "1500"),
     ("max.message.bytes", "1000000"),

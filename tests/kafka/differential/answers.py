@@ -11,7 +11,8 @@ from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TimestampType
 
-from .names import CLUSTER, MEMBER, PRODUCER, SESSION, TIME, TOPIC, Names, Symbol
+from .names import CLUSTER, MEMBER, PRODUCER, SESSION, TOPIC, Names, Symbol
+from .times import Times
 
 IGNORED: Final[Mapping[str, str]] = {
     "error_message": "messages are our own words",
@@ -50,7 +51,8 @@ SYMBOLS: Final[Mapping[str, str]] = {
 }
 """Fields that a broker chooses, by the kind of what they hold."""
 
-TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
+TRANSACTION_START: Final = "transaction_start_time_ms"
+TIMES: Final = frozenset({"timestamp", "last_timestamp", TRANSACTION_START})
 OUR_TOPIC_KEYS: Final = frozenset({"durability", "record.validation", "fetch.check.crcs", "disk.full.policy"})
 """Configurations that only triolog has."""
 SORTED_BY: Final = (
@@ -72,7 +74,6 @@ SORTED_BY: Final = (
 )
 """The order of entries is that of Kafka's hash maps, and not compared."""
 RECORDS: Final = "records"
-NOW: Final = "a time of the run"
 
 
 @attrs.define(eq=False)
@@ -81,9 +82,7 @@ class Reading:
 
     names: Names
     address: tuple[str, int]
-    started_ms: int
-    """Times after it are the broker's, those of the script lie outside."""
-    ended_ms: int = 0
+    times: Times = attrs.field(factory=Times)
 
     def plain(self, answer: Any) -> Any:
         """Structures as dicts of what is compared."""
@@ -123,29 +122,21 @@ class Reading:
             return None if value is None else [self._batch(*each) for each in _whole_batches(value)]
         if name in SYMBOLS and value != "nothing, 0":
             return self.names.symbol(SYMBOLS[name], value)
-        if name == "log_append_time_ms" and self._is_now(value):
-            return self.names.symbol(TIME, value)
-        if name == "transaction_start_time_ms" and self._is_now(value):
-            return NOW  # the coordinator's clock: that it may be equal to an append's is chance
+        if name == "log_append_time_ms":
+            return self.times.tell(value)
         if name in TIMES:
-            return self._time(value)
+            return self.times.name(value, is_of_append=name != TRANSACTION_START)
         if name == "host":
             return "the host" if value == self.address[0] else value
         if name == "port":
             return "the port" if value == self.address[1] else value
         return self.plain(value)
 
-    def _is_now(self, value: int) -> bool:
-        return self.started_ms <= value <= self.ended_ms
-
-    def _time(self, value: int) -> Any:
-        return (self.names.known(TIME, value) or NOW) if self._is_now(value) else value
-
     def _batch(self, header: BatchHeader, batch: memoryview) -> dict[str, Any]:
         fields = {name: value for name, value in header._asdict().items() if name not in IGNORED_OF_BATCHES}
         fields["producer_id"] = self.names.symbol(PRODUCER, header.producer_id)
         for name in ("base_timestamp", "max_timestamp"):
-            fields[name] = self._time(fields[name])
+            fields[name] = self.times.name(fields[name])
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             fields["base_timestamp"] = "not looked at"
         if header.compression_type is CompressionType.NONE:
@@ -155,7 +146,7 @@ class Reading:
     def _record(self, record: Any) -> tuple[Any, ...]:
         key, value = (None if data is None else bytes(data) for data in (record.key, record.value))
         headers = [(name, None if data is None else bytes(data)) for name, data in record.headers]
-        return record.offset, self._time(record.timestamp), key, value, headers
+        return record.offset, self.times.name(record.timestamp), key, value, headers
 
 
 def _of_use(aborted: list[dict[str, Any]] | None, batches: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:

@@ -36,8 +36,8 @@ def produce(world: World) -> Step:
     name = world.topic_name()
     flawed = world.chance(0.12)
     parts = {}
-    # One partition where times are the broker's, which are to be told apart, and where Kafka may refuse the whole request.
-    for partition in world.partitions_of([name], 1 if name in ("stamped", "odd") or flawed else 2)[name]:
+    # One partition where Kafka may refuse the whole request.
+    for partition in world.partitions_of([name], 1 if flawed else 2)[name]:
         batch = Batch(
             records=world.records(keyed=name in ("compacted", "odd") and world.chance(0.8), most=world.mostly(12, 200)),
             codec=world.codec(),

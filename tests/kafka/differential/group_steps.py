@@ -115,10 +115,11 @@ def leave(world: World) -> Step:
     body = LeaveGroupRequest(group_id=group.name, member_id=member, members=[identity, *others])
 
     def learn(answer: Any) -> None:
-        codes = [answer.get("error_code"), *(each["error_code"] for each in answer.get("members", ())[:1] if not others)]
-        if others:
-            codes += [each["error_code"] for each in answer["members"] if each["member_id"] != MADE_UP_MEMBER]
-        if all(code == 0 for code in codes):
+        # Who is thought to be gone and is not, keeps the next member waiting until his session ends.
+        if not (by_instance or member == group.member):
+            return
+        told = [each["error_code"] for each in answer.get("members", ())[:1]]
+        if not any([answer.get("error_code", -1), *told]):
             group.member, group.generation, group.instance = "", -1, None
 
     return world.step(body, lowest=3 if group.instance else 0, learn=learn)

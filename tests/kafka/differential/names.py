@@ -13,7 +13,6 @@ PRODUCER: Final = "producer id"
 MEMBER: Final = "member id"
 SESSION: Final = "session id"
 CLUSTER: Final = "cluster id"
-TIME: Final = "append time"
 
 MADE_UP_ID: Final = b"made up by test:"
 """A topic id that no broker has chosen."""

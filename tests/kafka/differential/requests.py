@@ -12,6 +12,7 @@ from triolog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 from tests.support.record_batches import RecordTuple, patched
 
 from .names import Names, Symbol
+from .times import Times
 
 FLAWS: Final = (
     "crc",
@@ -32,7 +33,7 @@ FLAWS: Final = (
 
 @attrs.frozen(kw_only=True)
 class After:
-    """A time that a broker chose, and some milliseconds."""
+    """The time of a request's appends, or some milliseconds behind it."""
 
     symbol: Symbol
     milliseconds: int
@@ -100,16 +101,18 @@ def _flawed(batch: bytes, flaw: str, count: int) -> bytes:
     return batch
 
 
-def resolved(value: Any, names: Names) -> Any:
-    """A request for the broker that chose these names."""
+def resolved(value: Any, names: Names, times: Times) -> Any:
+    """A request for the broker that chose these names and times."""
     if isinstance(value, Symbol):
         return names.value(value)
     if isinstance(value, After):
-        return names.value(value.symbol) + value.milliseconds
+        return times.value(value.symbol, value.milliseconds)
     if isinstance(value, Batch):
         return value.bytes(names)
     if isinstance(value, list):
-        return [resolved(each, names) for each in value]
+        return [resolved(each, names, times) for each in value]
     if attrs.has(type(value)):
-        return type(value)(**{field.name: resolved(getattr(value, field.name), names) for field in attrs.fields(type(value))})
+        return type(value)(
+            **{field.name: resolved(getattr(value, field.name), names, times) for field in attrs.fields(type(value))}
+        )
     return value

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
+from triolog.protocol.kafka.messages.produce import ProduceRequest
 
 from . import admin_steps, data_steps, group_steps, transaction_steps
 from .answers import differences
 from .deviations import excuse
-from .sides import UNANSWERED, Side
+from .sides import Late, Side
 from .world import GROUPS, TOPICS, Step, World
 
 WEIGHTS: Final[Mapping[Callable[[World], Step], int]] = {
@@ -117,25 +118,26 @@ class Script:
     def _take(self, step: Step) -> Iterator[Difference]:
         self._done.append(step)
         theirs = self.kafka.ask(step.body, step.version)
+        if isinstance(theirs, Late):
+            yield self._difference(step, "not asked", theirs, (("the answer", "not asked", theirs),))
+            return
         if step.changes_metadata:
             self.kafka.settle_metadata()
         if step.transactional_id:
             self.kafka.settle_transaction(step.transactional_id)
         ours = self.ours.ask(step.body, step.version)
-        if theirs is UNANSWERED:
+        if isinstance(step.body, ProduceRequest) and step.body.acks == 0:
             self.ours.settle_ends(step.body, self.kafka.ends(step.body))
-        excuse(step, ours, theirs)
+        if not isinstance(ours, Late):
+            excuse(step, ours, theirs)
         places = tuple(differences(ours, theirs))
         if places:
-            yield Difference(
-                seed=self.seed,
-                number=len(self._done) - 1,
-                step=step,
-                places=places,
-                ours=ours,
-                theirs=theirs,
-                before=tuple(self._done[-LAST - 1 : -1]),
-            )
+            yield self._difference(step, ours, theirs, places)
         step.learn(theirs)
         if self.world.due:
             yield from self._take(self.world.due.pop())
+
+    def _difference(self, step: Step, ours: Any, theirs: Any, places: tuple[tuple[str, Any, Any], ...]) -> Difference:
+        before = tuple(self._done[-LAST - 1 : -1])
+        number = len(self._done) - 1
+        return Difference(seed=self.seed, number=number, step=step, places=places, ours=ours, theirs=theirs, before=before)

@@ -17,7 +17,7 @@ from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
 
 from tests.support.kafka_admin import SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import TIMEOUT_S, KafkaWire
 
 from .answers import Reading
 from .names import Names
@@ -30,8 +30,11 @@ BUSY: Final = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_
 DEADLINE_S: Final = 30.0
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+@attrs.frozen(eq=False)
+class Late:
+    """In place of an answer that has not come. None is equal to another: that both brokers wait is no answer either."""
+
+    seconds: float = TIMEOUT_S
 
 
 @attrs.define(eq=False)
@@ -41,12 +44,11 @@ class Side:
     address: tuple[str, int]
     wire: KafkaWire
     reading: Reading
-    _last_ms: int = 0
     _fences: int = 0
 
     @classmethod
     def connect(cls, address: tuple[str, int]) -> Self:
-        return cls(address, KafkaWire.connect(address), Reading(Names(), address, now_ms()))
+        return cls(address, KafkaWire.connect(address), Reading(Names(), address))
 
     def close(self) -> None:
         self.wire.close()
@@ -57,24 +59,17 @@ class Side:
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def ask(self, body: Any, version: int) -> Any:
-        """The plain answer to a request that may have symbols. Every request has a millisecond of its own, so that times that
-        the broker takes differ as they do on the other side."""
-        self._tick()
+        """The plain answer to a request that may have symbols."""
+        self.reading.times.begin()
         try:
-            answer = self._answer(resolved(body, self.reading.names), version)
+            answer = self._answer(resolved(body, self.reading.names, self.reading.times), version)
         except (ConnectionError, TimeoutError) as exc:
             self.wire.close()
-            if isinstance(exc, TimeoutError):
-                raise
             self.wire = KafkaWire.connect(self.address)
-            return DISCONNECTED
-        self.reading.ended_ms = now_ms()
+            return Late() if isinstance(exc, TimeoutError) else DISCONNECTED
+        finally:
+            self.reading.times.extend()
         return self.reading.plain(answer) if answer is not None else UNANSWERED
-
-    def _tick(self) -> None:
-        while now_ms() <= max(self._last_ms, self.reading.ended_ms):
-            """Not yet."""
-        self._last_ms = now_ms()
 
     def _answer(self, body: Any, version: int) -> Any:
         if isinstance(body, ProduceRequest) and body.acks == 0:
@@ -93,6 +88,7 @@ class Side:
 
     def prepare(self) -> None:
         """The fence, and both coordinators with their topics."""
+        self.reading.times.begin()
         self.wire.call(create_topics(new_topic(FENCE)), 7)
         self.settle_metadata()
         for kind in (0, 1):
@@ -147,6 +143,7 @@ class Side:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < deadline, f"not within {DEADLINE_S} s"
+        self.reading.times.extend()
 
 
 def _is_busy(answer: Any) -> bool:

@@ -22,6 +22,7 @@ from .world import GROUPS, TRANSACTIONAL_IDS, Producer, Step, World
 
 TIMEOUT_MS: Final = 600_000
 """No transaction ends by itself while a script runs."""
+OFFSETS: Final = "__consumer_offsets"
 
 
 def new_producer(world: World) -> Step:
@@ -87,7 +88,7 @@ def add_partitions(world: World) -> Step:
     world.may_begin(whose["transactional_id"])
     topics = [
         AddPartitionsToTxnTopic(name=name, partitions=numbers)
-        for name, numbers in world.partitions_of([world.topic_name() for _ in range(world.mostly(1, 2))], 2).items()
+        for name, numbers in world.partitions_of([_joining(world) for _ in range(world.mostly(1, 2))], 2).items()
     ]
     body = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=whose["transactional_id"],
@@ -96,6 +97,10 @@ def add_partitions(world: World) -> Step:
         v3_and_below_topics=topics,
     )
     return world.step(body, highest=3)
+
+
+def _joining(world: World) -> str:
+    return world.mostly(world.topic_name(), OFFSETS, usually=0.97)
 
 
 def add_offsets(world: World) -> Step:
