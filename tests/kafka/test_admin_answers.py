@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
@@ -52,6 +53,9 @@ from tests.support.kafka_admin import (
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire
+
+# A broker starts. The quick suite has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
+pytestmark = pytest.mark.full
 
 Call = tuple[Any, int]
 

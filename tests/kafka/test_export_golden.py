@@ -28,6 +28,10 @@ PARTITIONS: Final = [
     TopicPartition(topic, int(number)) for topic, answers in EXPECTED.items() for number in answers["partitions"]
 ]
 
+# A broker starts three times. The quick suite looks at what an export leaves (server/storage/test_export_kafka.py), and reads
+# the same directory itself (server/storage/test_golden.py).
+pytestmark = pytest.mark.full
+
 
 def as_plain(record: list[Any]) -> tuple[Any, ...]:
     def data(text: str | None) -> bytes | None:

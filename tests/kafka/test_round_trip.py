@@ -39,6 +39,11 @@ EACH: Final = pytest.mark.parametrize("partition", PARTITIONS, ids=str)
 EACH_ISOLATION: Final = pytest.mark.parametrize("isolation", ISOLATIONS)
 
 
+# A broker starts three times. The quick suite has both ends: what an export leaves (server/storage/test_export_kafka.py), and
+# directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
+pytestmark = pytest.mark.full
+
+
 @attrs.frozen(kw_only=True)
 class Journey:
     """What was served of one log directory on its way."""

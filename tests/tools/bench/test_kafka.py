@@ -24,6 +24,8 @@ from triolog.tools.bench.scale import Scale
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced")
 """Rows with figures of all brokers, and with a topic of Kafka's that syncs."""
+ALWAYS: Final = ("one-connection", "join")
+"""What the quick suite measures: produced and fetched, and a group."""
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -46,7 +48,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         unavailable(str(exc))
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name != "fixture"])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in ROWS if name != "fixture"],
+)
 def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: str) -> None:
     result = measure(name, alone)
     assert result.failure == ""
@@ -58,6 +63,7 @@ def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: st
     assert [line for line in result.lines if line.target is not None]
 
 
+@pytest.mark.full  # two more brokers are started; the rows of ours alone take the same way through the harness
 def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
     try:
         with open_brokers(bench_in(tmp_path, with_peers=True), quick_compiler=True) as brokers:

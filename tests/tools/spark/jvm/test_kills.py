@@ -34,6 +34,8 @@ LONGEST_WAIT_S: Final = 0.6
 TIMEOUT_S: Final = 3000
 JOB_TIMEOUT_S: Final = 300
 
+pytestmark = pytest.mark.full  # each kill of a driver is the start of another JVM, each of a server some batches of the query
+
 
 @attrs.define(eq=False)
 class Server:
@@ -92,7 +94,6 @@ def _assert_every_row_once(server: Server, count: int) -> None:
     assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
 
 
-@pytest.mark.full  # each kill is the start of another JVM
 @pytest.mark.timeout(TIMEOUT_S)
 def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Server, jvm_options: str, tmp_path: Path) -> None:
     kills = counts(DRIVER_KILLS) * MORE
