@@ -1,60 +1,32 @@
-"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default, without authentication: whoever
-reaches the port can do everything to the data.
+"""What a test may ask of a broker from outside: each call takes the fields of a JSON object and answers JSON.
 
-| call | does |
-|---|---|
-| `GET /` | where the broker listens, whether it runs, its topics, its connections |
-| `POST /faults`, `GET /faults`, `DELETE /faults` | add a rule (see `server.faults.rules`), all with counts, none |
-| `GET /faults/N`, `DELETE /faults/N`, `POST /faults/N/release` | one rule |
-| `POST /faults/N/wait` | `{times, timeout_ms}`: until it has fired so often |
-| `POST /disk-faults`, `GET /disk-faults`, `DELETE /disk-faults` | the same for the device |
-| `GET /requests?api=&topic=&group=&client_id=&error=&after=`, `DELETE /requests` | what clients asked |
-| `POST /requests/wait` | the same as an object, with `count` and `timeout_ms` |
-| `POST /topics`, `GET /topics`, `DELETE /topics/T` | `{name, partitions, config}` |
-| `GET /topics/T/records?partition=&offset=`, `POST /topics/T/records` | `{partition, records: [...]}` |
-| `POST /topics/T/wait` | `{count, partition, timeout_ms}`: until so many records are there |
-| `POST /topics/T/compact`, `POST /retention` | `{partition}`: at once; what retention lets go, of all topics |
-| `GET /groups/G?topic=`, `POST /groups/G/wait` | committed offsets and lag; `{topic, timeout_ms}`: until there is no lag |
-| `POST /groups/G/wait-assigned`, `/kick`, `/rebalance` | `{members, timeout_ms}`; `{member_id}`; all join again |
-| `POST /groups/G/freeze` | a rule that holds what members say |
-| `GET /clock`, `POST /clock/advance`, `POST /clock/freeze`, `POST /clock/unfreeze` | `{seconds}` |
-| `POST /nodes/N/down`, `POST /nodes/N/up` | with `--nodes`: a node cuts its connections, and comes back on its port |
-| `POST /leaders`, `POST /coordinators` | `{topic, partition, node}`; `{name, node}` of a group or a transactional id |
-| `POST /crash`, `/stop`, `/restart`, `/reset`, `/snapshot` | `{path}` for the last |
-
-Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time; 409: the broker
-is down; 422: the broker refuses, with Kafka's `error`.
+`routes` says under which method and path.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
 
 import attrs
 
-from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..faults.requests import Wanted
-from ..faults.rules import RuleError
 from ..listeners.counters import ProtocolCounters
-from ..listeners.http import HttpAnswer, HttpRequest
 from .fault_views import FaultsView, FaultView, RequestsView
 from .groups_view import GroupMember, GroupsView
-from .life import Life, NotRunningError
+from .life import Life
 from .log_view import LogView
 from .seed import Seed
-from .values import BadRequestError, plain_record, record_as_json, whole_number
+from .values import BadRequestError, plain_record, record_as_json, whole_number, yes_or_no
 from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
-Handler = Callable[["ControlApi", list[str], Told], Awaitable[Any]]
 
-MAX_BODY_BYTES: Final = 64 * 2**20
+WANTED: Final = frozenset(field.name for field in attrs.fields(Wanted))
+"""What requests are chosen by."""
+_NUMBERS: Final = ("node", "after")
 
 
 @attrs.define(eq=False)
@@ -71,27 +43,6 @@ class ControlApi:
         self.faults = FaultsView(self.life.faults, self.life.disk_faults)
         self.requests = RequestsView(self.life.requests)
         self.groups = GroupsView(lambda: self.life.core, self.faults)
-
-    async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """See the module."""
-        for method, pattern, handler in ROUTES:
-            found = re.fullmatch(pattern, request.path)
-            if found is None or method != request.method:
-                continue
-            try:
-                told = _told(request)
-                return HttpAnswer.json(200, await handler(self, [unquote(part) for part in found.groups()], told))
-            except (RuleError, BadRequestError, ValueError) as exc:
-                return _refusal(400, exc)
-            except KeyError as exc:
-                return _refusal(404, f"there is no {exc}")
-            except TimeoutError as exc:
-                return _refusal(408, exc)
-            except NotRunningError as exc:
-                return _refusal(409, exc)
-            except RequestError as exc:
-                return HttpAnswer.json(422, {"error": exc.code.name, "message": exc.message})
-        return _refusal(404, f"{request.method} {request.path}: there is no such call")
 
     # ---- faults and requests ---------------------------------------------------------------------------------------------
 
@@ -300,86 +251,17 @@ def _member(member: GroupMember) -> dict[str, Any]:
     return {**member._asdict(), "partitions": partitions}
 
 
-_NAME: Final = "([^/]+)"
-_NUMBER: Final = "([0-9]+)"
-
-ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
-    ("GET", "/", ControlApi.state),
-    ("POST", "/faults", ControlApi.add_fault),
-    ("GET", "/faults", ControlApi.list_faults),
-    ("DELETE", "/faults", ControlApi.clear_faults),
-    ("GET", f"/faults/{_NUMBER}", ControlApi.get_fault),
-    ("DELETE", f"/faults/{_NUMBER}", ControlApi.remove_fault),
-    ("POST", f"/faults/{_NUMBER}/release", ControlApi.release_fault),
-    ("POST", f"/faults/{_NUMBER}/wait", ControlApi.wait_fault),
-    ("POST", "/disk-faults", ControlApi.add_disk_fault),
-    ("GET", "/disk-faults", ControlApi.list_disk_faults),
-    ("DELETE", "/disk-faults", ControlApi.clear_disk_faults),
-    ("GET", "/requests", ControlApi.list_requests),
-    ("DELETE", "/requests", ControlApi.clear_requests),
-    ("POST", "/requests/wait", ControlApi.wait_requests),
-    ("GET", "/topics", ControlApi.list_topics),
-    ("POST", "/topics", ControlApi.create_topic),
-    ("DELETE", f"/topics/{_NAME}", ControlApi.delete_topic),
-    ("GET", f"/topics/{_NAME}/records", ControlApi.read_records),
-    ("POST", f"/topics/{_NAME}/records", ControlApi.append_records),
-    ("POST", f"/topics/{_NAME}/wait", ControlApi.wait_records),
-    ("POST", f"/topics/{_NAME}/compact", ControlApi.compact),
-    ("GET", f"/groups/{_NAME}", ControlApi.describe_group),
-    ("POST", f"/groups/{_NAME}/wait", ControlApi.wait_group),
-    ("POST", f"/groups/{_NAME}/wait-assigned", ControlApi.wait_assigned),
-    ("POST", f"/groups/{_NAME}/kick", ControlApi.kick_member),
-    ("POST", f"/groups/{_NAME}/rebalance", ControlApi.rebalance_group),
-    ("POST", f"/groups/{_NAME}/freeze", ControlApi.freeze_group),
-    ("GET", "/clock", ControlApi.clock),
-    ("POST", "/clock/advance", ControlApi.advance_clock),
-    ("POST", "/clock/freeze", ControlApi.freeze_clock),
-    ("POST", "/clock/unfreeze", ControlApi.unfreeze_clock),
-    ("POST", f"/nodes/{_NUMBER}/down", ControlApi.node_down),
-    ("POST", f"/nodes/{_NUMBER}/up", ControlApi.node_up),
-    ("POST", "/leaders", ControlApi.move_leader),
-    ("POST", "/coordinators", ControlApi.move_coordinator),
-    ("POST", "/crash", ControlApi.crash),
-    ("POST", "/stop", ControlApi.stop),
-    ("POST", "/restart", ControlApi.restart),
-    ("POST", "/reset", ControlApi.reset),
-    ("POST", "/retention", ControlApi.retention),
-    ("POST", "/snapshot", ControlApi.snapshot),
-)
-
-_WANTED: Final = frozenset(field.name for field in attrs.fields(Wanted))
-_BESIDE: Final = frozenset({"count", "timeout_ms"})
-_NUMBERS: Final = ("node", "after")
-
-
 def _wanted(told: Told) -> dict[str, Any]:
-    if unknown := told.keys() - _WANTED - _BESIDE:
-        raise BadRequestError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(_WANTED))}")
-    wanted = {name: value for name, value in told.items() if name in _WANTED}
+    """Behind a `?` everything is text."""
+    wanted = {name: value for name, value in told.items() if name in WANTED}
     for name in _NUMBERS:
         if name in wanted:
             wanted[name] = whole_number(told, name)
+    if "answered" in wanted:
+        wanted["answered"] = yes_or_no(told, "answered")
     return wanted
 
 
 def _timeout_s(told: Told) -> float:
     timeout_ms = whole_number(told, "timeout_ms")
     return PATIENCE_S if timeout_ms is None else timeout_ms / 1000
-
-
-def _told(request: HttpRequest) -> Told:
-    """What comes with a request: the fields of its question, or of the object in its body. Raises BadRequestError."""
-    asked: dict[str, Any] = dict(parse_qsl(request.query))
-    if not request.body:
-        return asked
-    try:
-        told = json.loads(request.body)
-    except ValueError as exc:
-        raise BadRequestError(f"the body is not JSON: {exc}") from None
-    if not isinstance(told, dict):
-        raise BadRequestError("the body is not an object")
-    return {**asked, **told}
-
-
-def _refusal(status: int, why: object) -> HttpAnswer:
-    return HttpAnswer.json(status, {"message": str(why)})

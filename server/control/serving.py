@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import attrs
@@ -13,9 +14,10 @@ import trio
 
 from ..broker_config import Address, BrokerConfig
 from ..listeners.opening import Addresses
-from .api import MAX_BODY_BYTES, ControlApi
+from .api import ControlApi
 from .clock import MovedClock
 from .life import Life
+from .routes import MAX_BODY_BYTES, answer
 from .rules_file import add_rules
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -75,7 +77,7 @@ async def _controlled(api: ControlApi, control: Address | None) -> AsyncIterator
     from ..listeners.http import http_listener
 
     async with trio.open_nursery() as nursery:
-        listener = http_listener(control, api.answer, max_body_bytes=MAX_BODY_BYTES)
+        listener = http_listener(control, partial(answer, api), max_body_bytes=MAX_BODY_BYTES)
         address: Address = await nursery.start(listener.run)
         LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
         yield address

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.types import Record
 from ..broker import PlainRecord
+
+RECORD_FIELDS: Final = frozenset(
+    {"key", "key_base64", "value", "value_base64", "headers", "timestamp_ms", "partition", "offset"}
+)
+"""Of a record to be appended. Where one that was read came from may be said: it has no say in where it goes."""
 
 
 class BadRequestError(ValueError):
@@ -56,8 +61,11 @@ def plain_record(told: Any) -> PlainRecord:
         return None, None, told.encode(), ()
     if not isinstance(told, Mapping):
         raise BadRequestError(f"a record is text or an object, not {told!r}")
+    if unknown := told.keys() - RECORD_FIELDS:
+        fields = ", ".join(sorted(RECORD_FIELDS))
+        raise BadRequestError(f"{', '.join(sorted(unknown))}: no such field of a record; there are {fields}")
     headers = told.get("headers") or []
-    pairs = headers.items() if isinstance(headers, Mapping) else [(each.get("name"), each) for each in headers]
+    pairs = headers.items() if isinstance(headers, Mapping) else [_header(each) for each in headers]
     return (
         whole_number(told, "timestamp_ms"),
         bytes_of(told, "key"),
@@ -66,6 +74,22 @@ def plain_record(told: Any) -> PlainRecord:
             (str(name), bytes_of(value if isinstance(value, Mapping) else {"value": value}, "value")) for name, value in pairs
         ),
     )
+
+
+def _header(told: Any) -> tuple[Any, Any]:
+    if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
+        raise BadRequestError(f"a header is an object with a name, not {told!r}")
+    return told["name"], told
+
+
+def yes_or_no(told: Mapping[str, Any], name: str) -> bool | None:
+    """Raises BadRequestError."""
+    value = told.get(name)
+    if value is None or isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise BadRequestError(f"{name} is {value!r}, expected true or false")
 
 
 def whole_number(told: Mapping[str, Any], name: str) -> int | None:

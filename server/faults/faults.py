@@ -94,6 +94,8 @@ class Faults:
 
     def get(self, number: int) -> Fault:
         """Raises KeyError."""
+        if number not in self._faults:
+            raise KeyError(f"fault {number}")
         return self._faults[number]
 
     def remove(self, number: int) -> None:

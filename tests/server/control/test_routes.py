@@ -1,0 +1,81 @@
+"""What a call of the control port takes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.server.broker_config import Address, BrokerConfig
+from triolog.server.control.api import ControlApi
+from triolog.server.control.life import Life
+from triolog.server.control.routes import answer
+from triolog.server.faults.rules import Subject
+from triolog.server.listeners.http import HttpRequest
+from triolog.server.listeners.opening import Addresses
+
+
+@pytest.fixture
+async def api(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[ControlApi]:
+    config = BrokerConfig(data_dirs=(str(tmp_path),), native=Address("127.0.0.1", 0))
+    life = Life(config, Addresses(Address("127.0.0.1", 0)), nursery)
+    await life.start()
+    yield ControlApi(life)
+    await life.stop()
+    life.close()
+
+
+async def ask(api: ControlApi, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    path, _, query = path.partition("?")
+    told = await answer(api, HttpRequest(method, path, query, {}, b"" if body is None else json.dumps(body).encode()))
+    return told.status, json.loads(told.body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "message"),
+    [
+        ("POST", "/topics", {"name": "t", "partition": 3}, "partition: no such field; there are config, name, partitions"),
+        ("POST", "/crash", {"torn": True}, "torn: no such field; there is none"),
+        ("GET", "/requests?client=a", None, "client: no such field; there are after, answered, api, client_id, "),
+        ("POST", "/requests/wait", {"times": 1}, "times: no such field; there are"),
+        ("GET", "/requests?answered=yes", None, "answered is 'yes', expected true or false"),
+        ("POST", "/topics/t/records", {"records": [{"valu": "v"}]}, "valu: no such field of a record; there are"),
+        ("POST", "/topics/t/records", {"records": [{"headers": ["h"]}]}, "a header is an object with a name, not 'h'"),
+        ("POST", "/topics/t/records", {"records": [{"headers": [{"value": "v"}]}]}, "a header is an object with a name"),
+        ("POST", "/topics", ["t"], "the body is not an object"),
+    ],
+)
+async def test_what_a_call_does_not_know_is_refused(
+    api: ControlApi, method: str, path: str, body: object, message: str
+) -> None:
+    status, told = await ask(api, method, path, body)
+    assert status == 400
+    assert message in told["message"]
+
+
+async def test_a_record_that_was_read_can_be_sent_back(api: ControlApi) -> None:
+    await ask(api, "POST", "/topics", {"name": "t"})
+    headers = [{"name": "h", "value": "1"}, {"name": "none", "value": None}]
+    await ask(api, "POST", "/topics/t/records", {"records": [{"key": "k", "value_base64": "/w==", "headers": headers}]})
+    _, [record] = await ask(api, "GET", "/topics/t/records")
+    assert (record["value_base64"], record["headers"]) == ("/w==", headers)
+    assert await ask(api, "POST", "/topics/t/records", {"records": [record]}) == (200, {"base_offset": 1, "count": 1})
+    _, [again] = await ask(api, "GET", "/topics/t/records?offset=1")
+    assert again == {**record, "offset": 1}
+
+
+async def test_requests_with_and_without_an_answer_are_told_apart(api: ControlApi) -> None:
+    log = api.life.requests
+    for number, subject in enumerate([Subject("Metadata", "a"), Subject("Fetch", "a")]):
+        request = log.begin(0, 1, subject, 10)
+        if not number:
+            log.answered(request, ())
+    assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=true"))[1]] == ["Metadata"]
+    assert [each["api"] for each in (await ask(api, "GET", "/requests?answered=false"))[1]] == ["Fetch"]
+
+
+async def test_what_is_not_there_is_named_without_quotes(api: ControlApi) -> None:
+    assert await ask(api, "GET", "/faults/7") == (404, {"message": "there is no fault 7"})
