@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from types import FrameType
-from typing import Final
 
 import click
 
-SAVED_IN: Final = "docs/benchmarks"
-EXIT_ROW_FAILED: Final = 1
+from .options import Wanted, list_rows, measuring, no_peers
 
 
 @click.command
-@click.option("--only", "only", multiple=True, metavar="ROW", help="Name or number of a row; may be repeated.")
-@click.option("--quick", is_flag=True, help="A tenth of the counts: shows that it works, not how fast it is.")
-@click.option("--json", "as_json", is_flag=True, help="Print all samples as JSON.")
-@click.option("--save", is_flag=True, help=f"Keep the figures in {SAVED_IN}/<date>.json and .md.")
-@click.option("--save-in", type=click.Path(file_okay=False), default=SAVED_IN, show_default=True, help="Where --save writes.")
-@click.option("--dir", "parent", type=click.Path(exists=True, file_okay=False), help="A directory on the disk to measure.")
-@click.option("--no-peers", is_flag=True, help="Leave Redis and NATS out.")
-@click.option("--list", "list_rows", is_flag=True, help="Show the rows and stop.")
-def command(
-    only: tuple[str, ...],
-    quick: bool,
-    as_json: bool,
-    save: bool,
-    save_in: str,
-    parent: str | None,
-    no_peers: bool,
-    list_rows: bool,
-) -> None:
+@measuring(only="Name or number of a row; may be repeated.")
+@no_peers(help="Leave Redis and NATS out.")
+@list_rows
+def command(wanted: Wanted, no_peers: bool, list_rows: bool) -> None:
     """Measure this machine: every row with its target, ratios to peers measured in turn in the same run.
 
     Peers come from the Debian packages redis-server and nats-server (nats.go needs Go); without them the row says so. All
@@ -49,7 +30,7 @@ def command(
     from rich.console import Console
 
     from .bench import Bench
-    from .machine import default_parent, read_machine
+    from .machine import read_machine
     from .measure import describe_scale
     from .report import Report
     from .rows import ROWS, measure, resolve
@@ -60,13 +41,12 @@ def command(
             click.echo(f"{number} {name}")
         return
     try:
-        chosen = sorted({resolve(name) for name in only} or ROWS, key=list(ROWS).index)
+        chosen = sorted({resolve(name) for name in wanted.only} or ROWS, key=list(ROWS).index)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--only") from exc
-    scale = QUICK if quick else FULL
+    scale = QUICK if wanted.quick else FULL
     progress = Console(stderr=True)
-    temporary = tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=parent or default_parent())
-    with terminable(), temporary as directory, compiled(directory):
+    with terminable(), wanted.directory() as directory, compiled(directory):
         machine = read_machine(directory)
         progress.print(f"measuring in {directory}: {machine.filesystem} on {machine.device}", highlight=False)
         with progress.status("starting") as status:
@@ -78,16 +58,7 @@ def command(
             for name in chosen:
                 rows.append(measure(name, Bench(directory, scale, partial(show, name), not no_peers)))
                 progress.print(f"{name}: {rows[-1].failure or 'done'}", highlight=False, markup=False)
-    report = Report(datetime.date.today(), machine, describe_scale(scale), rows)
-    if as_json:
-        click.echo(json.dumps(report.to_json(), indent=1))
-    else:
-        report.print(Console())
-    if save:
-        for path in report.save(Path(save_in)):
-            progress.print(f"kept in {path}", highlight=False)
-    if report.has_failures:
-        sys.exit(EXIT_ROW_FAILED)
+    wanted.conclude(Report(datetime.date.today(), machine, describe_scale(scale), rows), progress)
 
 
 @contextlib.contextmanager
