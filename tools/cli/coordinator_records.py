@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...protocol.coordinator.consumer_group_records import decode_consumer_group_key, decode_consumer_group_value
+from ...protocol.coordinator.group_metadata import decode_group_metadata_value
 from ...protocol.coordinator.offsets import (
     OFFSETS_TOPIC,
     GroupMetadataKey,
@@ -21,6 +23,7 @@ from ...protocol.errors import RequestError
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ...protocol.types import Bytes, Record
+from .group_records import classic_group, consumer_group
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STAGE_COMMITS_TOPIC)
 
@@ -37,7 +40,7 @@ def record_in_words(topic: str | None, header: BatchHeader, record: Record) -> s
         if header.is_control:
             return _control(header, record)
         if topic == OFFSETS_TOPIC:
-            return _offset_commit(record)
+            return _of_group(record)
         if topic == TRANSACTIONS_TOPIC:
             return _transaction(record)
         if topic == STAGE_COMMITS_TOPIC:
@@ -55,17 +58,24 @@ def _control(header: BatchHeader, record: Record) -> str:
     return f"control record, type {kind}"
 
 
-def _offset_commit(record: Record) -> str:
+def _of_group(record: Record) -> str:
     key = decode_offsets_key(_key(record))
     if isinstance(key, GroupMetadataKey):
-        return f"group {key.group}: {'gone' if record.value is None else f'its members, {len(record.value)} bytes'}"
+        return classic_group(key.group, None if record.value is None else decode_group_metadata_value(record.value))
     if not isinstance(key, OffsetCommitKey):
-        return "a record of a newer kind of group"
+        return _consumer_group(record)
     if record.value is None:
         return f"group {key.group}: the offset of {key.topic_partition} is taken back"
     value = decode_offset_commit_value(record.value)
     metadata = f" {value.metadata!r}" if value.metadata else ""
     return f"group {key.group}: {key.topic_partition} at offset {value.offset}{metadata}"
+
+
+def _consumer_group(record: Record) -> str:
+    key = decode_consumer_group_key(_key(record))
+    if key is None:
+        return "a record of a newer kind of group"
+    return consumer_group(key, None if record.value is None else decode_consumer_group_value(key, record.value))
 
 
 def _transaction(record: Record) -> str:

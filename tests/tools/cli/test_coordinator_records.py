@@ -60,7 +60,7 @@ DONE = attrs.evolve(
         ),
         ("__consumer_offsets", COMMIT_KEY, None, "group readers: the offset of flights-3 is taken back"),
         ("__consumer_offsets", GroupMetadataKey("readers").encode(), None, "group readers: gone"),
-        ("__consumer_offsets", b"\0\5abc", b"", "a record of a newer kind of group"),
+        ("__consumer_offsets", b"\0\x09abc", b"", "a record of a newer kind of group"),
         (
             "__transaction_state",
             encode_transaction_key("mover"),
