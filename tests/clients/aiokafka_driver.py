@@ -14,6 +14,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.clients.aiokafka_admin import AiokafkaAdmin
 from tests.clients.driver import DEADLINE_S, Access, Message, Received
+from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 T = TypeVar("T")
@@ -27,29 +28,6 @@ def _context(access: Access) -> SSLContext | None:
     if access.certificate is not None:
         context.load_cert_chain(access.certificate)
     return context
-
-
-def _access(access: Access) -> dict[str, Any]:
-    settings: dict[str, Any] = {"security_protocol": access.protocol, "ssl_context": _context(access)}
-    if access.mechanism:
-        names = {"sasl_plain_username": access.user, "sasl_plain_password": access.password}
-        settings |= {"sasl_mechanism": access.mechanism, **names}
-    return settings
-
-
-def _received(batches: dict[Any, list[Any]]) -> list[Received]:
-    return [
-        Received(
-            partition=each.partition,
-            offset=each.offset,
-            timestamp_ms=each.timestamp,
-            key=each.key,
-            value=each.value,
-            headers=tuple(each.headers),
-        )
-        for records in batches.values()
-        for each in records
-    ]
 
 
 @attrs.define(eq=False)
@@ -75,32 +53,13 @@ class AiokafkaProducer:
         return self.runner.run(asyncio.wait_for(work, DEADLINE_S))
 
     async def _send(self, topic: str, messages: Sequence[Message]) -> list[int]:
-        futures = [
-            await self.client.send(
-                topic,
-                value=each.value,
-                key=each.key,
-                headers=list(each.headers),
-                partition=each.partition,
-                timestamp_ms=each.timestamp_ms,
-            )
-            for each in messages
-        ]
+        futures = [await self.client.send(topic, **sending(each)) for each in messages]
         delivered = [await future for future in futures]
         return [-1] * len(messages) if self.acks == "0" else [each.offset for each in delivered]
 
 
-@attrs.define(eq=False)
-class _Assignments(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells a member what it gets and gives."""
-
-    member: PolledMember
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.member.given(each.partition for each in assigned)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.member.taken(each.partition for each in revoked)
+class _Assignments(Assignments, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """As the client wants it."""
 
 
 @attrs.define(eq=False)
@@ -109,7 +68,7 @@ class AiokafkaConsuming:
     runner: asyncio.Runner
 
     def poll(self) -> list[Received]:
-        return _received(self.runner.run(self.consumer.getmany(timeout_ms=POLL_MS)))
+        return received(self.runner.run(self.consumer.getmany(timeout_ms=POLL_MS)))
 
     def commit(self) -> None:
         self.runner.run(self.consumer.commit())
@@ -122,7 +81,7 @@ class AiokafkaConsuming:
 @attrs.define(eq=False)
 class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
     def _settings(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
+        return {"bootstrap_servers": self.bootstrap, **login(self.access), "ssl_context": _context(self.access)}
 
     @contextmanager
     def producer(
@@ -134,12 +93,7 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
         max_bytes: int | None = None,
         transactional_id: str = "",
     ) -> Iterator[AiokafkaProducer]:
-        settings: dict[str, Any] = {
-            "acks": acks if acks == "all" else int(acks),
-            "compression_type": None if codec == "none" else codec,
-            "enable_idempotence": idempotent,
-            "transactional_id": transactional_id or None,
-        }
+        settings = {**producing(acks, codec, transactional_id), "enable_idempotence": idempotent}
         if max_bytes is not None:
             settings |= {"max_request_size": max_bytes, "max_batch_size": max_bytes}
 
@@ -155,15 +109,14 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
             finally:
                 runner.run(client.stop())
 
-    async def _started(self, *topics: str, **settings: Any) -> aiokafka.AIOKafkaConsumer:
-        common = {"enable_auto_commit": False, "auto_offset_reset": "none", "fetch_max_wait_ms": 50}
-        consumer = aiokafka.AIOKafkaConsumer(*topics, **{**self._settings(), **common, **settings})
+    async def _started(self, **settings: Any) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(**{**self._settings(), **settings})
         await consumer.start()
         return consumer
 
     def _with_consumer(self, use: Callable[[aiokafka.AIOKafkaConsumer], Awaitable[T]], *, committed: bool = False) -> T:
         async def run() -> T:
-            consumer = await self._started(isolation_level="read_committed" if committed else "read_uncommitted")
+            consumer = await self._started(**reading(committed=committed))
             try:
                 return await asyncio.wait_for(use(consumer), 2 * DEADLINE_S)
             finally:
@@ -179,22 +132,14 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
             found: list[Received] = []
             deadline = asyncio.get_running_loop().time() + DEADLINE_S
             while len(found) < count and asyncio.get_running_loop().time() < deadline:
-                found += _received(await consumer.getmany(timeout_ms=500, max_records=count - len(found)))
+                found += received(await consumer.getmany(timeout_ms=500, max_records=count - len(found)))
             return found
 
         return self._with_consumer(use, committed=committed)
 
     def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> AiokafkaConsuming:
         async def start() -> aiokafka.AIOKafkaConsumer:
-            consumer = await self._started(
-                group_id=group,
-                group_instance_id=instance or None,
-                partition_assignment_strategy=[RangePartitionAssignor],
-                auto_offset_reset="earliest",
-                isolation_level="read_committed",
-                heartbeat_interval_ms=50,
-                session_timeout_ms=10_000,
-            )
+            consumer = await self._started(**joining(group, instance, RangePartitionAssignor))
             consumer.subscribe([topic], listener=_Assignments(member))
             return consumer
 
@@ -218,7 +163,7 @@ class AiokafkaDriver(AiokafkaAdmin, PythonDriver):
 
     def reset(self, group: str, topic: str, offsets: dict[int, int]) -> None:
         async def run() -> None:
-            consumer = await self._started(group_id=group)
+            consumer = await self._started(**reading(committed=False), group_id=group)
             try:
                 partitions = {aiokafka.TopicPartition(topic, number): at for number, at in offsets.items()}
                 consumer.assign(list(partitions))

@@ -19,6 +19,7 @@ with warnings.catch_warnings():
 
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Received
 from tests.clients.kafka_python_admin import KafkaPythonAdmin
+from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 # Its log lines have its connections in them: pytest, which keeps the lines of a test, would keep their sockets.
@@ -32,28 +33,10 @@ MEMBER_POLL_MS = 500
 
 
 def _access(access: Access) -> dict[str, Any]:
-    settings: dict[str, Any] = {"security_protocol": access.protocol}
-    if access.ca:
-        settings |= {"ssl_cafile": access.ca, "ssl_certfile": access.certificate, "ssl_keyfile": access.certificate}
-    if access.mechanism:
-        names = {"sasl_plain_username": access.user, "sasl_plain_password": access.password}
-        settings |= {"sasl_mechanism": access.mechanism, **names}
-    return settings
-
-
-def _received(batches: dict[Any, list[Any]]) -> list[Received]:
-    return [
-        Received(
-            partition=each.partition,
-            offset=each.offset,
-            timestamp_ms=each.timestamp,
-            key=each.key,
-            value=each.value,
-            headers=tuple(each.headers),
-        )
-        for records in batches.values()
-        for each in records
-    ]
+    if access.ca is None:
+        return login(access)
+    files = {"ssl_cafile": access.ca, "ssl_certfile": access.certificate, "ssl_keyfile": access.certificate}
+    return {**login(access), **files}
 
 
 @attrs.define(eq=False)
@@ -62,17 +45,7 @@ class KafkaPythonProducer:
     acks: str
 
     def send(self, topic: str, messages: Sequence[Message]) -> list[int]:
-        futures = [
-            self.client.send(
-                topic,
-                value=each.value,
-                key=each.key,
-                headers=list(each.headers),
-                partition=each.partition,
-                timestamp_ms=each.timestamp_ms,
-            )
-            for each in messages
-        ]
+        futures = [self.client.send(topic, **sending(each)) for each in messages]
         self.client.flush(DEADLINE_S)
         offsets = [future.get(DEADLINE_S).offset for future in futures]
         return [-1] * len(messages) if self.acks == "0" else offsets
@@ -94,17 +67,8 @@ class KafkaPythonProducer:
         self.client.send_offsets_to_transaction(at, group)
 
 
-@attrs.define(eq=False)
-class _Assignments(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells a member what it gets and gives."""
-
-    member: PolledMember
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.member.given(each.partition for each in assigned)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.member.taken(each.partition for each in revoked)
+class _Assignments(Assignments, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """As the client wants it."""
 
 
 @attrs.define(eq=False)
@@ -112,7 +76,7 @@ class KafkaPythonConsuming:
     consumer: Any
 
     def poll(self) -> list[Received]:
-        return _received(self.consumer.poll(MEMBER_POLL_MS))
+        return received(self.consumer.poll(MEMBER_POLL_MS))
 
     def commit(self) -> None:
         self.consumer.commit()
@@ -137,10 +101,8 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
         transactional_id: str = "",
     ) -> Iterator[KafkaPythonProducer]:
         settings: dict[str, Any] = {
-            "acks": acks if acks == "all" else int(acks),
-            "compression_type": None if codec == "none" else codec,
+            **producing(acks, codec, transactional_id),
             "enable_idempotence": idempotent or bool(transactional_id),
-            "transactional_id": transactional_id or None,
             "retry_backoff_ms": RETRY_BACKOFF_MS,
             "reconnect_backoff_ms": 10,
             "reconnect_backoff_max_ms": 100,
@@ -154,14 +116,8 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
 
     @contextmanager
     def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
-        isolation = "read_committed" if committed else "read_uncommitted"
-        settings = {
-            "enable_auto_commit": False,
-            "auto_offset_reset": "none",
-            "fetch_max_wait_ms": 50,
-            "retry_backoff_ms": RETRY_BACKOFF_MS,
-        }
-        with closing(kafka.KafkaConsumer(**self._settings(), **settings, isolation_level=isolation)) as consumer:
+        settings = {**self._settings(), **reading(committed=committed), "retry_backoff_ms": RETRY_BACKOFF_MS}
+        with closing(kafka.KafkaConsumer(**settings)) as consumer:
             yield consumer
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
@@ -172,27 +128,15 @@ class KafkaPythonDriver(KafkaPythonAdmin, PythonDriver):
             for number, offset in starts.items():
                 consumer.seek(kafka.TopicPartition(topic, number), offset)
             while len(found) < count and time.monotonic() < deadline:
-                found += _received(consumer.poll(POLL_MS, max_records=count - len(found)))
+                found += received(consumer.poll(POLL_MS, max_records=count - len(found)))
         return found
 
     def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> KafkaPythonConsuming:
         chosen = CooperativeStickyAssignor if assignor == COOPERATIVE else RangePartitionAssignor
-        consumer = kafka.KafkaConsumer(
-            **self._settings(),
-            group_id=group,
-            group_instance_id=instance or None,
-            partition_assignment_strategy=[chosen],
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            fetch_max_wait_ms=50,
-            retry_backoff_ms=RETRY_BACKOFF_MS,
-            heartbeat_interval_ms=50,
-            session_timeout_ms=10_000,
-        )
-        consumer.partitions_for_topic(
-            topic
-        )  # a leader that does not know the topic yet assigns nothing, and then all join again
+        settings = {**self._settings(), **joining(group, instance, chosen), "retry_backoff_ms": RETRY_BACKOFF_MS}
+        consumer = kafka.KafkaConsumer(**settings)
+        # A leader that does not know the topic yet assigns nothing, and then all join again.
+        consumer.partitions_for_topic(topic)
         consumer.subscribe([topic], listener=_Assignments(member))
         return KafkaPythonConsuming(consumer)
 
