@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Record
-from triolog.server.storage.diskops import drive
+from triolog.server.storage.diskops import Procedure, drive
 from triolog.server.storage.explain import explain_offset, explain_timestamp
 from triolog.server.storage.fetch import read
 from triolog.server.storage.filesystem import FileSystem
 from triolog.server.storage.log_snapshot import LogSnapshot
+from triolog.server.storage.offset_index import OffsetIndex
 from triolog.server.storage.segment import LogSegment
+from triolog.server.storage.time_index import TimeIndex
 from triolog.server.storage.timestamps import offset_for_timestamp
 
 from tests.support.inline_log import InlineLog
@@ -73,22 +74,22 @@ def check_indexes(inline: InlineLog) -> None:
         is_active = segment is inline.log.active
         data = inline.content(segment.log.path)[: segment.size]
         batches, position = [], 0
-        for header, batch in iter_batches(data):
-            batches.append((position, header.last_offset, header.max_timestamp, tuple(iter_records(batch, header))))
+        for header, _ in iter_batches(data):
+            batches.append((position, header.last_offset, header.max_timestamp))
             position += header.size_bytes
         for which in (0, 1):
             _check_search(inline, segment, which)
         _check_offset_index(inline, segment, batches)
         _check_time_index(inline, segment, batches, is_active=is_active)
-        largest = max((stamp for _, _, stamp, _ in batches), default=-1)
+        largest = max((stamp for _, _, stamp in batches), default=-1)
         assert segment.max_timestamp == largest
         if not is_active:
             for index in segment.indexes:
                 assert inline.fs.file_size(index.path) == index.size_in_bytes, f"{index.path} is not trimmed"
 
 
-_Batch = tuple[int, int, int, tuple[Record, ...]]
-"""Position, last offset, largest timestamp, records."""
+_Batch = tuple[int, int, int]
+"""Position, last offset, largest timestamp."""
 
 
 def _entries(inline: InlineLog, segment: LogSegment, which: int) -> list[tuple[int, int]]:
@@ -103,16 +104,23 @@ def _check_search(inline: InlineLog, segment: LogSegment, which: int) -> None:
     """A lookup answers the greatest entry that is not above what is asked, not just one from which a scan gets there."""
     entries = _entries(inline, segment, which)
     index = segment.indexes[which]
-    for asked in questions(key for key, _ in entries) if entries else ():
-        expected = max((entry for entry in entries if entry[0] <= asked), default=None)
-        if expected is not None:
-            assert inline.run(index.lookup(asked)) == expected, f"{index.path}: {asked} of {entries}"
+    asked = [key for key in questions(key for key, _ in entries) if key >= entries[0][0]] if entries else []
+    for key, found in zip(asked, inline.run(_lookups(index, asked)), strict=True):
+        expected = max(entry for entry in entries if entry[0] <= key)
+        assert found == expected, f"{index.path}: {key} of {entries}"
+
+
+def _lookups(index: OffsetIndex | TimeIndex, keys: Iterable[int]) -> Procedure[list[tuple[int, int]]]:
+    found = []
+    for key in keys:
+        found.append((yield from index.lookup(key)))
+    return found
 
 
 def _check_offset_index(inline: InlineLog, segment: LogSegment, batches: list[_Batch]) -> None:
     entries = _entries(inline, segment, 0)
-    last_offsets = [last for _, last, _, _ in batches]
-    starts = [position for position, _, _, _ in batches]
+    last_offsets = [last for _, last, _ in batches]
+    starts = [position for position, _, _ in batches]
     previous = -1, -1
     for offset, position in entries:
         assert offset > previous[0], f"{segment.offset_index.path}: {entries}"
@@ -130,11 +138,11 @@ def _check_time_index(inline: InlineLog, segment: LogSegment, batches: list[_Bat
     for timestamp, offset in entries:
         assert timestamp > previous[0], f"{segment.time_index.path}: {entries}"
         assert offset >= previous[1], f"{segment.time_index.path}: {entries}"
-        first = next(last for _, last, stamp, _ in batches if stamp == timestamp)
+        first = next(last for _, last, stamp in batches if stamp == timestamp)
         assert offset == first, f"{segment.time_index.path}: {timestamp} first ends at {first}, not at {offset}"
-        assert all(last > offset for _, last, stamp, _ in batches if stamp > timestamp)
+        assert all(last > offset for _, last, stamp in batches if stamp > timestamp)
         previous = timestamp, offset
-    largest = max((stamp for _, _, stamp, _ in batches), default=-1)
+    largest = max((stamp for _, _, stamp in batches), default=-1)
     if not is_active and largest >= 0:
         assert entries, f"{segment.time_index.path} has no closing entry"
         assert entries[-1][0] == largest, f"{segment.time_index.path} does not end with {largest}: {entries}"

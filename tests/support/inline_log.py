@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -116,7 +117,7 @@ class InlineLog:
             data = self.content(segment.log.path)[: segment.size]
             batches = list(iter_batches(data))
             assert sum(header.size_bytes for header, _ in batches) == segment.size, segment.log.path
-            found += [(header, tuple(iter_records(batch, header))) for header, batch in batches]
+            found += [(header, records_of(bytes(batch))) for header, batch in batches]
         return found
 
     def content(self, path: str) -> bytes:
@@ -131,3 +132,9 @@ class InlineLog:
             if file.fd is not None:
                 self.fs.close(file.fd)
                 file.fd = None
+
+
+@functools.lru_cache(maxsize=4096)
+def records_of(batch: bytes) -> tuple[Record, ...]:
+    """The records of a batch; thousands of damaged logs share most of theirs, so each is read once."""
+    return tuple(iter_records(batch))
