@@ -14,7 +14,7 @@ import pytest
 pytest_plugins = "pytester"
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-PLAIN: Final = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:hypothesispytest")
+PLUGINS_BESIDE: Final = frozenset(("randomly", "cacheprovider", "timeout", "hypothesispytest", "trio", "asyncio", "xdist"))
 LOADED: Final = any(each.name == "triolog" for each in metadata.entry_points(group="pytest11"))
 PLUGIN: Final = () if LOADED else ("-p", "triolog.tools.pytest_plugin")
 EXAMPLE: Final = """
@@ -28,8 +28,10 @@ def test_order(triolog_broker):
 """
 
 
-def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*PLAIN, *PLUGIN, *arguments)
+def run(pytester: pytest.Pytester, *arguments: str, beside: str | None = None) -> pytest.RunResult:
+    """With one of the other plug-ins or with none: what they load takes longer than a test."""
+    without = [argument for name in sorted(PLUGINS_BESIDE - {beside}) for argument in ("-p", f"no:{name}")]
+    return pytester.runpytest_subprocess(*without, *PLUGIN, *arguments)
 
 
 def test_the_entry_point_is_declared() -> None:
@@ -52,7 +54,7 @@ def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: 
         def test_nothing():
             assert not [name for name in sys.modules if name.split(".")[0] == "trio" or name.startswith("triolog.server")]
     """)
-    run(pytester, "-p", "no:trio").assert_outcomes(passed=1)
+    run(pytester).assert_outcomes(passed=1)
 
 
 def test_a_client_meets_a_broker(pytester: pytest.Pytester) -> None:
@@ -143,7 +145,7 @@ def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester) -> None:
             triolog_broker.log("t") if number else None
             triolog_broker_session.create_topic(f"t{number}")
     """)
-    run(pytester, "-n", "2").assert_outcomes(passed=6)
+    run(pytester, "-n", "2", beside="xdist").assert_outcomes(passed=6)
 
 
 def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
@@ -157,7 +159,7 @@ def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
             await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
             assert triolog_broker.log("t").values() == [b"x"]
     """)
-    run(pytester).assert_outcomes(passed=1)
+    run(pytester, beside="trio").assert_outcomes(passed=1)
 
 
 @pytest.mark.skipif(util.find_spec("pytest_asyncio") is None, reason="pytest-asyncio is not installed")
@@ -177,4 +179,4 @@ def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
                 await producer.stop()
             assert triolog_broker.log("orders").values() == [b"x"]
     """)
-    run(pytester).assert_outcomes(passed=1)
+    run(pytester, beside="asyncio").assert_outcomes(passed=1)
