@@ -76,22 +76,29 @@ def load_flights(path: Path, count: int | None = None) -> list[Flight]:
         total = -1 + sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))  # less the header
     flights: list[Flight] = []
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as stream:
-        lines = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
-        parse = parser(next(lines))
-        numbered = enumerate(lines) if count is None else evenly(enumerate(lines), total, count)
+        lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        parse = parser(next(csv.reader(lines)))
+        numbered = enumerate(csv.reader(lines)) if count is None else _split(evenly(enumerate(lines), total, count))
         while chunk := list(islice(numbered, CHUNK_ROWS)):
             flights += parse(chunk)
     return flights
 
 
-def evenly(rows: Iterable[tuple[int, list[str]]], total: int, count: int) -> Iterator[tuple[int, list[str]]]:
-    """`count` of `total` numbered rows at even distances, in their order; all of them if there are no more."""
+def evenly(rows: Iterable[tuple[int, V]], total: int, count: int) -> Iterator[tuple[int, V]]:
+    """`count` of `total` rows, numbered from 0 on, at even distances, in their order; all of them if there are no more."""
+    remaining = iter(rows)
     count = min(count, total)
-    taken = 0
-    for number, row in rows:
-        if taken < count and number == taken * total // count:
-            taken += 1
-            yield number, row
+    passed = 0
+    for taken in range(count):
+        skipped = taken * total // count - passed
+        yield from islice(remaining, skipped, skipped + 1)
+        passed += skipped + 1
+
+
+def _split(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    """Numbered lines as rows: where most are passed over, splitting those too would be most of the work."""
+    chosen = list(lines)
+    return zip((number for number, _ in chosen), csv.reader(line for _, line in chosen), strict=True)
 
 
 def parser(header: Sequence[str]) -> Callable[[Sequence[tuple[int, list[str]]]], list[Flight]]:
