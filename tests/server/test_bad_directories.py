@@ -159,11 +159,12 @@ class Case:
         before: dict[TopicPartition, dict[int, bytes | None]] = {}
         for attempt in range(2):
             fs = GateFileSystem()
+            fs.reads_at_once = fs.lets_write_at_once = True
             if self.damage.number:
-                for operation in ("open", "read"):
+                for operation in ("open", "read", "read_cached"):
                     fs.fail(operation, self.file, number=self.damage.number, times=None)
             try:
-                async with running_broker(self.path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=1) as broker:
+                async with running_broker(self.path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=10) as broker:
                     for partition in EVERY:
                         readable = await self.check_partition(broker, partition)
                         for offset, content in before.get(partition, {}).items():
