@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+import attrs
 import pytest
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Record, TopicPartition
@@ -37,9 +38,15 @@ FLIPS: Final = 600
 MOST_RECORDS_IN_A_BATCH: Final = 4
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> StoppedLogs:
+    return write_stopped_logs(tmp_path_factory.mktemp("written") / "data", partitions=2)
+
+
 @pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
+def logs(written: StoppedLogs, fast_path: Path) -> StoppedLogs:
+    """A directory of the test's own."""
+    return attrs.evolve(written, path=Path(shutil.copytree(written.path, fast_path / "data")))
 
 
 def repaired(path: Path, *, dry_run: bool = False) -> RepairSummary:
@@ -74,13 +81,13 @@ def stored(path: Path, partition: TopicPartition) -> list[Record]:
 # ---- flipped bits ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(tmp_path: Path) -> None:
-    rng, logs = random.Random(3), write_stopped_logs(tmp_path / "data")
+def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
+    rng, logs = random.Random(3), write_stopped_logs(fast_path / "data")
     partition = TopicPartition(TOPIC, 0)
     before = logs.records[partition]
     names = [path.name for path in sorted(logs.partition().iterdir()) if path.stat().st_size]
     for number in range(counts(FLIPS)):
-        path = Path(shutil.copytree(logs.path, tmp_path / "damaged"))
+        path = Path(shutil.copytree(logs.path, fast_path / "damaged"))
         file = path / str(partition) / rng.choice(names)
         position, bit = rng.randrange(file.stat().st_size), rng.randrange(8)
         flip(file, position, bit)
@@ -99,10 +106,10 @@ def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(tm
 
 
 @pytest.mark.parametrize("name", ["txn-0", "idem-0", "codec-lz4-0"])
-def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(tmp_path: Path, name: str) -> None:
+def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(fast_path: Path, name: str) -> None:
     rng = random.Random(4)
     for _ in range(counts(FLIPS // 4)):
-        directory = Path(shutil.copytree(GOLDEN / "clean", tmp_path / "data", copy_function=shutil.copyfile)) / name
+        directory = Path(shutil.copytree(GOLDEN / "clean", fast_path / "data", copy_function=shutil.copyfile)) / name
         directory.chmod(0o755)
         files = [path for path in sorted(directory.iterdir()) if path.stat().st_size and path.name != "partition.metadata"]
         file = rng.choice(files)
@@ -111,10 +118,10 @@ def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(tmp_path: Path, name
         where = f"{file.name}: bit {bit} of byte {position}"
         assert repaired(directory).left == (), where
         assert damages(directory) == [], where
-        for folder in (tmp_path / "data").iterdir():
+        for folder in (fast_path / "data").iterdir():
             if folder.is_dir():
                 folder.chmod(0o755)
-        shutil.rmtree(tmp_path / "data")
+        shutil.rmtree(fast_path / "data")
 
 
 # ---- what is done ----------------------------------------------------------------------------------------------------------
