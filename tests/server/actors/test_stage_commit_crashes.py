@@ -119,8 +119,8 @@ def counts(committed: Committed) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["killed", "cut"])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-async def test_a_commit_cut_off_anywhere_is_whole_or_absent(tmp_path: Path, durability: str, kind: str) -> None:
-    steps, shares, committed = await record_steps(tmp_path, durability)
+async def test_a_commit_cut_off_anywhere_is_whole_or_absent(fast_path: Path, durability: str, kind: str) -> None:
+    steps, shares, committed = await record_steps(fast_path, durability)
     outcomes = [await check_step(step, durability, shares, committed) for step in distinct([step / kind for step in steps])]
     assert len(outcomes) >= 10
     assert outcomes == sorted(outcomes), "what was decided is taken back"
@@ -153,12 +153,12 @@ async def cut_off_with_a_hole(directory: Path, holes: set[int], appended: int) -
 
 @pytest.mark.parametrize(("holes", "appended"), [({0}, 5), ({1}, 5), ({1, 3}, 5), ({0, 1}, 3), ({2}, 4), ({3}, 4), ({1}, 1)])
 async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest(
-    tmp_path: Path, holes: set[int], appended: int
+    fast_path: Path, holes: set[int], appended: int
 ) -> None:
-    shares = await cut_off_with_a_hole(tmp_path, holes, appended)
+    shares = await cut_off_with_a_hole(fast_path, holes, appended)
     view = ReaderView(skip_gaps=True)
     for _ in range(2):
-        async with running_broker(tmp_path / "cut off") as broker:
+        async with running_broker(fast_path / "cut off") as broker:
             found = await values_from(broker, PARTITION, view=view)
             assert sorted(each or b"" for each in found) == [b"a", b"b", b"c", b"d", b"e"]
             assert await values_from(broker, OTHER) == [b"f"]
@@ -167,11 +167,11 @@ async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_r
             assert broker._coordinators.stage_commits.stages.staged_bytes == 0
 
 
-async def test_appending_what_was_lost_may_be_cut_off_anywhere_too(tmp_path: Path) -> None:
-    await cut_off_with_a_hole(tmp_path, {1}, 4)
-    running = tmp_path / "again"
-    shutil.copytree(tmp_path / "cut off", running)
-    fs = EveryStepFileSystem(running, tmp_path / "more")
+async def test_appending_what_was_lost_may_be_cut_off_anywhere_too(fast_path: Path) -> None:
+    await cut_off_with_a_hole(fast_path, {1}, 4)
+    running = fast_path / "again"
+    shutil.copytree(fast_path / "cut off", running)
+    fs = EveryStepFileSystem(running, fast_path / "more")
     fs.take_for_synced()
     with fs.recording():
         async with running_broker(running, fs=fs):
@@ -193,14 +193,14 @@ def commit_log_bytes(step: Path) -> int:
 
 
 @pytest.mark.parametrize("kind", ["killed", "cut"])
-async def test_carrying_a_commit_out_at_the_start_may_be_cut_off_anywhere_too(tmp_path: Path, kind: str) -> None:
+async def test_carrying_a_commit_out_at_the_start_may_be_cut_off_anywhere_too(fast_path: Path, kind: str) -> None:
     """From the moment of the decision: every record of the commit is still to be appended."""
-    steps, _, committed = await record_steps(tmp_path, "fsync")
+    steps, _, committed = await record_steps(fast_path, "fsync")
     undecided = commit_log_bytes(steps[0])
     decided = next(step for step in steps if commit_log_bytes(step) > undecided)
-    running = tmp_path / "again"
+    running = fast_path / "again"
     shutil.copytree(decided / "cut", running)
-    fs = EveryStepFileSystem(running, tmp_path / "more")
+    fs = EveryStepFileSystem(running, fast_path / "more")
     fs.take_for_synced()
     with ExitStack() as recording:
         recording.enter_context(fs.recording())

@@ -63,9 +63,9 @@ async def record_steps(directory: Path, *, commit: bool) -> list[Path]:
 
 @pytest.mark.parametrize("kind", ["killed", "cut"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-async def test_a_transaction_cut_off_anywhere_is_whole_or_absent(tmp_path: Path, commit: bool, kind: str) -> None:
+async def test_a_transaction_cut_off_anywhere_is_whole_or_absent(fast_path: Path, commit: bool, kind: str) -> None:
     outcomes = []
-    for step in await record_steps(tmp_path, commit=commit):
+    for step in await record_steps(fast_path, commit=commit):
         async with running_broker(step / kind, durability="fsync", topic=SMALL_FILES) as broker:
             seen = await look(broker)
             assert seen in (BEFORE, AFTER)
