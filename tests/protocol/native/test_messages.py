@@ -4,16 +4,19 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol import errors, limits
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.messages import decode_request, decode_response
 
+from tests.support.counts import counts
 from tests.support.native_messages import MSGPACK_VALUES, REQUESTS, RESPONSES
 
 APIS = st.sampled_from(list(messages.REQUESTS))
+OF_EACH = settings(max_examples=counts(100))
+"""Of each message: their fields are of the same few kinds."""
 
 
 def over_the_wire(body: dict[str, Any]) -> dict[str, Any]:
@@ -32,6 +35,7 @@ def complaint_about(api: str, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("api", messages.REQUESTS)
+@OF_EACH
 @given(data=st.data())
 def test_requests_round_trip(api: str, data: st.DataObject) -> None:
     request = data.draw(REQUESTS[api])
@@ -39,6 +43,7 @@ def test_requests_round_trip(api: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("api", messages.RESPONSES)
+@OF_EACH
 @given(data=st.data())
 def test_responses_round_trip(api: str, data: st.DataObject) -> None:
     response = data.draw(RESPONSES[api])
@@ -318,6 +323,7 @@ def test_a_topic_is_created_with_as_many_keys_as_can_be_altered() -> None:
 
 
 @pytest.mark.parametrize("api", messages.RESPONSES)
+@OF_EACH
 @given(data=st.data())
 def test_client_skips_keys_it_does_not_know(api: str, data: st.DataObject) -> None:
     response = data.draw(RESPONSES[api])

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol.errors import RemoteProtocolError
 from triolog.protocol.limits import MAX_STRING_CHARS
@@ -18,6 +18,7 @@ from triolog.protocol.schema.fields import struct as structure
 from triolog.protocol.schema.primitives import MAX_ELEMENTS, write_unsigned_varint
 from triolog.protocol.types import Bytes
 
+from tests.support.counts import counts
 from tests.support.kafka_everything import FIRST_FLEXIBLE, LAST_VERSION, Everything, Leaf, Small
 from tests.support.kafka_values import random_value
 
@@ -94,6 +95,7 @@ def refused(cls: type, data: bytes, *, flexible: bool) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("cls", [Everything, Small])
+@settings(max_examples=counts(60))  # each has up to 2,000 cuts
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_cut_is_refused(cls: type, version: int, seed: int) -> None:
     flexible = version >= FIRST_FLEXIBLE
