@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from triolog.tools.demo.flights import find_source, load_flights
 from triolog.tools.spark.demo import transformations
 from triolog.tools.spark.demo.results import add_hour
@@ -37,6 +38,7 @@ def _records(spark: SparkSession, folder: Path, count: int) -> DataFrame:
     return spark.read.parquet(str(folder / "flights.parquet"))
 
 
+@pytest.mark.full  # test_demo_tables.py has the recomputation, and below is a run of the plan of the joins
 def test_the_plans_come_to_what_the_files_say(spark: SparkSession, tmp_path: Path) -> None:
     tables = find_source().parent
     weather, planes = transformations.weather_of(spark, tables), transformations.planes_of(spark, tables)

@@ -53,7 +53,11 @@ def flows_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "flights", [[FLIGHT, CANCELLED], TEXTS], ids=["numbers", "text, as `triolog produce --format csv` sends"]
+    "flights",
+    [
+        pytest.param([FLIGHT, CANCELLED], id="numbers", marks=pytest.mark.full),
+        pytest.param(TEXTS, id="text, as `triolog produce --format csv` sends"),
+    ],
 )
 def test_flights_have_their_delay_seats_and_weather_whatever_form_their_numbers_have(
     spark: SparkSession, tmp_path: Path, flights: list[dict[str, Any]]

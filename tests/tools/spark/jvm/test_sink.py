@@ -111,8 +111,8 @@ def test_batch_write_with_a_version_that_is_run_again_writes_nothing(
     ("options", "mode", "complaint"),
     [
         ({}, "overwrite", "mode overwrite is refused"),
-        ({"batchSize": "1"}, "append", "unknown option batchsize"),
-        ({"topic": "absent"}, "append", "looking up topic absent"),
+        pytest.param({"batchSize": "1"}, "append", "unknown option batchsize", marks=pytest.mark.full),
+        pytest.param({"topic": "absent"}, "append", "looking up topic absent", marks=pytest.mark.full),
     ],
 )
 def test_write_that_cannot_be_is_refused_with_its_reason(
@@ -145,6 +145,7 @@ def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batc
     assert server.values(topics[1]) == seen(350)
 
 
+@pytest.mark.full  # test_sink.py without a JVM: streaming writes that cannot be
 def test_complete_mode_is_refused(spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path) -> None:
     read = spark.readStream.format("triolog").options(**server.options).option("subscribe", topics[0])
     rows = (

@@ -68,7 +68,7 @@ def test_a_schema_with_two_columns_gives_two_columns(spark: SparkSession, events
     assert reader.load().agg({"offset": "sum"}).collect()[0][0] == 3 * sum(range(100))
 
 
-@pytest.mark.parametrize("pushed", ["true", "false"])
+@pytest.mark.parametrize("pushed", ["true", pytest.param("false", marks=pytest.mark.full)])
 def test_a_filter_leaves_the_other_queries_on_a_data_frame_as_they_are(
     spark: SparkSession, events: BlockingBroker, pushed: str
 ) -> None:
@@ -141,6 +141,7 @@ def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_st
     assert _rows(spark, tmp_path, "all") == [(0, n) for n in range(100)] + [(1, n) for n in range(105)]
 
 
+@pytest.mark.full  # test_stream_reader.py: where a stream begins, and that it stays there
 def test_a_stream_that_begins_at_the_latest_offset_keeps_that_place(
     spark: SparkSession, server: BlockingBroker, tmp_path: Path
 ) -> None:
