@@ -58,6 +58,8 @@ TIMEOUT_CHECK_S: Final = 1.0
 """How exact a timeout is, and the shortest: nothing is waited for but the device, so that 0, which some clients send, must not
 be over before the append was tried."""
 MAGIC_POSITION: Final = 16
+LEAST_SIZE: Final = LOG_OVERHEAD + 14
+"""Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 
 Wanted = tuple[TopicPartition, Bytes]
 
@@ -259,6 +261,7 @@ def _checked_records(call: Call, request: ProduceRequest, topic_partition: Topic
         if request.transactional_id is not None:
             call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, topic_partition.topic)
+    _check_readable(topic_partition, asked.records or b"")
     try:
         if not asked.records:
             raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
@@ -267,21 +270,26 @@ def _checked_records(call: Call, request: ProduceRequest, topic_partition: Topic
             raise RequestError(
                 f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS
             )
-    except RequestError as exc:
-        if exc.code is not ErrorCode.CORRUPT_MESSAGE:
-            call.check_partition(topic_partition)  # Kafka says first that there is none, but for what it cannot even read
+    except RequestError:
+        call.check_partition(topic_partition)  # Kafka says first that there is none
         raise
     if request.transactional_id is not None:
         call.check_partition(topic_partition)  # before it joins
     return asked.records
 
 
+def _check_readable(topic_partition: TopicPartition, records: Bytes) -> None:
+    """What Kafka cannot even read, whether there is such a partition or not."""
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
+        raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
+    if len(records) >= LOG_OVERHEAD and (size := _first_size(records)) < LEAST_SIZE:
+        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes, expected at least {LEAST_SIZE}")
+
+
 def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -> None:
     """Kafka calls older formats than that of the batches invalid, not damaged. The codec counts that the client chose."""
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < MAGIC:
         raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
-    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
-        raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
     size = _first_size(records)
     if len(records) < LOG_OVERHEAD or len(records) < size:
         raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")

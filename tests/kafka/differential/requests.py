@@ -27,6 +27,7 @@ FLAWS: Final = (
     "codec 5",
     "garbage",
     "length",
+    "short",
 )
 """What can be wrong with a batch; `Batch.bytes` has the particulars."""
 
@@ -98,6 +99,8 @@ def _flawed(batch: bytes, flaw: str, count: int) -> bytes:
             return patched(batch[:61] + b"\x55" * (len(batch) - 61))
         case "length":
             return batch[:8] + struct.pack(">i", 20) + batch[12:]
+        case "short":
+            return batch[:8] + struct.pack(">i", 13) + batch[12:]
     return batch
 
 

@@ -303,11 +303,17 @@ async def test_zstd_is_refused_before_version_7_whatever_the_topic_makes_of_it(k
 
 
 async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong(client: KafkaStream) -> None:
-    for records, acks in ((batch("x"), 7), (None, 1), (batch("x")[:-1], 1)):
+    for records, acks in ((batch("x"), 7), (None, 1), (batch("x")[:-1], 1), (of_length(14), 1), (of_length(20), 1)):
         request = produce_request(records, partition=99, acks=acks)
         assert (await answered(client, request)).error_code == UNKNOWN_TOPIC_OR_PARTITION
-    unreadable = produce_request(patched(batch("x"), magic=3), partition=99)
-    assert (await answered(client, unreadable)).error_code == CORRUPT_MESSAGE
+    for unreadable in (patched(batch("x"), magic=3), of_length(13), of_length(-1)):
+        assert (await answered(client, produce_request(unreadable, partition=99))).error_code == CORRUPT_MESSAGE
+
+
+def of_length(length: int) -> bytes:
+    """A batch that says it has so many bytes behind its length."""
+    whole = batch("x")
+    return whole[:8] + length.to_bytes(4, "big", signed=True) + whole[12:]
 
 
 # ---- time and memory -----------------------------------------------------------------------------------------------------
