@@ -15,6 +15,8 @@ from typing import Final
 import attrs
 
 SECTORS_PER_PAGE: Final = 8
+ZERO_PAGES: Final = 64
+"""So many pages of a run of zeros are chosen from, which changes nothing but where a seed leads; the rest has one version."""
 UNMAPPED: Final = 0xDB
 """What a map shows behind the end of a file that was cut: the kernel would kill the reader a page later."""
 
@@ -115,7 +117,6 @@ class File:
         return content
 
     def _page_by_page(self, rng: random.Random, page_bytes: int) -> Content:
-        """Pages that were never anything but zeros are not chosen from: they have one version."""
         content = self.synced.copy()
         sizes = [content.size]
         versions: dict[int, list[bytes]] = {}
@@ -126,7 +127,7 @@ class File:
         for change in self.changes:
             start, stop = _touched(content.size, change)
             if isinstance(change, Size):
-                stop = min(stop, len(content.data))
+                stop = min(stop, max(start, len(content.data)) + ZERO_PAGES * page_bytes)
             numbers = range(start // page_bytes, -(-stop // page_bytes))
             for number in numbers:
                 versions.setdefault(number, [page(number)])
