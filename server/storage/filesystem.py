@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from ...protocol.types import Bytes
 from .errors import FileTooLargeError
+from .memory_mounts import lies_in_memory
 
 IOV_MAX: Final = 1024
 """Linux refuses more buffers in one call (UIO_MAXIOV)."""
@@ -142,9 +143,11 @@ class OsFileSystem:
         except BlockingIOError:
             return None
         except OSError as exc:
-            if exc.errno in _UNSUPPORTED:
+            if exc.errno not in _UNSUPPORTED:
+                raise
+            if not lies_in_memory(os.fstat(fd).st_dev):
                 raise CachedReadUnsupportedError from exc
-            raise
+            count = os.preadv(fd, [buffer], position)
         return buffer if count == size else None
 
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:

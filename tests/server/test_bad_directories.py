@@ -159,7 +159,7 @@ class Case:
         before: dict[TopicPartition, dict[int, bytes | None]] = {}
         for attempt in range(2):
             fs = GateFileSystem()
-            fs.reads_at_once = fs.lets_write_at_once = True
+            fs.lets_write_at_once = True
             if self.damage.number:
                 for operation in ("open", "read", "read_cached"):
                     fs.fail(operation, self.file, number=self.damage.number, times=None)

@@ -20,11 +20,13 @@ from triolog.server.broker_config import Address
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
 from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
+from triolog.server.storage.memory_mounts import lies_in_memory
 
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS, Clock, batch
 
 T = "topic"
+SHARED_MEMORY = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
 
 
 async def use(broker: EmbeddedBroker) -> None:
@@ -69,6 +71,17 @@ async def test_in_memory_where_there_is_such_a_place() -> None:
         if Path("/dev/shm").is_dir():
             assert broker.path.startswith("/dev/shm/")
     assert not Path(broker.path).exists()
+
+
+@pytest.mark.skipif(not lies_in_memory(SHARED_MEMORY.st_dev), reason="needs /dev/shm in memory")
+async def test_in_memory_no_read_takes_a_thread() -> None:
+    async with open_broker(MEMORY) as broker:
+        await broker.create_topic(T)
+        await broker.append(T, [(START_MS, None, b"a", ())])
+        await broker.fetch(T)
+        assert (await broker.offset_for_time(T, START_MS)).offset == 0
+        disk = (await broker.core.statistics()).disk
+        assert (disk.cold_reads, disk.cached_reads > 0) == (0, True)
 
 
 async def test_with_a_path_the_records_stay(tmp_path: Path) -> None:

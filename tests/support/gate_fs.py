@@ -92,8 +92,6 @@ class GateFileSystem(OsFileSystem):
         """False: nothing is in the page cache, so every read takes a thread."""
         self.lets_write_at_once = False
         """True: small writes need no thread. Behind a closed gate they would hold up everybody."""
-        self.reads_at_once = False
-        """True: every read is answered from memory, which /dev/shm does and cannot say (no RWF_NOWAIT there)."""
         self.refuses_nowait = False
         """True: a mount that does not know RWF_NOWAIT."""
         self.free: int | None = None
@@ -185,9 +183,6 @@ class GateFileSystem(OsFileSystem):
         self._enter("read_cached", self._path(fd))
         if self.refuses_nowait:
             raise CachedReadUnsupportedError
-        if self.reads_at_once:
-            data = super().read(fd, size, position)
-            return data if len(data) == size else None
         return super().read_cached(fd, size, position) if self.cached_reads else None
 
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import Bytes
 from triolog.server.config import LogConfig
+from triolog.server.storage import memory_mounts
 from triolog.server.storage.filesystem import (
     CREATE,
     IOV_MAX,
@@ -23,10 +25,12 @@ from triolog.server.storage.filesystem import (
     read_file,
     replace_file,
 )
+from triolog.server.storage.memory_mounts import lies_in_memory
 
 from tests.support.logs import batch, open_driven
 
 FS: Final = OsFileSystem()
+SHARED_MEMORY: Final = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
 REAL_PWRITEV: Final = os.pwritev
 REAL_PWRITE: Final = os.pwrite
 REAL_PREAD: Final = os.pread
@@ -134,10 +138,49 @@ def test_a_page_that_is_not_cached_is_none(fd: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
-def test_a_mount_that_does_not_know_the_flag_says_so(fd: int, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_mount_that_does_not_know_the_flag_says_so(fd: int, monkeypatch: pytest.MonkeyPatch, code: int, mounts: Path) -> None:
+    mounts.write_text("")
     monkeypatch.setattr(os, "preadv", _failing(code))
     with pytest.raises(CachedReadUnsupportedError):
         FS.read_cached(fd, 4, 3)
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What the system says of its mounts."""
+    monkeypatch.setattr(memory_mounts, "MOUNTS", str(tmp_path / "mountinfo"))
+    lies_in_memory.cache_clear()
+    yield tmp_path / "mountinfo"
+    lies_in_memory.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("25 30 0:23 / /dev/shm rw,nosuid shared:3 - tmpfs tmpfs rw,size=64k", True),
+        ("25 30 0:23 / /mnt rw - ramfs none rw", True),
+        ("25 30 0:23 / /mnt/tmpfs rw - overlay tmpfs rw", False),
+        ("25 30 0:231 / /dev/shm rw - tmpfs tmpfs rw", False),
+        ("25 30 0:23", False),
+    ],
+)
+def test_what_lies_in_memory_is_told_by_its_device(mounts: Path, line: str, found: bool) -> None:
+    mounts.write_text(f"22 1 254:0 / / rw - ext4 /dev/vda rw\n{line}\n")
+    assert lies_in_memory(os.makedev(0, 23)) is found
+    assert not lies_in_memory(os.makedev(254, 0))
+
+
+def test_where_the_system_does_not_tell_nothing_lies_in_memory(mounts: Path) -> None:
+    assert not lies_in_memory(os.makedev(0, 23))
+
+
+@pytest.mark.skipif(not lies_in_memory(SHARED_MEMORY.st_dev), reason="needs /dev/shm in memory")
+def test_what_lies_in_memory_is_read_at_once() -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.write(b"0123456789")
+        file.flush()
+        assert FS.read_cached(file.fileno(), 4, 3) == b"3456"
+        assert FS.read_cached(file.fileno(), 4, 8) is None
 
 
 def test_a_cached_read_that_fails_is_an_os_error(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
