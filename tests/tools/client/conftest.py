@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 import trio
 from hypothesis import register_random
@@ -22,3 +25,11 @@ def clock(autojump_clock: MockClock) -> MockClock:
 async def server(nursery: trio.Nursery) -> NativeServer:
     """Topic t with two partitions."""
     return NativeServer(nursery, t=2)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C is Python's, so that trio takes it over: a SparkContext in the same process has made it its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -290,6 +290,7 @@ async def test_a_request_of_more_buffers_than_the_kernel_takes_at_once_is_sent(i
     assert len(answer.partitions) == 1100
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("task", ["_read", "_write"])
 def test_ctrl_c_leaves_a_connection_that_can_be_used_to_the_end(task: str) -> None:
     """The signal comes while a task of the connection runs; trio.run takes signals only where no test's clock is."""
