@@ -97,6 +97,7 @@ def test_batch_write_appends_every_column(spark: SparkSession, server: Server, t
     assert found[b"10"].value is None
 
 
+@pytest.mark.full
 def test_batch_write_with_a_version_that_is_run_again_writes_nothing(
     spark: SparkSession, server: Server, topics: tuple[str, str]
 ) -> None:
