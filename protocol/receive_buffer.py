@@ -71,18 +71,20 @@ class ReceiveBuffer:
         Raises RemoteProtocolError for a length of 0 or above `max_frame_bytes`; the buffer is of no use after that.
         """
         while True:
-            start = self._position + LENGTH_BYTES
-            available = len(self._piece) - start
-            if available >= 0 and self._length is None and not self._partial:
-                length = self._check_length(*_unpack_length(self._piece, self._position))
-                if available >= length:
-                    self._position = start + length
-                    self._held_bytes -= LENGTH_BYTES + length
-                    return memoryview(self._piece)[start : start + length]
-                self._length = length
-                self._position = start
-            if (frame := self._collect()) is not None:
-                return frame
+            piece = self._piece
+            if piece:
+                start = self._position + LENGTH_BYTES
+                available = len(piece) - start
+                if available >= 0 and self._length is None and not self._partial:
+                    length = self._check_length(*_unpack_length(piece, self._position))
+                    if available >= length:
+                        self._leave(start + length)
+                        self._held_bytes -= LENGTH_BYTES + length
+                        return memoryview(piece)[start : start + length]
+                    self._length = length
+                    self._position = start
+                if (frame := self._collect()) is not None:
+                    return frame
             if not self._pieces:
                 return None
             self._piece = self._pieces.popleft()
@@ -118,7 +120,12 @@ class ReceiveBuffer:
             self._partial += self._piece
         else:
             self._partial += memoryview(self._piece)[self._position : stop]
-        self._position = stop
-        if stop == len(self._piece):
+        self._leave(stop)
+
+    def _leave(self, position: int) -> None:
+        """Go on in the current piece from here; one that is used up is let go, so that only a frame keeps it."""
+        if position == len(self._piece):
             self._piece = b""
             self._position = 0
+        else:
+            self._position = position

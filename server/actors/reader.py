@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -200,20 +200,29 @@ class Reader:
 
         async def look_up() -> None:
             while chunk := list(itertools.islice(remaining, LOOKUPS_PER_TURN)):
-                for slot, (topic_partition, timestamp) in chunk:
-                    try:
-                        answers[slot] = await self.offset_for_time(topic_partition, timestamp, isolation)
-                    except RequestError as exc:
-                        answers[slot] = exc.as_answer()
+                await self._look_up_all(chunk, isolation, answers)
                 await trio.lowlevel.checkpoint()
 
         if len(questions) <= LOOKUPS_PER_TURN:
-            await look_up()
+            await self._look_up_all(remaining, isolation, answers)
         else:
             async with trio.open_nursery() as readers:
                 for _ in range(min(READER_TASKS, -(-len(questions) // LOOKUPS_PER_TURN))):
                     readers.start_soon(look_up)
         return answers  # type: ignore[return-value]
+
+    async def _look_up_all(
+        self,
+        questions: Iterable[tuple[int, tuple[TopicPartition, int]]],
+        isolation: Isolation,
+        answers: list[TimestampAndOffset | RequestError | None],
+    ) -> None:
+        """Put the answer to each question into its slot."""
+        for slot, (topic_partition, timestamp) in questions:
+            try:
+                answers[slot] = await self.offset_for_time(topic_partition, timestamp, isolation)
+            except RequestError as exc:
+                answers[slot] = exc.as_answer()
 
     async def explain(
         self, topic_partition: TopicPartition, *, offset: int | None = None, timestamp: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
@@ -35,11 +36,11 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
     """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
     isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
     asked = [(TopicPartition(topic.name, each.partition_index), each) for topic in body.topics for each in topic.partitions]
-    counts = Counter(topic_partition for topic_partition, _ in asked)
+    repeated = _repeated(topic_partition for topic_partition, _ in asked) if len(asked) > 1 else ()
     answers: dict[TopicPartition, TimestampAndOffset | RequestError] = {}
     questions: list[Question] = []
     for topic_partition, each in asked:
-        answer = _without_lookup(call, topic_partition, each, is_repeated=counts[topic_partition] > 1)
+        answer = _without_lookup(call, topic_partition, each, is_repeated=topic_partition in repeated)
         if answer is None:
             questions.append((topic_partition, _asked_timestamp(each)))
         else:
@@ -57,6 +58,10 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
             for topic in body.topics
         ]
     )
+
+
+def _repeated(topic_partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    return {topic_partition for topic_partition, count in Counter(topic_partitions).items() if count > 1}
 
 
 def _asked_timestamp(asked: ListOffsetsPartition) -> int:
