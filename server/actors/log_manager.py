@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 import trio
 
+from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..broker_config import BrokerConfig
 from ..clock import NowMs
@@ -164,9 +165,9 @@ class LogManager:
         """See TopicChanges.delete."""
         await self.changes.delete(name, topic_id)
 
-    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
         """See LogRetention.delete_records."""
-        return await self.retention.delete_records(topic_partition, before_offset)
+        return await self.retention.delete_records(wanted)
 
     async def delete_doomed(self) -> None:
         """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""

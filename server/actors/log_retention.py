@@ -126,9 +126,27 @@ class LogRetention:
 
     # ---- on request ------------------------------------------------------------------------------------------------------
 
-    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Make `before_offset` (-1: the high watermark) the first readable offset, on the device too; answers the log start
-        offset. The files go with the next pass. Raises RequestError."""
+    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
+        """Make offsets (-1: the high watermark) the first readable ones, on the device too; answers the log start offsets, or
+        why one stays, in the order asked. The files go with the next pass. A checkpoint holds all logs of its directory, so it
+        is written once for all that are asked for."""
+        answers: list[int | RequestError | None] = [None] * len(wanted)
+        raised: dict[int, list[tuple[int, HostedPartition]]] = {}
+        for slot, (topic_partition, before_offset) in enumerate(wanted):
+            try:
+                hosted = await self._raise_log_start(topic_partition, before_offset)
+            except RequestError as exc:
+                answers[slot] = exc.as_answer()
+            else:
+                raised.setdefault(id(hosted.directory), []).append((slot, hosted))
+        for of_directory in raised.values():
+            failure = await self._write_checkpoints(of_directory[0][1])
+            for slot, hosted in of_directory:
+                error = _checkpoint_error(hosted, "the records are deleted", failure)
+                answers[slot] = hosted.actor.log.log_start_offset if error is None else error
+        return answers  # type: ignore[return-value]
+
+    async def _raise_log_start(self, topic_partition: TopicPartition, before_offset: int) -> HostedPartition:
         hosted = self.topics.partition(topic_partition)
         if is_internal(topic_partition.topic):
             raise InvalidTopicError(f"{topic_partition}: records of the server's own topics are not deleted")
@@ -141,8 +159,7 @@ class LogRetention:
         if before_offset < HIGH_WATERMARK:
             raise OffsetOutOfRangeError(f"{topic_partition}: offset {before_offset} is negative; -1 is the high watermark")
         await hosted.actor.perform(partial(_increment, before_offset=before_offset))
-        await self._write_checkpoints(hosted, "the records are deleted")
-        return hosted.actor.log.log_start_offset
+        return hosted
 
     async def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Cut a log back to end at `offset`; the checkpoints are on the device before the cut is made and afterwards.
@@ -151,21 +168,23 @@ class LogRetention:
         """
         hosted = self.topics.partition(topic_partition)
         await hosted.actor.perform(partial(_lower_recovery_point, offset=offset))
-        await self._write_checkpoints(hosted, "the log is not cut back")
+        await self._checkpoint(hosted, "the log is not cut back")
         is_cut = await hosted.actor.perform(partial(truncate_to, offset=offset))
-        await self._write_checkpoints(hosted, "the log is cut back")
+        await self._checkpoint(hosted, "the log is cut back")
         return is_cut
 
-    async def _write_checkpoints(self, hosted: HostedPartition, state: str) -> None:
+    async def _checkpoint(self, hosted: HostedPartition, state: str) -> None:
+        error = _checkpoint_error(hosted, state, await self._write_checkpoints(hosted))
+        if error is not None:
+            raise error
+
+    async def _write_checkpoints(self, hosted: HostedPartition) -> OSError | None:
+        """Those of the partition's directory; answers why they could not be written."""
         try:
             await self.directories.write_checkpoints([hosted.directory])
         except OSError as exc:
-            raise LogOfflineError(
-                f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
-                f"{exc}; free space, then ask again"
-            ) from exc
-        if hosted.actor.log.offline is not None:
-            raise hosted.actor.log.offline.as_answer()
+            return exc
+        return None
 
     # ---- unlinking -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +224,17 @@ class LogRetention:
                     self.disk.fs.unlink(path)
                 except FileNotFoundError:
                     continue
+
+
+def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:
+    """What is answered for a partition after its checkpoint was written, or was not."""
+    if failure is not None:
+        return LogOfflineError(
+            f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
+            f"{failure}; free space, then ask again"
+        )
+    offline = hosted.actor.log.offline
+    return None if offline is None else offline.as_answer()
 
 
 def _increment(log: Log, *, before_offset: int) -> Procedure[bool]:

@@ -35,7 +35,6 @@ from ..storage.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
     check_topic_name,
-    collision_key,
     is_internal,
     marked_directory,
     partition_directory,
@@ -80,11 +79,8 @@ class TopicChanges:
             raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
         if is_internal(name) and not internal:
             raise InvalidTopicError(f"topic {name!r} is the server's own; it is made when it is needed")
-        for hosted in self.topics:
-            if collision_key(hosted.topic.name) == collision_key(name):
-                raise InvalidTopicError(
-                    f"topic {name!r} collides with {hosted.topic.name!r}: '.' and '_' count as the same character"
-                )
+        if (other := self.topics.colliding_with(name)) is not None:
+            raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         _check_count(name, partitions)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
 

@@ -14,6 +14,7 @@ from ...protocol.types import TimestampType, TopicPartition
 from ..config import LogConfig
 from ..storage.checkpoints import encode_uuid
 from ..storage.log_directory import LogDirectory
+from ..storage.paths import collision_key
 from ..storage.topics_file import Topic
 from .partition import PartitionActor
 
@@ -59,6 +60,7 @@ class Topics:
 
     _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
     _names: dict[bytes, str] = attrs.field(factory=dict)
+    _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
     version: int = 0
     """Another one after every topic that was made, deleted or given more partitions."""
 
@@ -72,15 +74,25 @@ class Topics:
         return iter(sorted(self._topics.values(), key=lambda hosted: hosted.topic.name))
 
     def add(self, hosted: HostedTopic) -> None:
+        name = hosted.topic.name
         self.version += 1
-        self._topics[hosted.topic.name] = hosted
-        self._names[hosted.topic.topic_id.bytes] = hosted.topic.name
+        if name not in self._topics:
+            self._by_collision_key.setdefault(collision_key(name), []).append(name)
+        self._topics[name] = hosted
+        self._names[hosted.topic.topic_id.bytes] = name
 
     def remove(self, name: str) -> HostedTopic:
         self.version += 1
         hosted = self._topics.pop(name)
         del self._names[hosted.topic.topic_id.bytes]
+        self._by_collision_key[collision_key(name)].remove(name)
+        if not self._by_collision_key[collision_key(name)]:
+            del self._by_collision_key[collision_key(name)]
         return hosted
+
+    def colliding_with(self, name: str) -> str | None:
+        """A topic whose metrics would have the same names."""
+        return next(iter(self._by_collision_key.get(collision_key(name), ())), None)
 
     def name_of(self, topic_id: bytes) -> str:
         """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""

@@ -87,7 +87,7 @@ class GroupsView:
                 behind = {
                     number: self.core().snapshot(TopicPartition(topic, number)).high_watermark
                     - committed.get(TopicPartition(topic, number), 0)
-                    for number in range(len(self.core().topic_metadata(topic).leader_epochs))
+                    for number in range(self.core().partition_count(topic))
                 }
                 if not any(behind.values()):
                     return
@@ -125,7 +125,7 @@ class GroupsView:
 
     def _named(self, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
         """Of topics that are still there."""
-        names = {self.core().topic_metadata(name).topic_id: name for name in self.core().topics()}
+        names = {self.core().topic_id(name): name for name in self.core().topics()}
         return tuple(sorted(TopicPartition(names[each], number) for each, number in partitions if each in names))
 
     async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[GroupMember]:

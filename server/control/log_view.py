@@ -36,8 +36,7 @@ class LogView:
     def _partitions(self, partition: int | None) -> list[TopicPartition]:
         if partition is not None:
             return [TopicPartition(self.topic, partition)]
-        count = len(self.core().topic_metadata(self.topic).leader_epochs)
-        return [TopicPartition(self.topic, number) for number in range(count)]
+        return [TopicPartition(self.topic, number) for number in range(self.core().partition_count(self.topic))]
 
     async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
         """What consumers can read from `offset` on, partition after partition (None: all); control records are left out."""

@@ -84,14 +84,13 @@ async def alter_configs(broker: Broker, message: messages.AlterConfigsRequest) -
 
 
 async def delete_records(broker: Broker, message: messages.DeleteRecordsRequest) -> Any:
-    trimmed = []
-    for each in message.partitions:
-        try:
-            start = await broker.delete_records(TopicPartition(each.topic, each.partition), each.before_offset)
-        except RequestError as exc:
-            trimmed.append(messages.DeleteRecordsPartitionResponse(each.topic, each.partition, exc.as_answer()))
-        else:
-            trimmed.append(messages.DeleteRecordsPartitionResponse(each.topic, each.partition, None, start))
+    wanted = [(TopicPartition(each.topic, each.partition), each.before_offset) for each in message.partitions]
+    trimmed = [
+        messages.DeleteRecordsPartitionResponse(*topic_partition, answer)
+        if isinstance(answer, RequestError)
+        else messages.DeleteRecordsPartitionResponse(*topic_partition, None, answer)
+        for (topic_partition, _), answer in zip(wanted, await broker.delete_records_of(wanted), strict=True)
+    ]
     return messages.DeleteRecordsResponse(tuple(trimmed)).to_body()
 
 

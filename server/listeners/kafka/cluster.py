@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignablePartitionResponse,
@@ -25,6 +25,7 @@ from ....protocol.kafka.messages.cluster import (
     ListPartitionReassignmentsResponse,
 )
 from ....protocol.limits import INT32_MIN
+from ....protocol.types import TopicPartition
 from .door import Call, error_code, error_message
 from .replicas import check_assignment
 
@@ -81,8 +82,15 @@ def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse
 
 
 def _offline(call: Call, topic: str) -> list[int]:
-    epochs = call.broker.topic_metadata(topic).leader_epochs
-    return [number for number, epoch in enumerate(epochs) if isinstance(epoch, RequestError)]
+    return [number for number in range(call.broker.partition_count(topic)) if _is_offline(call, TopicPartition(topic, number))]
+
+
+def _is_offline(call: Call, topic_partition: TopicPartition) -> bool:
+    try:
+        call.broker.snapshot(topic_partition)
+    except RequestError:
+        return True
+    return False
 
 
 def _elected(
@@ -94,23 +102,17 @@ def _elected(
 
 
 def _no_election(call: Call, topic: str, partition: int, election_type: int) -> RequestError:
+    topic_partition = TopicPartition(topic, partition)
     try:
-        check_partition(call, topic, partition)
+        call.check_partition(topic_partition)
     except RequestError as exc:
         return exc.as_answer()
-    if partition not in _offline(call, topic):
-        return RequestError(f"{topic}-{partition} has its leader", ErrorCode.ELECTION_NOT_NEEDED)
+    if not _is_offline(call, topic_partition):
+        return RequestError(f"{topic_partition} has its leader", ErrorCode.ELECTION_NOT_NEEDED)
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     if election_type == UNCLEAN:
         code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    return RequestError(f"{topic}-{partition} is offline, and its one replica with it", code)
-
-
-def check_partition(call: Call, topic: str, partition: int) -> None:
-    """Raises RequestError unless there is such a partition, be it offline."""
-    count = len(call.broker.topic_metadata(topic).leader_epochs)
-    if not 0 <= partition < count:
-        raise UnknownTopicOrPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+    return RequestError(f"{topic_partition} is offline, and its one replica with it", code)
 
 
 # ---- reassignments ---------------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def _reassigned(
 ) -> AlterPartitionReassignmentsReassignablePartitionResponse:
     error: RequestError | None = None
     try:
-        check_partition(call, topic, asked.partition_index)
+        call.check_partition(TopicPartition(topic, asked.partition_index))
         if asked.replicas is None:
             raise RequestError(f"{topic}-{asked.partition_index} is not moving", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         check_assignment(asked.replicas, [call.door.node_id])

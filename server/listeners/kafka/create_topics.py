@@ -51,7 +51,7 @@ async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_onl
         raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
     partitions = _partitions(call, topic)
     await call.broker.create_topic(topic.name, partitions, configs, lenient=lenient, validate_only=validate_only)
-    topic_id = NO_TOPIC_ID if validate_only else call.broker.topic_metadata(topic.name).topic_id
+    topic_id = NO_TOPIC_ID if validate_only else call.broker.topic_id(topic.name)
     return _made(call, topic.name, topic_id, partitions, configs, validate_only=validate_only)
 
 

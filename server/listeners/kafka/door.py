@@ -119,7 +119,7 @@ class Call:
 
     def check_partition(self, topic_partition: TopicPartition) -> None:
         """Raises RequestError when there is no such topic, or it has no such partition."""
-        count = len(self.broker.topic_metadata(topic_partition.topic).leader_epochs)
+        count = self.broker.partition_count(topic_partition.topic)
         if not 0 <= topic_partition.partition < count:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic_partition.topic!r} has partitions 0 to {count - 1}, not {topic_partition.partition}"

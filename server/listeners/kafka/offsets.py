@@ -222,7 +222,7 @@ def _all(call: Call, group: str) -> _Found:
 
 def _topic_id(call: Call, name: str) -> bytes:
     try:
-        return call.broker.topic_metadata(name).topic_id
+        return call.broker.topic_id(name)
     except RequestError:
         return NO_TOPIC_ID
 

@@ -12,7 +12,6 @@ from ....protocol.kafka.messages.topics import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -68,7 +67,7 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
         if asked in repeated:
             raise InvalidRequestError("the topic is there more than once")
         by_name = call.topic_name(name or "", topic_id, by_id=name is None)
-        topic_id = call.broker.topic_metadata(by_name).topic_id
+        topic_id = call.broker.topic_id(by_name)
         name = by_name
         await call.broker.delete_topic(name, topic_id=topic_id)
     except RequestError as exc:
@@ -102,7 +101,7 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
 async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
     await call.broker.create_partitions(topic.name, topic.count, validate_only=True)
     if topic.assignments is not None:
-        additional = topic.count - len(call.broker.topic_metadata(topic.name).leader_epochs)
+        additional = topic.count - call.broker.partition_count(topic.name)
         nodes = [node.node_id for node in call.door.nodes(call.session)]
         assigned = [each.broker_ids for each in topic.assignments]
         check_addition(assigned, additional, nodes, lenient=call.door.lenient)
@@ -115,22 +114,23 @@ async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool
 
 async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete the records below an offset; -1 is the high watermark. Each partition succeeds or fails alone."""
+    wanted = [
+        (TopicPartition(topic.name, each.partition_index), each.offset) for topic in body.topics for each in topic.partitions
+    ]
+    answers = iter(await call.broker.delete_records_of(wanted))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name, partitions=[await _trim(call, topic.name, each) for each in topic.partitions]
+                name=topic.name, partitions=[_trimmed(each.partition_index, next(answers)) for each in topic.partitions]
             )
             for topic in body.topics
         ]
     )
 
 
-async def _trim(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    low_watermark, error = NO_LOW_WATERMARK, None
-    try:
-        low_watermark = await call.broker.delete_records(TopicPartition(topic, asked.partition_index), asked.offset)
-    except RequestError as exc:
-        error = exc.as_answer()
-    return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error_code(error)
-    )
+def _trimmed(number: int, answer: int | RequestError) -> DeleteRecordsPartitionResult:
+    if isinstance(answer, RequestError):
+        return DeleteRecordsPartitionResult(
+            partition_index=number, low_watermark=NO_LOW_WATERMARK, error_code=error_code(answer)
+        )
+    return DeleteRecordsPartitionResult(partition_index=number, low_watermark=answer)

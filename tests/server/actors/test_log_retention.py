@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 import trio
 import trio.testing
-from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
@@ -277,6 +277,23 @@ async def test_it_is_answered_once_the_checkpoint_is_on_the_device(tmp_path: Pat
             assert answers == []
             gate.release()
         await until(lambda: answers == [1])
+
+
+async def test_many_partitions_share_a_checkpoint_and_each_has_an_answer_of_its_own(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    many = [TopicPartition("many", number) for number in range(20)]
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.create_topic("many", len(many))
+        for each in many:
+            await broker.append(each, value("x"))
+        before = len(fs.calls)
+        answers = await broker.delete_records_of([*((each, -1) for each in many), (many[0], 5), (TopicPartition("gone", 0), 1)])
+        renamed = [call.path for call in fs.calls[before:] if call.operation == "rename"]
+        assert [Path(path).name for path in renamed].count(f"{LOG_START_FILE}.tmp") == 1
+        assert answers[: len(many)] == [1] * len(many)
+        assert [type(each) for each in answers[len(many) :]] == [OffsetOutOfRangeError, UnknownTopicOrPartitionError]
+    on_device = decode_offsets(LOG_START_FILE, (tmp_path / LOG_START_FILE).read_bytes())
+    assert [on_device[each] for each in many] == [1] * len(many)
 
 
 async def test_a_full_disk_is_answered_with_the_next_step(tmp_path: Path) -> None:

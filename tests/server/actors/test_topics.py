@@ -57,3 +57,16 @@ def test_every_change_has_another_version() -> None:
         change()
         versions.append(topics.version)
     assert len(set(versions)) == 4
+
+
+def test_of_names_that_collide_one_is_told_as_long_as_there_is_one() -> None:
+    topics = Topics()
+    first, second = hosted("a.b"), hosted("a_b")
+    for each in (first, first, second):  # adopted directories may collide
+        topics.add(each)
+    assert topics.colliding_with("a.b") == topics.colliding_with("a_b") == "a.b"
+    assert topics.colliding_with("a-b") is None
+    topics.remove("a.b")
+    assert topics.colliding_with("a.b") == "a_b"
+    topics.remove("a_b")
+    assert topics.colliding_with("a.b") is None

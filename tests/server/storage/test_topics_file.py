@@ -28,6 +28,15 @@ def test_topics_read_back_sorted_by_name(generation: int, topics: list[Topic]) -
     assert found == (generation, sorted(topics, key=lambda topic: topic.name))
 
 
+@given(st.integers(0, 2**53), st.lists(TOPICS, unique_by=lambda topic: topic.name), st.lists(st.uuids(), max_size=3))
+def test_the_file_is_what_the_json_module_writes(generation: int, topics: list[Topic], deleted: list[uuid.UUID]) -> None:
+    data = encode_topics(generation, topics, deleted)
+    document = json.loads(data)
+    assert data == (json.dumps(document, indent=1) + "\n").encode()
+    assert list(document)[-1] == "crc32c"
+    assert ("deleted_topic_ids" in document) is bool(deleted)
+
+
 def test_the_file_is_a_document_for_people_too() -> None:
     data = encode_topics(3, [Topic(name="a", topic_id=TOPIC_ID, partitions=2, configs={"segment.bytes": "100"})])
     document = json.loads(data)
