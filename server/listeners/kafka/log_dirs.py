@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -64,35 +64,39 @@ def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPar
 
 def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
-    return AlterReplicaLogDirsResponse(results=list(_moves(call, body)))
+    errors = {directory.path: directory.error for directory in call.broker.log_directories()}
+    return AlterReplicaLogDirsResponse(results=list(_moves(call, body, errors)))
 
 
-def _moves(call: Call, body: AlterReplicaLogDirsRequest) -> Iterator[AlterReplicaLogDirTopicResult]:
+Errors = Mapping[str, str | None]
+"""Path of each log directory -> why it is out of service, None when it serves."""
+
+
+def _moves(call: Call, body: AlterReplicaLogDirsRequest, errors: Errors) -> Iterator[AlterReplicaLogDirTopicResult]:
     for directory in body.dirs:
         for topic in directory.topics:
             partitions = [
                 AlterReplicaLogDirPartitionResult(
-                    partition_index=number, error_code=_move(call, TopicPartition(topic.name, number), directory.path)
+                    partition_index=number, error_code=_move(call, TopicPartition(topic.name, number), directory.path, errors)
                 )
                 for number in topic.partitions
             ]
             yield AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions)
 
 
-def _move(call: Call, topic_partition: TopicPartition, path: str) -> int:
+def _move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> int:
     try:
-        _check_move(call, topic_partition, path)
+        _check_move(call, topic_partition, path, errors)
     except RequestError as exc:
         LOGGER.info("%s is not moved to %s: %s", topic_partition, path, exc)
         return error_code(exc)
     return ErrorCode.NONE
 
 
-def _check_move(call: Call, topic_partition: TopicPartition, path: str) -> None:
-    directories = {directory.path: directory for directory in call.broker.log_directories()}
-    if path not in directories:
+def _check_move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> None:
+    if path not in errors:
         raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
-    if directories[path].error is not None:
+    if errors[path] is not None:
         raise RequestError(f"log directory {path} is out of service", ErrorCode.KAFKA_STORAGE_ERROR)
     found = call.broker.directory_of(topic_partition)
     if found != path:

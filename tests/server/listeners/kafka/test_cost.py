@@ -1,0 +1,214 @@
+"""What a request costs grows with what it names, not with its square: a client that names a topic's thousand partitions must
+not hold up everybody else. Counted in instructions of the interpreter, which are the same on every machine, idle or busy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+import trio.testing
+from triolog.protocol.kafka.apis import APIS, Api, ApiKey
+from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
+from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.kafka.error_answers import ITSELF, element_of
+from triolog.server.listeners.kafka.subjects import TOPICS, Place
+
+from tests.support.kafka_server import KafkaServer, batch, kafka_server
+from tests.support.kafka_stream import KafkaStream
+
+pytestmark = pytest.mark.full
+
+FEW: Final = 20
+TIMES: Final = 8
+MANY: Final = TIMES * FEW
+TOLERANCE: Final = 1.3
+"""Of linear growth. A look at each of a topic's partitions for each of them would be two instructions each at the very least,
+and is 1.6 and more."""
+
+LARGE: Final = 1 << 20
+FILLED: Final[dict[str, Any]] = {
+    "acks": -1,
+    "timeout_ms": 30_000,
+    "group_id": "group",
+    "generation_id_or_member_epoch": -1,
+    "min_bytes": 0,
+    "max_bytes": LARGE,
+    "partition_max_bytes": LARGE,
+    "resource_type": 2,
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "response_partition_limit": 2000,
+    "validate_only": True,
+}
+"""Fields for which nothing, their default, would be refused before anything is done."""
+
+PARTITION_APIS: Final = [(key, place) for key, places in TOPICS.items() for place in places if place.partitions is not None]
+TOPIC_APIS: Final = [(key, place) for key, places in TOPICS.items() for place in places if place.partitions is None]
+
+
+@pytest.fixture
+async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
+    """Every write is synced, and therefore takes a thread: whether a small one does otherwise depends on how busy it is."""
+    async with kafka_server(fast_path, durability="fsync", auto_create_topics_enable=False) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(kafka: KafkaServer) -> AsyncIterator[KafkaStream]:
+    async with kafka.connected() as connected:
+        yield connected
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[], int]]:
+    """Instructions that this thread's interpreter carries out in the block: client, server and scheduler."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lambda: count
+    finally:
+        sys.settrace(before)
+
+
+def made(cls: type, **fields: Any) -> Any:
+    """A structure with what it takes to be carried out."""
+    value = cls()
+    for name, content in {**FILLED, **fields}.items():
+        if hasattr(value, name):
+            setattr(value, name, content)
+    return value
+
+
+def request_of(api: Api, place: Place, topics: list[Any]) -> Any:
+    outer, _, inner = place.path.rpartition(".")
+    if not outer:
+        return made(api.request, **{inner: topics})
+    return made(api.request, **{outer: [made(element_of(api.request, outer), **{inner: topics})]})
+
+
+def topic_class(api: Api, place: Place) -> type:
+    cls = api.request
+    for name in place.path.split("."):
+        cls = element_of(cls, name)
+    return cls
+
+
+async def cost(client: KafkaStream, api: Api, request: Any) -> int:
+    """Of a request whose like was made before, so that nothing is loaded or compiled any more, of a server at rest."""
+    await trio.testing.wait_all_tasks_blocked()
+    with counting() as counted:
+        await client.call(request, api.highest)
+        return counted()
+
+
+@pytest.mark.parametrize(("key", "place"), PARTITION_APIS, ids=lambda value: getattr(value, "name", None))
+async def test_a_request_costs_what_its_partitions_cost(
+    kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
+) -> None:
+    api = APIS[key]
+    cls = topic_class(api, place)
+
+    async def request(count: int) -> Any:
+        name = f"topic-{count}"
+        assert place.partitions is not None
+        if name not in kafka.broker.topics():
+            await kafka.broker.create_topic(name, count)
+        partitions = list(range(count))
+        if place.number != ITSELF:
+            partition_class = element_of(cls, place.partitions)
+            partitions = [made(partition_class, **{place.number: number, "records": batch("x")}) for number in partitions]
+        fields = {place.name: name, "topic_id": kafka.topic_id(name), place.partitions: partitions}
+        return request_of(api, place, [made(cls, **fields)])
+
+    for count in (FEW, MANY):
+        await client.call(await request(count), api.highest)
+    few, many = [await cost(client, api, await request(count)) for count in (FEW, MANY)]
+    assert few > FEW, "nothing was counted"
+    assert many <= TOLERANCE * TIMES * few, f"{key.name}: {few} instructions for {FEW} partitions, {many} for {MANY}"
+
+
+@pytest.mark.parametrize(("key", "place"), TOPIC_APIS, ids=lambda value: getattr(value, "name", None))
+async def test_a_request_costs_what_its_topics_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place) -> None:
+    api = APIS[key]
+    names = [f"topic-{number}" for number in range(MANY)]
+    for name in names:
+        await kafka.broker.create_topic(name)
+
+    def request(count: int) -> Any:
+        if place.name == ITSELF:
+            return request_of(api, place, names[:count])
+        cls = topic_class(api, place)
+        return request_of(api, place, [made(cls, **{place.name: name, "count": 2}) for name in names[:count]])
+
+    await client.call(request(1), api.highest)
+    few, many = [await cost(client, api, request(count)) for count in (FEW, MANY)]
+    assert few > FEW, "nothing was counted"
+    assert many <= TOLERANCE * TIMES * few, f"{key.name}: {few} instructions for {FEW} topics, {many} for {MANY}"
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, "groups"),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.DELETE_GROUPS, "groups_names"),
+        (ApiKey.OFFSET_FETCH, "groups"),
+        (ApiKey.FIND_COORDINATOR, "coordinator_keys"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+async def test_a_request_costs_what_its_groups_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey, path: str) -> None:
+    api = APIS[key]
+    await kafka.broker.create_topic("topic")
+    names = [f"group-{number}" for number in range(MANY)]
+    for name in names:
+        await kafka.broker.commit_offsets(name, [(TopicPartition("topic", 0), 7, None)])
+
+    def request(count: int) -> Any:
+        groups: list[Any] = names[:count]
+        if key is ApiKey.OFFSET_FETCH:
+            groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in groups]
+        return made(api.request, **{path: groups})
+
+    await client.call(request(1), api.highest)
+    few, many = [await cost(client, api, request(count)) for count in (FEW, MANY)]
+    assert few > FEW, "nothing was counted"
+    assert many <= TOLERANCE * TIMES * few, f"{key.name}: {few} instructions for {FEW} groups, {many} for {MANY}"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ],
+    ids=lambda value: value.name,
+)
+async def test_a_request_costs_what_its_configurations_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey) -> None:
+    api = APIS[key]
+    names = [f"topic-{number}" for number in range(MANY)]
+    for name in names:
+        await kafka.broker.create_topic(name)
+    cls = element_of(api.request, "resources")
+
+    def request(count: int) -> Any:
+        return made(api.request, resources=[made(cls, resource_name=name) for name in names[:count]], validate_only=False)
+
+    await client.call(request(1), api.highest)
+    few, many = [await cost(client, api, request(count)) for count in (FEW, MANY)]
+    assert few > FEW, "nothing was counted"
+    assert many <= TOLERANCE * TIMES * few, f"{key.name}: {few} instructions for {FEW} topics, {many} for {MANY}"
