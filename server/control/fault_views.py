@@ -32,6 +32,7 @@ class RuleWords(TypedDict, total=False):
     times: int | None
     probability: float | None
     seed: int | None
+    once_per_member: bool
     error: str | int | ErrorCode | None
     applied: bool
     delay_ms: int | None

@@ -153,11 +153,12 @@ class GroupsView:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
 
     def rebalance(self, group: str) -> FaultView:
-        """Let all members of a group join again: each is told so with its next heartbeat."""
+        """Let all members of a group join again: each is told so with its next heartbeat, and once."""
         count = max(1, len(self.members(group)))
+        api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"
         if self._consumer_group(group) is not None:
-            return self.faults.add("ConsumerGroupHeartbeat", group=group, error="FENCED_MEMBER_EPOCH", times=count)
-        return self.faults.add("Heartbeat", group=group, error="REBALANCE_IN_PROGRESS", times=count)
+            api, error = "ConsumerGroupHeartbeat", "FENCED_MEMBER_EPOCH"
+        return self.faults.add(api, group=group, error=error, times=count, once_per_member=True)
 
     def freeze(self, group: str) -> FaultView:
         """Let nothing that members of a group say be answered until the rule is released or removed: nobody joins, syncs,

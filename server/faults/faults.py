@@ -26,18 +26,24 @@ class Fault:
     is_released: bool = False
     """What it holds, and would hold, goes on."""
     is_removed: bool = False
+    _members: set[str] = attrs.field(factory=set)
+    """Those that it was carried out on, where that counts."""
     _watchers: list[Watcher] = attrs.field(factory=list)
     _random: Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._random = Random(self.rule.trigger.seed)
 
-    def decide(self) -> bool:
-        """Count a request that the rule applies to, and say whether it fires."""
+    def decide(self, member_id: str) -> bool:
+        """Count a request that the rule applies to, and say whether it fires. `member_id`: of a group, who asks."""
         self.matched += 1
+        if self.rule.trigger.once_per_member and (not member_id or member_id in self._members):
+            return False
         if not self.rule.trigger.fires(self.matched, self.fired, self._random):
             return False
         self.fired += 1
+        if self.rule.trigger.once_per_member:
+            self._members.add(member_id)
         self._changed()
         return True
 
@@ -113,6 +119,6 @@ class Faults:
     def decide(self, subject: Subject) -> Fault | None:
         """The first rule that fires for a request; those before it have counted it, those behind it have not seen it."""
         for fault in self._faults.values():
-            if fault.rule.applies_to(subject) and fault.decide():
+            if fault.rule.applies_to(subject) and fault.decide(subject.member_id):
                 return fault
         return None

@@ -3,7 +3,7 @@
 | part | fields |
 |---|---|
 | applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; what is not said is anything |
-| how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`; without them: always |
+| how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`, `once_per_member`; or always |
 | what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms`, `intercept` |
 | `applied` | the request is carried out first, and only its answer suffers; by default it is not carried out, or only later |
 
@@ -39,6 +39,8 @@ class Subject:
     """Its topics with the partitions that it names."""
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
+    member_id: str = ""
+    """Which member of a group asks, as far as it says."""
 
 
 @attrs.frozen(eq=False)
@@ -76,6 +78,8 @@ class Trigger:
     times: int | None = None
     probability: float | None = None
     seed: int = 0
+    once_per_member: bool = False
+    """For each member of a group once; one that has no member id yet is not meant."""
 
     def __attrs_post_init__(self) -> None:
         if self.nth < 1 or (self.times is not None and self.times < 1):
@@ -217,7 +221,7 @@ def _error(told: Any) -> ErrorCode:
 
 
 _STRINGS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
-_FLAGS: Final = frozenset({"applied", "hold", "disconnect", "black_hole", "corrupt"})
+_FLAGS: Final = frozenset({"applied", "hold", "disconnect", "black_hole", "corrupt", "once_per_member"})
 _NUMBERS: Final = frozenset({"partition", "node", "delay_ms", "truncate_to", "throttle_ms", "nth", "times", "seed"})
 
 

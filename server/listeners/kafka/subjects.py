@@ -111,6 +111,7 @@ def subject_of(
         topics,
         [name for path in groups for name in values_at(body, path) if name] if groups else (),
         [name for path in transactional_ids for name in values_at(body, path) if name] if transactional_ids else (),
+        getattr(body, "member_id", None) or "",
     )
 
 

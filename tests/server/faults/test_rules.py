@@ -76,6 +76,14 @@ def test_what_a_rule_applies_to(match: dict[str, Any], applies: bool) -> None:
     assert rule_of({"hold": True, **match}).applies_to(SUBJECT) is applies
 
 
+@given(st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=12), st.integers(1, 4))
+def test_a_rule_fires_once_for_each_member_that_says_who_it_is(asking: list[str], times: int) -> None:
+    faults = Faults()
+    faults.add(rule_of({"error": "FENCED_MEMBER_EPOCH", "once_per_member": True, "times": times}))
+    told = [member for member in asking if faults.decide(Subject("Heartbeat", "app", member_id=member)) is not None]
+    assert told == [member for member in dict.fromkeys(asking) if member][:times]
+
+
 def test_the_first_rule_that_fires_decides() -> None:
     faults = Faults()
     first = faults.add(rule_of({"once": True, "error": "NOT_LEADER_OR_FOLLOWER"}))
