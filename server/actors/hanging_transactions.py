@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
-from ..storage.append import prepare_marker
+from ..storage.prepare import prepare_marker
 from ..storage.producer_entry import ProducerEntry
 from .internal_topic import store
 from .log_manager import LogManager

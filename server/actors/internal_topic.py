@@ -20,8 +20,9 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
-from ..storage.append import AppendResult, PreparedAppend, prepare_append
+from ..storage.append import AppendResult
 from ..storage.fetch import read
+from ..storage.prepare import PreparedAppend, prepare_append
 from ..storage.producer_cursor import AppendOrigin
 from .log_manager import LogManager
 from .partition import ACKS_ALL, PartitionActor

@@ -29,11 +29,12 @@ from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ...protocol.limits import INT64_MAX, MIB
 from ...protocol.types import TopicPartition
 from ..config import DurabilityMode, LogConfig
-from ..storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
+from ..storage.append import AppendPlan, AppendResult, abort, commit, plan_append
 from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
 from ..storage.log import Log
 from ..storage.log_snapshot import LogSnapshot
+from ..storage.prepare import PreparedAppend
 from .disk import Disk, OperationFailedError
 from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError

@@ -12,10 +12,11 @@ from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPart
 from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET
-from ..storage.append import AppendResult, PreparedAppend
+from ..storage.append import AppendResult
 from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, SnapshotExpiredError, StorageError, SyncFailedError
 from ..storage.log import Log
+from ..storage.prepare import PreparedAppend
 from ..storage.producer_batches import ProducerRecords, find_producer_records
 from ..storage.stage_files import StagedChunk, read_stamped
 from .log_manager import LogManager

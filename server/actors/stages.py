@@ -16,9 +16,9 @@ import trio
 from ...protocol.errors import ErrorCode, InvalidRecordError, InvalidRequestError, InvalidTopicError, RequestError
 from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
-from ..storage.append import prepare_append
 from ..storage.errors import LogOfflineError
 from ..storage.paths import STAGE_DIRECTORY, is_internal
+from ..storage.prepare import prepare_append
 from ..storage.stage_files import (
     StagedBytes,
     append_staged,

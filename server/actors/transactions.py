@@ -40,8 +40,8 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, TopicPartition
 from ..broker_config import BrokerConfig
 from ..clock import NowMs
-from ..storage.append import prepare_marker
 from ..storage.errors import LogOfflineError
+from ..storage.prepare import prepare_marker
 from .internal_topic import InternalTopic, store
 from .log_manager import LogManager
 from .producer_ids import ProducerIds

@@ -17,7 +17,8 @@ from ...protocol.types import Bytes, CompressionType, TopicPartition
 from ..actors.log_manager import LogManager
 from ..actors.partition import ACKS_ALL, Answer, PartitionActor
 from ..clock import NowMs
-from ..storage.append import AppendResult, PreparedAppend, prepare_append
+from ..storage.append import AppendResult
+from ..storage.prepare import PreparedAppend, prepare_append
 from .topics import check_not_internal
 
 PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.errors import (
     ErrorCode,
@@ -29,7 +29,13 @@ from .transaction_index import AbortedTxn
 CACHED_BATCHES: Final = 5
 """Kafka's producers have at most five requests in flight to a partition's leader."""
 
-BatchPair = tuple[BatchMetadata, BatchMetadata]
+
+class StoredBatches(NamedTuple):
+    """The first `how_many` batches of an append are stored already, from the batch `first` to `last`."""
+
+    how_many: int
+    first: BatchMetadata
+    last: BatchMetadata
 
 
 class AppendOrigin(enum.Enum):
@@ -60,14 +66,14 @@ class ProducerCursor:
 
     def admit(
         self, topic_partition: TopicPartition, headers: Sequence[BatchHeader], *, joins_transaction: bool = False
-    ) -> BatchPair | None:
-        """What a client's append of these batches, of one producer, comes to: None when they may be stored, the first and the
-        last of the stored batches when they are there already.
+    ) -> StoredBatches | None:
+        """What a client's append of these batches, of one producer, comes to: None when they may be stored, else how many of
+        them are there already; those behind them may be stored.
 
         The last one is evidence enough: it was accepted because it followed the others. Snapshots and compaction leave of a
-        producer's batches only the newest for certain, so after a restart it may be all that is known of an append.
-        `joins_transaction`: the batch opens a transaction here by itself, so of a producer of which nothing is known it is the
-        first (KIP-890).
+        producer's batches only the newest for certain, so after a restart it may be all that is known of an append. A server
+        that was killed while it wrote leaves the first batches of an append. `joins_transaction`: the batch opens a transaction
+        here by itself, so of a producer of which nothing is known it is the first (KIP-890).
 
         Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError.
         """
@@ -78,20 +84,17 @@ class ProducerCursor:
                 f"{topic_partition}: producer {header.producer_id} begins a transaction with sequence {header.base_sequence}; "
                 "nothing is known of it here, so 0 was expected"
             )
-        if entry is not None:
-            first = entry.find_duplicate(header)
-            if first is not None:
-                last = first if len(headers) == 1 else entry.find_duplicate(headers[-1])
-                if last is not None:
-                    return first, last
-            elif len(headers) > 1 and (last := entry.find_duplicate(headers[-1])) is not None:
-                _check_consecutive(topic_partition, headers)
-                return _first_before(headers, last), last
-            _check_epoch(topic_partition, entry, header)
-            _check_sequence(topic_partition, entry, header)
         if len(headers) > 1:
             _check_consecutive(topic_partition, headers)
-        return None
+        if entry is None:
+            return None
+        stored = _stored(entry, headers)
+        if stored is None:
+            _check_epoch(topic_partition, entry, header)
+            _check_sequence(topic_partition, entry, header)
+        elif stored.how_many < len(headers):
+            _check_epoch(topic_partition, entry, header)
+        return stored
 
     def check_epoch(self, topic_partition: TopicPartition, header: BatchHeader) -> None:
         """What is asked of a coordinator's batch, which carries no sequence. Raises InvalidProducerEpochError,
@@ -189,6 +192,20 @@ class ProducerCursor:
         own = completed.first_offset
         others = [first for first in firsts if first != own]
         return min(others, default=completed.last_offset + 1)
+
+
+def _stored(entry: ProducerEntry, headers: Sequence[BatchHeader]) -> StoredBatches | None:
+    """How many of the batches, from the first one on, the producer has stored: all, if the last is known, or those up to the
+    newest that it has stored."""
+    last, count = entry.find_duplicate(headers[-1]), len(headers)
+    while last is None and count > 1:
+        count -= 1
+        last = entry.find_duplicate(headers[count - 1])
+        if last is not None and last is not entry.batches[-1]:
+            return None  # others were stored behind it: these are old ones, and what is missing of them stays so
+    if last is None:
+        return None
+    return StoredBatches(count, entry.find_duplicate(headers[0]) or _first_before(headers[:count], last), last)
 
 
 def _first_before(headers: Sequence[BatchHeader], last: BatchMetadata) -> BatchMetadata:

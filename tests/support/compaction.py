@@ -8,9 +8,9 @@ from typing import Any
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.server.storage.append import prepare_marker
 from triolog.server.storage.cleaner.compact import Compacted, compact
 from triolog.server.storage.log import Log
+from triolog.server.storage.prepare import prepare_marker
 
 from tests.support.logs import START_MS, DrivenLog
 

@@ -11,10 +11,11 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record
-from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append
+from triolog.server.storage.append import AppendPlan, AppendResult, abort, commit, plan_append
 from triolog.server.storage.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
 from triolog.server.storage.filesystem import READ, FileSystem
 from triolog.server.storage.log import Log
+from triolog.server.storage.prepare import PreparedAppend
 from triolog.server.storage.recovery import OpenLog, open_log
 
 T = TypeVar("T")

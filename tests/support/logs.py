@@ -26,11 +26,12 @@ from triolog.protocol.types import (
 )
 from triolog.server.config import LogConfig
 from triolog.server.storage import fetch
-from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppend, abort, commit, plan_append, prepare_append
+from triolog.server.storage.append import AppendPlan, AppendResult, abort, commit, plan_append
 from triolog.server.storage.diskops import DiskOp, Procedure, drive
 from triolog.server.storage.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.log import Log
 from triolog.server.storage.log_snapshot import LogSnapshot
+from triolog.server.storage.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.recovery import OpenLog, open_log
 from triolog.server.storage.segment_view import TimestampAndOffset
 from triolog.server.storage.timestamps import offset_for_timestamp

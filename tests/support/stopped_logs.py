@@ -10,7 +10,6 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import prepare_marker
 from triolog.server.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -24,6 +23,7 @@ from triolog.server.storage.checkpoints import (
     encode_partition_metadata,
 )
 from triolog.server.storage.findings import Finding, Severity
+from triolog.server.storage.prepare import prepare_marker
 from triolog.server.storage.topics_file import TOPICS_FILE, Topic, encode_topics
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven

@@ -14,7 +14,8 @@ from ...protocol.types import NO_OFFSET, NO_TIMESTAMP
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is; with acks 0 the offset is -1. `timestamp` is the log append time where the topic uses it."""
+    """Where a record is. The offset is -1 with acks 0, and when the request was sent again to a server that had been killed
+    while it wrote it, and its batches lie in two places. `timestamp` is the log append time where the topic uses it."""
 
     topic: str
     partition: int

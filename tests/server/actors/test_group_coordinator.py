@@ -31,7 +31,7 @@ from triolog.server.broker import (
     Sync,
     SyncAnswer,
 )
-from triolog.server.storage.append import prepare_append
+from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.producer_cursor import AppendOrigin
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, until

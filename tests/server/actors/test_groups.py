@@ -23,7 +23,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.internal_topic import INTERNAL_TOPIC_CONFIG, store
 from triolog.server.broker import Broker
-from triolog.server.storage.append import prepare_append
+from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.producer_cursor import AppendOrigin
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, until

@@ -11,7 +11,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.internal_topic import store
 from triolog.server.broker import Broker
-from triolog.server.storage.append import prepare_marker
+from triolog.server.storage.prepare import prepare_marker
 
 from tests.support.brokers import PARTITION, actor_of, one_partition
 from tests.support.gate_fs import GateFileSystem

@@ -15,8 +15,9 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition
-from triolog.server.storage.append import AppendResult, prepare_append
+from triolog.server.storage.append import AppendResult
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
+from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.truncate import truncate_fully_and_start_at, truncate_to
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from, until, value, values_from

@@ -29,7 +29,7 @@ from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.actors.internal_topic import INTERNAL_TOPIC_CONFIG, store
 from triolog.server.actors.transaction_states import IDLE_STATES, LAST_CLIENT_EPOCH
 from triolog.server.broker import Broker, FetchPartition, ReaderView
-from triolog.server.storage.append import prepare_append
+from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.producer_cursor import AppendOrigin
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, records_from, running_broker, until

@@ -25,9 +25,10 @@ from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
-from triolog.server.storage.append import AppendResult, PreparedAppend, plan_append, prepare_append
+from triolog.server.storage.append import AppendResult, plan_append
 from triolog.server.storage.diskops import Sync, SyncDirectory, Write
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.producer_cursor import AppendOrigin
 
 from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven

@@ -23,11 +23,11 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import prepare_append, prepare_marker
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.fetch import read
 from triolog.server.storage.filesystem import CREATE
 from triolog.server.storage.gaps import OffsetGap
+from triolog.server.storage.prepare import prepare_append, prepare_marker
 from triolog.server.storage.recovery import OpenLog
 
 from tests.support.check_log import check_everything, check_indexes

@@ -17,7 +17,6 @@ from triolog.protocol.errors import CorruptRecordError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import prepare_marker
 from triolog.server.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -36,6 +35,7 @@ from triolog.server.storage.export_kafka import Exported, execute_export, locked
 from triolog.server.storage.export_plan import STAGED_SUFFIX, check_source, check_target, plan_export, read_offsets
 from triolog.server.storage.filesystem import FileSystem, read_file, replace_file
 from triolog.server.storage.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.prepare import prepare_marker
 from triolog.server.storage.producer_snapshots import decode_snapshot
 from triolog.server.storage.topics_file import TOPICS_FILE, Topic, encode_topics
 

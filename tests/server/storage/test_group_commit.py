@@ -11,7 +11,8 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppend, plan_append, prepare_append
+from triolog.server.storage.append import AppendPlan, AppendResult, plan_append
+from triolog.server.storage.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.recovery import OpenLog
 
 from tests.server.storage.test_log_model import PARTITION, Batch, configs, groups

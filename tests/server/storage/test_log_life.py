@@ -20,10 +20,11 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type
 from triolog.protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import AppendResult, PreparedAppend, prepare_append, prepare_marker
+from triolog.server.storage.append import AppendResult
 from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.log import Log
+from triolog.server.storage.prepare import PreparedAppend, prepare_append, prepare_marker
 from triolog.server.storage.recovery import OpenLog
 from triolog.server.storage.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.timestamps import offset_for_timestamp

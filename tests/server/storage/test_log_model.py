@@ -24,12 +24,13 @@ from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TimestampType, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import AppendPlan, AppendResult, PreparedAppend, prepare_append
+from triolog.server.storage.append import AppendPlan, AppendResult
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.gaps import gap_at
 from triolog.server.storage.log import FlushPlan, Log
 from triolog.server.storage.log_snapshot import LogSnapshot
+from triolog.server.storage.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.recovery import OpenLog
 from triolog.server.storage.truncate import truncate_fully_and_start_at, truncate_to
 

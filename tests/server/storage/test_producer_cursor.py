@@ -173,7 +173,7 @@ def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
             if back <= 5:
                 found = state.cursor().admit(TOPIC_PARTITION, [again])
                 assert found is not None
-                assert found[0].first_offset == again.base_offset
+                assert (found.how_many, found.first.first_offset) == (1, again.base_offset)
             else:
                 with pytest.raises(OutOfOrderSequenceError):
                     state.cursor().admit(TOPIC_PARTITION, [again])
@@ -182,6 +182,35 @@ def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
         append(state, sequence, offset, pid=pid, count=count)
         mine.append(header(sequence, offset, pid=pid, count=count))
         offset += count
+
+
+@given(st.data(), st.integers(INT32_MAX - 20, INT32_MAX))
+def test_the_batches_of_an_append_that_are_stored_are_counted(data: st.DataObject, first_sequence: int) -> None:
+    """Against the list of what was stored, of which any suffix may be sent again with new batches behind it."""
+    state, offset = ProducerState(), 0
+    batches: list[BatchHeader] = []
+    counts = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=12))
+    stored = data.draw(st.integers(0, len(counts)))
+    for count in counts:
+        sequence = increment_sequence(batches[-1].last_sequence, 1) if batches else first_sequence
+        if len(batches) < stored:
+            append(state, sequence, offset, pid=1, count=count)
+        batches.append(header(sequence, offset, pid=1, count=count))
+        offset += count
+    start = data.draw(st.integers(0, min(stored, len(batches) - 1)))
+    stop = data.draw(st.integers(start + 1, len(batches)))
+    known = min(stop, stored) - start
+    if known and min(stop, stored) <= stored - 5:
+        with pytest.raises(OutOfOrderSequenceError):
+            state.cursor().admit(TOPIC_PARTITION, batches[start:stop])
+        return
+    found = state.cursor().admit(TOPIC_PARTITION, batches[start:stop])
+    if not known:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.how_many, found.first.first_offset) == (known, batches[start].base_offset)
+    assert found.last.last_sequence == batches[start + known - 1].last_sequence
 
 
 def test_a_batch_that_begins_a_transaction_by_itself_is_the_first_of_its_producer() -> None:

@@ -11,11 +11,13 @@ from triolog.protocol.errors import OutOfOrderSequenceError
 from triolog.protocol.records.batch import empty_batch_header, end_txn_marker, stamp
 from triolog.protocol.records.batch import parse_header as header_of
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import TimestampType, TopicPartition
+from triolog.protocol.types import NO_OFFSET, TimestampType, TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.storage.append import AppendResult
 from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
 from triolog.server.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from triolog.server.storage.transaction_index import AbortedTxn
@@ -357,4 +359,65 @@ def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_res
         driven.append(sequenced(PRODUCER, 1) + sequenced(PRODUCER, 3))
     driven.append(sequenced(PRODUCER, 4))
     assert driven.offsets() == list(range(7))
+    driven.close_files()
+
+
+def three_batches(producer_id: int = PRODUCER) -> list[bytes]:
+    """Sequences 0 and 1, 2, and 3 to 5."""
+    return [
+        build_batch([(1, None, bytes(30), ())] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        for sequence, count in ((0, 2), (2, 1), (3, 3))
+    ]
+
+
+def cut_in(tmp_path: Path, batches: list[bytes], whole: int) -> DrivenLog:
+    """The log of a server that was killed while it wrote these batches: so many are whole, the next one is half there."""
+    driven = open_driven(tmp_path)
+    driven.append(build_batch([(1, None, b"before", ())]))
+    size = driven.log.active.size
+    driven.append(b"".join(batches))
+    driven.close_files()
+    kept = size + sum(map(len, batches[:whole])) + len(batches[whole]) // 2
+    with open(driven.log.active.log.path, "r+b") as file:
+        file.truncate(kept)
+    return driven.reopen(was_clean=False)
+
+
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again(tmp_path: Path, whole: int) -> None:
+    batches = three_batches()
+    driven = cut_in(tmp_path, batches, whole)
+    answer = driven.append(b"".join(batches))
+    assert (answer.base_offset, answer.last_offset) == (1, 6)
+    assert driven.append(b"".join(batches)).base_offset == 1, "now all of it is known again"
+    assert driven.offsets() == list(range(7))
+    assert last_sequence(driven) == 5
+    with pytest.raises(OutOfOrderSequenceError):
+        driven.append(batches[0] + batches[2])
+    driven.close_files()
+
+
+def test_an_append_that_lies_in_two_places_has_no_base_offset(tmp_path: Path) -> None:
+    batches = three_batches()
+    driven = cut_in(tmp_path, batches, 2)
+    driven.append(build_batch([(1, None, b"between", ())]))
+    answer = driven.append(b"".join(batches))
+    assert (answer.base_offset, answer.last_offset) == (NO_OFFSET, 7)
+    assert driven.offsets() == list(range(8))
+    driven.close_files()
+
+
+def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_roll_comes_first(tmp_path: Path) -> None:
+    batches = three_batches()
+    driven = cut_in(tmp_path, batches, 2)
+    driven.roll()
+    driven.flush()
+    driven.close()
+    driven = driven.reopen(was_clean=True, recovery_point=driven.log.recovery_point)
+    assert len(driven.log.producers.entries[PRODUCER].batches) == 1
+    others = [prepare_append(data, driven.log.topic_partition, driven.log.config, now_ms=1) for data in three_batches(8)]
+    first, *_, last = driven.append_group([driven.prepare(b"".join(batches)), *others])
+    assert isinstance(first, AppendResult)
+    assert isinstance(last, AppendResult)
+    assert (first.base_offset, first.last_offset, last.last_offset) == (1, 6, 12)
     driven.close_files()

@@ -11,8 +11,9 @@ from triolog.protocol.errors import InvalidProducerEpochError, InvalidRecordErro
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record
 from triolog.server.config import LogConfig
-from triolog.server.storage.append import AppendResult, PreparedAppend, commit, plan_append, prepare_marker
+from triolog.server.storage.append import AppendResult, commit, plan_append
 from triolog.server.storage.diskops import SyncDirectory, SyncFile
+from triolog.server.storage.prepare import PreparedAppend, prepare_marker
 from triolog.server.storage.producer_snapshots import list_snapshots
 from triolog.server.storage.truncate import truncate_fully_and_start_at, truncate_to
 

@@ -1,0 +1,212 @@
+"""What a producer sent, checked before a log is involved, and made what the topic's configuration wants (Kafka:
+LogValidator)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...protocol.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    RequestError,
+)
+from ...protocol.limits import MAX_DECOMPRESSED_BYTES
+from ...protocol.records.batch import BatchHeader, check_batch, end_txn_marker, iter_batches, parse_header, with_timestamp
+from ...protocol.records.builder import BatchBuilder
+from ...protocol.records.record import iter_records, walk_records
+from ...protocol.types import NO_TIMESTAMP, Bytes, TimestampType, TopicPartition
+from ..config import LogConfig, RecordValidation
+from .producer_cursor import AppendOrigin
+from .producer_entry import EndTxnMarker, parse_end_txn_marker
+
+
+class PreparedAppend(NamedTuple):
+    """One producer's checked batches, ready for offsets."""
+
+    batches: tuple[tuple[BatchHeader, Bytes], ...]
+    size: int
+    records_count: int
+    max_timestamp: int
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    has_producer: bool = False
+    """Whether a batch carries a producer id; most checks are for those."""
+    marker: EndTxnMarker | None = None
+    """The end of a transaction, which is the only batch then."""
+    ends_only: int | None = None
+    """First offset of the transaction that the marker may end, None for whichever is open."""
+    joins_transaction: bool = False
+    """Whether the batch lets its partition join the producer's transaction (KIP-890)."""
+
+    def with_batches(self, batches: tuple[tuple[BatchHeader, Bytes], ...]) -> PreparedAppend:
+        """The same append with other batches, at least one."""
+        return self._replace(
+            batches=batches,
+            size=sum(header.size_bytes for header, _ in batches),
+            records_count=sum(header.last_offset_delta + 1 for header, _ in batches),
+            max_timestamp=max(header.max_timestamp for header, _ in batches),
+        )
+
+
+def prepare_append(
+    records: Bytes,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    one_batch: bool = False,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> PreparedAppend:
+    """Check batches as they came and make them what the topic's configuration wants.
+
+    Every batch is walked (unless record.validation=header): lengths, count, offset deltas 0..n-1, timestamps. A wrong
+    `max_timestamp` is corrected together with the CRC; another codec than `compression.type` rebuilds the batch; all else is
+    kept bit for bit. `one_batch`: Kafka's producers send exactly one. From a client, control batches and base offsets other
+    than 0 are refused, and batches of several producers in one append. Raises CorruptRecordError, InvalidRecordError,
+    InvalidTimestampError, RecordTooLargeError, UnsupportedCompressionTypeError; every message starts with the partition.
+    """
+    try:
+        batches: list[tuple[BatchHeader, Bytes]] = []
+        consumed = 0
+        for header, batch in iter_batches(records):
+            batches.append(_check_one(header, batch, config, now_ms, from_client=origin is AppendOrigin.CLIENT))
+            consumed += len(batch)
+        if consumed != len(records):
+            raise CorruptRecordError(
+                f"the last batch is incomplete: {len(records) - consumed} bytes are left behind {consumed}"
+            )
+        if not batches:
+            raise InvalidRecordError("there is no record batch in the request")
+        if one_batch and len(batches) > 1:
+            raise InvalidRecordError(f"there are {len(batches)} record batches, exactly one per partition was expected")
+    except RequestError as exc:
+        raise type(exc)(f"{topic_partition}: {exc.message}", exc.code) from exc
+    if len(batches) == 1:
+        header, _ = batches[0]
+        return PreparedAppend(
+            (batches[0],), header.size_bytes, header.records_count, header.max_timestamp, origin, header.has_producer_id
+        )
+    producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
+    if len(producers) > 1:
+        raise InvalidRecordError(f"{topic_partition}: the append has batches of {len(producers)} producers; send them apart")
+    return PreparedAppend(
+        tuple(batches),
+        sum(header.size_bytes for header, _ in batches),
+        sum(header.last_offset_delta + 1 for header, _ in batches),
+        max(header.max_timestamp for header, _ in batches),
+        origin,
+        batches[0][0].has_producer_id,
+    )
+
+
+def prepare_marker(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+    ends_only: int | None = None,
+) -> PreparedAppend:
+    """The control batch that ends a producer's transaction on a partition, ready for an offset.
+
+    With `ends_only` it is refused (InvalidTxnStateError) unless the transaction that is open then starts at that offset.
+    """
+    batch = memoryview(
+        end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            timestamp=now_ms,
+            coordinator_epoch=coordinator_epoch,
+        )
+    )
+    header = parse_header(batch)
+    marker = parse_end_txn_marker(header, batch)
+    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only)
+
+
+def _check_one(
+    header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: int, *, from_client: bool
+) -> tuple[BatchHeader, Bytes]:
+    if from_client and header.base_offset != 0:
+        raise InvalidRecordError(f"the batch has base offset {header.base_offset}; producers send 0, the log gives offsets")
+    if header.size_bytes > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"the batch has {header.size_bytes} bytes, above max.message.bytes={config.max_message_bytes}; "
+            "send smaller batches or raise the topic's limit"
+        )
+    check_batch(batch, header)
+    _check_counts(header, from_client=from_client)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
+            raise InvalidTimestampError("the batch declares LogAppendTime; only the log sets that")
+        batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, header.max_timestamp))
+        header = parse_header(batch)
+    if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
+        _check_timestamps(header.max_timestamp, header.max_timestamp, config, now_ms)
+        return header, batch
+    walk = walk_records(batch, header, max_bytes=MAX_DECOMPRESSED_BYTES)
+    if walk.has_null_key and "compact" in config.cleanup_policy:
+        raise InvalidRecordError("a record has no key, and the topic is compacted: only keyed records can be kept")
+    _check_timestamps(walk.min_timestamp, walk.max_timestamp, config, now_ms)
+    target = config.compression_type
+    if target is not None and target != header.compression_type and not header.is_control:
+        return _recompress(header, batch, config)
+    if walk.max_timestamp != header.max_timestamp:
+        batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, walk.max_timestamp))
+        header = parse_header(batch)
+    return header, batch
+
+
+def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
+    count, offsets = header.records_count, header.last_offset_delta + 1
+    if offsets <= 0 or count <= 0 or offsets != count:
+        raise InvalidRecordError(f"the batch says {count} records and {offsets} offsets; both must be equal and positive")
+    if from_client and header.is_control:
+        raise InvalidRecordError("the batch is a control batch; only the log writes those")
+    if from_client and header.is_transactional and not header.has_producer_id:
+        raise InvalidRecordError("the batch is transactional and names no producer")
+    if from_client and header.has_producer_id and header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"producer {header.producer_id} sent base sequence {header.base_sequence}; it cannot be negative"
+        )
+
+
+def _check_timestamps(smallest: int, largest: int, config: LogConfig, now_ms: int) -> None:
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return
+    if smallest < NO_TIMESTAMP:
+        raise InvalidTimestampError(f"timestamp {smallest} lies before 1970; only -1, no timestamp, is negative")
+    if smallest != NO_TIMESTAMP and now_ms - smallest > config.message_timestamp_before_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {smallest} lies {now_ms - smallest} ms before the server's clock {now_ms}, more than "
+            f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}"
+        )
+    if largest != NO_TIMESTAMP and largest - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {largest} lies {largest - now_ms} ms after the server's clock {now_ms}, more than "
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}"
+        )
+
+
+def _recompress(header: BatchHeader, batch: Bytes, config: LogConfig) -> tuple[BatchHeader, Bytes]:
+    assert config.compression_type is not None
+    builder = BatchBuilder(
+        compression_type=config.compression_type,
+        compression_level=config.compression_level(config.compression_type),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    for record in iter_records(batch, header):
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    rebuilt = memoryview(builder.build())
+    if len(rebuilt) > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"the batch has {len(rebuilt)} bytes after conversion to compression.type, "
+            f"above max.message.bytes={config.max_message_bytes}"
+        )
+    return parse_header(rebuilt), rebuilt
