@@ -498,7 +498,7 @@ class CrashingLogMachine(LogMachine):
 
 TestRealLog = RealLogMachine.TestCase
 TestRealLog.settings = settings(max_examples=counts(60), stateful_step_count=STEPS)
-TestCrashingLog = CrashingLogMachine.TestCase
+TestCrashingLog = pytest.mark.timeout(300 + counts(1000))(CrashingLogMachine.TestCase)  # 150 s of an idle core when full
 TestCrashingLog.settings = settings(max_examples=counts(1000), stateful_step_count=STEPS)
 
 
