@@ -3,7 +3,7 @@
 | call | for | how |
 |---|---|---|
 | `run` | an append's or a flush's operations | one thread hop for all of them; small writes on the spot while that is quick |
-| `drive` | a procedure of the log's owner | one hop per operation |
+| `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
 
@@ -116,7 +116,7 @@ class Disk:
             with self._leased(files):
                 for file in files:
                     if file.fd is None:
-                        await self._open(file, self._threads)
+                        await self._open(file)
                 self._hops += 1
                 sync_times: list[float] = []
                 try:
@@ -208,19 +208,22 @@ class Disk:
     async def _run_one(self, operation: DiskOp) -> Any:
         file = getattr(operation, "file", None)
         if not isinstance(file, FileHandle):
-            self._hops += 1
-            if isinstance(operation, Map):
-                return await self._map(operation)
-            return await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+            return await (self._map(operation) if isinstance(operation, Map) else self._hop(operation.run, self.fs))
         with self._leased([file]):
             if file.fd is None:
-                await self._open(file, self._threads)
-            self._hops += 1
-            return await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+                await self._open(file)
+            return await self._hop(operation.run, self.fs)
+
+    async def _hop(self, function: Callable[..., T], *args: Any) -> T:
+        """Do something small in a thread, or on the spot where nothing could hold it up."""
+        if self.fs.is_instant:
+            return function(*args)
+        self._hops += 1
+        return await trio.to_thread.run_sync(function, *args, limiter=self._threads)
 
     async def _map(self, operation: Map) -> Bytes:
         await self._close_backlog()
-        view = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+        view = await self._hop(operation.run, self.fs)
         self._close_soon(self.budget.admit(operation.mapped))
         return view
 
@@ -243,10 +246,9 @@ class Disk:
             if not self._leases:
                 self._idle.set()
 
-    async def _open(self, file: FileHandle, limiter: trio.CapacityLimiter) -> None:
+    async def _open(self, file: FileHandle) -> None:
         await self._close_backlog()
-        self._hops += 1
-        fd = await trio.to_thread.run_sync(Open(file).run, self.fs, limiter=limiter)
+        fd = await self._hop(Open(file).run, self.fs)
         if file.fd is None:
             self.adopt(file, fd)
         else:

@@ -23,8 +23,9 @@ SEGMENT: Final = ".log"
 class FaultyFileSystem(OsFileSystem):
     """The real file system, as long as nothing is asked of `faults` and `crash` is not called. Shared by worker threads."""
 
-    def __init__(self, faults: DiskFaults) -> None:
+    def __init__(self, faults: DiskFaults, *, in_memory: bool = False) -> None:
         self._faults = faults
+        self._in_memory = in_memory
         self._paths: dict[int, str] = {}
         self._unsynced: dict[str, int] = {}
         """From which position on a file may be lost."""
@@ -54,6 +55,11 @@ class FaultyFileSystem(OsFileSystem):
     def writes_at_once(self) -> bool:
         """Not where a fault may let one take long."""
         return not self._faults.is_active
+
+    @property
+    def is_instant(self) -> bool:
+        """In memory, and once it is dead: a crash of a hundred logs would wait for a thousand threads that do nothing."""
+        return self._is_dead or (self._in_memory and not self._faults.is_active)
 
     # ---- files -----------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from ..faults.requests import RequestLog
 from ..listeners.counters import ProtocolCounters
 from ..listeners.opening import Addresses, Listeners
 from ..storage.filesystem import OsFileSystem
+from ..storage.memory_mounts import lies_in_memory
 from .clock import MovedClock
 from .ports import Ports
 
@@ -93,7 +94,7 @@ class Life:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """One life, until it is stopped."""
-        self._fs = FaultyFileSystem(self.disk_faults)
+        self._fs = FaultyFileSystem(self.disk_faults, in_memory=_lies_in_memory(self.directory))
         self._stop, self._ended = trio.Event(), trio.Event()
         try:
             async with open_broker_core(self.config, fs=self._fs, now_ms=self.clock.now_ms) as core:
@@ -257,6 +258,14 @@ class UnsyncedFileSystem(OsFileSystem):
 
     def sync_directory(self, path: str) -> None:
         """Not needed."""
+
+
+def _lies_in_memory(directory: Path) -> bool:
+    """False where there is no such directory yet: then it is a user's own."""
+    try:
+        return lies_in_memory(directory.stat().st_dev)
+    except OSError:
+        return False
 
 
 def _partitions(core: Broker) -> list[TopicPartition]:

@@ -39,6 +39,11 @@ class FileSystem(Protocol):
         """Whether a small write may be done by a thread that others rely on: nothing but the device could hold it up."""
         ...
 
+    @property
+    def is_instant(self) -> bool:
+        """Whether there is no device: what is done here is over sooner than a thread begins with it."""
+        ...
+
     def open(self, path: str, flags: int) -> int: ...
     def close(self, fd: int) -> None: ...
     def size(self, fd: int) -> int: ...
@@ -109,6 +114,10 @@ class OsFileSystem:
     @property
     def writes_at_once(self) -> bool:
         return True
+
+    @property
+    def is_instant(self) -> bool:
+        return False
 
     def open(self, path: str, flags: int) -> int:
         return os.open(path, flags, 0o644)

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from triolog.server.actors.disk import Disk
 from triolog.server.actors.faulty_disk import FaultyFileSystem
 from triolog.server.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.storage.diskops import FileHandle, Procedure, Sync, Write
 from triolog.server.storage.filesystem import CREATE
 
 
@@ -90,3 +92,32 @@ def test_a_torn_write_takes_what_was_not_synced_and_nothing_else(
     assert fs.tear() == [str(path)]
     assert b"0123456789abc".startswith(path.read_bytes())
     assert 10 <= path.stat().st_size < 13
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_where_there_is_no_device_a_procedure_takes_no_thread(
+    faults: DiskFaults, tmp_path: Path, in_memory: bool
+) -> None:
+    """In memory, unless a fault may hold it up, and in any case after a crash."""
+    fs = FaultyFileSystem(faults, in_memory=in_memory)
+    disk = Disk(fs)
+
+    def write(name: str) -> Procedure[None]:
+        file = FileHandle(path=str(tmp_path / name), writable=True, create_bytes=1)
+        yield Write(file, 0, [b"x"])
+        yield Sync(file)
+
+    async def hops(name: str) -> int:
+        before = disk.statistics().hops
+        await disk.drive(write(name))
+        return disk.statistics().hops - before
+
+    assert (await hops("a.index") == 0) is in_memory
+    slow = faults.add(disk_rule_of({"effect": "delay", "operation": "sync", "delay_ms": 1}))
+    assert await hops("b.index") == 3, "opened, written, synced"
+    assert slow.fired == 1
+    faults.clear()
+    fs.crash()
+    assert await hops("c.index") == 0
+    await disk.close_all()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.index", "b.index"]
