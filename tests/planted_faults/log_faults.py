@@ -42,6 +42,17 @@ PRODUCERS: Final = (
         tests=(f"{STORAGE}/test_producer_cursor.py::test_after_the_largest_sequence_only_zero_follows",),
     ),
     Fault(
+        name="append-cut-in-two",
+        why="A producer whose append a kill has cut in two is refused for ever: its other batches are never stored.",
+        file="server/storage/producer_cursor.py",
+        old="    while last is None and count > 1:\n",
+        new="    while last is None and count > len(headers):\n",
+        tests=(
+            f"{STORAGE}/test_recovery_producers.py"
+            "::test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again[1]",
+        ),
+    ),
+    Fault(
         name="snapshot-from-behind-the-scan",
         why="Sequences of batches that recovery takes out count as stored: what is sent again is acknowledged and not there.",
         file="server/storage/producer_snapshots.py",

@@ -64,8 +64,8 @@ DELETION: Final = (
         name="delete-records-on-the-device",
         why="Records that someone had to delete are back after a crash.",
         file="server/actors/log_retention.py",
-        old='        await self._write_checkpoints(hosted, "the records are deleted")\n',
-        new="",
+        old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
+        new="            failure = None\n",
         tests=(f"{ACTORS}/test_log_retention.py::test_deleted_records_stay_deleted_after_a_crash",),
     ),
     Fault(
