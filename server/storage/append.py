@@ -129,25 +129,27 @@ class Rest(NamedTuple):
 
 
 def _known_answer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> AppendResult | RequestError | Rest | None:
-    """The answer to an append that is not stored: it is there already, or may not be. None when it may."""
+    """The answer to an append that is not stored: it is there already, or may not be. None when it may, and its rest when
+    that may."""
+    rest: Rest | None = None
     if append.has_producer:
         try:
             stored = _check_producer(log, producers, append)
         except RequestError as exc:
             return exc.as_answer()
-        if stored is not None and stored.how_many < len(append.batches):
-            rest = append.with_batches(append.batches[stored.how_many :])
-            return Rest(rest, stored.first.first_offset, stored.last.last_offset)
-        if stored is not None:
+        if stored is not None and stored.how_many == len(append.batches):
             # As Kafka does: the time of the stored batch, whoever chose it.
             return AppendResult(
                 stored.first.first_offset, stored.last.last_offset, stored.first.timestamp, log.log_start_offset
             )
+        if stored is not None:
+            append = append.with_batches(append.batches[stored.how_many :])
+            rest = Rest(append, stored.first.first_offset, stored.last.last_offset)
     if append.size > log.config.segment_bytes:
         return RecordBatchTooLargeError(
             f"{log.topic_partition}: the append has {append.size} bytes, above segment.bytes={log.config.segment_bytes}"
         )
-    return None
+    return rest
 
 
 def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> StoredBatches | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.protocol.errors import OutOfOrderSequenceError
+from triolog.protocol.errors import OutOfOrderSequenceError, RecordBatchTooLargeError
 from triolog.protocol.records.batch import empty_batch_header, end_txn_marker, stamp
 from triolog.protocol.records.batch import parse_header as header_of
 from triolog.protocol.records.builder import build_batch
@@ -20,6 +20,7 @@ from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.prepare import prepare_append
 from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
 from triolog.server.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from triolog.server.storage.reconfigure import reconfigure
 from triolog.server.storage.transaction_index import AbortedTxn
 
 from tests.support.logs import DrivenLog, open_driven
@@ -404,6 +405,18 @@ def test_an_append_that_lies_in_two_places_has_no_base_offset(tmp_path: Path) ->
     answer = driven.append(b"".join(batches))
     assert (answer.base_offset, answer.last_offset) == (NO_OFFSET, 7)
     assert driven.offsets() == list(range(8))
+    driven.close_files()
+
+
+def test_a_rest_that_is_larger_than_a_segment_may_be_by_now_is_refused(tmp_path: Path) -> None:
+    batches = three_batches()
+    driven = cut_in(tmp_path, batches, 1)
+    smaller = LogConfig().overlay({"segment.bytes": str(len(batches[1]) + len(batches[2]) - 1)})
+    driven.run(reconfigure(driven.log, config=smaller))
+    with pytest.raises(RecordBatchTooLargeError):
+        driven.append(b"".join(batches))
+    answer = driven.append(batches[0] + batches[1])
+    assert (answer.base_offset, answer.last_offset) == (1, 3)
     driven.close_files()
 
 
