@@ -15,6 +15,7 @@ import logging
 from typing import Final
 
 import attrs
+import trio
 
 from ...protocol.errors import ErrorCode, RequestError
 from ..config import DiskFullPolicy
@@ -53,15 +54,18 @@ class DiskGuard:
     reserve_bytes: int
     spaces: dict[str, Space] = attrs.field(factory=dict)
     """By path of the log directory; empty while no reserve is configured."""
+    _looking: trio.Lock = attrs.field(factory=trio.Lock)
+    """One look at a time: each of two would give up all that is missing."""
 
     async def check(self) -> None:
         """Look at every directory in service and act; nothing without a reserve. Raises an OSError once all had their turn."""
         refused: OSError | None = None
-        for directory in list(self.directories.live) if self.reserve_bytes else ():
-            try:
-                await self._check(directory, self.spaces.setdefault(directory.path, Space()))
-            except OSError as exc:
-                refused = exc
+        async with self._looking:
+            for directory in list(self.directories.live) if self.reserve_bytes else ():
+                try:
+                    await self._check(directory, self.spaces.setdefault(directory.path, Space()))
+                except OSError as exc:
+                    refused = exc
         if refused is not None:
             raise refused
 

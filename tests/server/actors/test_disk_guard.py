@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import trio
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.disk_guard import MOST_FRUITLESS
@@ -84,6 +85,24 @@ async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_the
         (described,) = broker.log_directories()
         assert (described.free_bytes, described.is_refusing, described.given_up_segments) == (fs.free, False, 5)
         await broker.append(ORDERS, value("x"))
+
+
+async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        fs.free = RESERVE - 6 * SIZE
+        async with trio.open_nursery() as nursery:
+            with fs.hold("unlink", ".log.deleted") as gate:
+                nursery.start_soon(broker._manager.guard.check)
+                await gate.reached()
+                nursery.start_soon(broker._manager.guard.check)
+                for _ in range(20):  # thread hops, in which a second look would see how much is missing
+                    await trio.to_thread.run_sync(int)
+                gate.release()
+        assert starts(broker) == [10, 0, 0]
+        assert fs.free == RESERVE + 4 * SIZE
 
 
 async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_is_room(
