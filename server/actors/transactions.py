@@ -286,8 +286,14 @@ class Transactions:
         coordinator_epoch: int,
     ) -> None:
         """End what a producer has open on one partition. Raises RequestError: TRANSACTION_COORDINATOR_FENCED for a coordinator
-        epoch below the one that the log knows."""
+        epoch below the one that the log knows, and Kafka's UNKNOWN_SERVER_ERROR for an id or epoch that no producer has."""
         actor = self._topic.manager.topics.actor(topic_partition)
+        if producer_id <= NO_PRODUCER_ID or producer_epoch <= NO_PRODUCER_EPOCH:
+            raise RequestError(
+                f"{topic_partition}: a marker names producer {producer_id} and epoch {producer_epoch}; both are 0 or more, "
+                "DescribeProducers lists them",
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+            )
         marker = prepare_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,

@@ -137,9 +137,7 @@ class ProducerCursor:
 
     def check_marker(self, topic_partition: TopicPartition, marker: EndTxnMarker) -> None:
         """Raises InvalidProducerEpochError or TransactionCoordinatorFencedError."""
-        entry = self.entry(marker.producer_id)
-        if entry is None:
-            return
+        entry = self.entry(marker.producer_id) or ProducerEntry(marker.producer_id)
         if marker.producer_epoch < entry.epoch:
             raise InvalidProducerEpochError(
                 f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch}, the log "

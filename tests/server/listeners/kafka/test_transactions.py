@@ -57,6 +57,25 @@ async def ended(client: KafkaStream, producer: Producer, *, commit: bool, versio
     return answer
 
 
+def marker_of(
+    producer: Producer, *partitions: int, topic: str = TOPIC, coordinator_epoch: int = 0
+) -> WriteTxnMarkersWritableTxnMarker:
+    return WriteTxnMarkersWritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=False,
+        topics=[WriteTxnMarkersWritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=0,
+    )
+
+
+async def marker_codes(client: KafkaStream, *markers: WriteTxnMarkersWritableTxnMarker, version: int = 1) -> list[list[int]]:
+    """The codes of each marker's one topic."""
+    answer = await client.call(WriteTxnMarkersRequest(markers=list(markers)), version)
+    return [[each.error_code for topic in marker.topics for each in topic.partitions] for marker in answer.markers]
+
+
 async def produce_code(client: KafkaStream, producer: Producer, version: int, kafka: KafkaServer, sequence: int = 0) -> int:
     records = batch("v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True)
     request = produce_request(records, topic_id=kafka.topic_id(), transactional_id=ID)
@@ -193,19 +212,42 @@ async def test_an_open_transaction_is_described_listed_and_ended_by_hand(kafka: 
     assert (active.producer_id, active.last_sequence, active.current_txn_start_offset) == (producer[0], 0, 0)
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    marker = WriteTxnMarkersWritableTxnMarker(
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        transaction_result=False,
-        topics=[WriteTxnMarkersWritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0, 9])],
-        coordinator_epoch=active.coordinator_epoch + 1,
-        transaction_version=0,
-    )
-    [result] = (await client.call(WriteTxnMarkersRequest(markers=[marker]), 1)).markers
-    codes = [each.error_code for each in result.topics[0].partitions]
-    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    marker = marker_of(producer, 0, 9, coordinator_epoch=active.coordinator_epoch + 1)
+    assert await marker_codes(client, marker) == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
     [topic] = (await client.call(producers, 0)).topics
     assert topic.partitions[0].active_producers[0].current_txn_start_offset == -1
+
+
+NO_PRODUCER = ErrorCode.UNKNOWN_SERVER_ERROR
+NOT_HERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("producer", [(7, -1), (-1, 0), (-1, -1), (-5, -5), (2**63 - 1, -(2**15)), (-(2**63), 0)])
+async def test_a_marker_of_no_producer_is_answered_with_what_kafka_answers(
+    client: KafkaStream, version: int, producer: Producer
+) -> None:
+    assert await marker_codes(client, marker_of(producer, 0, 9), version=version) == [[NO_PRODUCER, NOT_HERE]]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_marker_of_no_producer_does_not_keep_others_from_being_written(client: KafkaStream, version: int) -> None:
+    good, bad = marker_of((8, 0), 0, 0), marker_of((8, -1), 1)
+    assert await marker_codes(client, bad, good, bad, good, version=version) == [[NO_PRODUCER], [0, 0], [NO_PRODUCER], [0, 0]]
+    assert await marker_codes(client, version=version) == []
+    assert await marker_codes(client, marker_of((8, -1)), version=version) == [[]]
+    assert await marker_codes(client, marker_of((8, -1), -1, topic=""), version=version) == [[NOT_HERE]]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_first_marker_of_a_producer_is_fenced_below_coordinator_epoch_minus_1(
+    client: KafkaStream, version: int
+) -> None:
+    epochs = {-1: 0, -2: FENCED, -(2**31): FENCED, 2**31 - 1: 0}
+    for producer_id, (epoch, code) in enumerate(epochs.items()):
+        marker = marker_of((producer_id, 2**15 - 1), 0, coordinator_epoch=epoch)
+        assert await marker_codes(client, marker, version=version) == [[code]], epoch
 
 
 @pytest.mark.parametrize("version", range(3))
