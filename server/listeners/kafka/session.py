@@ -51,30 +51,23 @@ class Turn:
     """Told the answer, or None, before it leaves."""
     started_s: float = attrs.field(factory=perf_counter)
 
-    def answer(self, body: object) -> None:
-        """Answer the request. Once; its buffers leave when everything before it has been answered."""
-        if self.noted is not None:
-            self.noted(body)
-        self._count(error_codes(body))
-        self.send(answer_buffers(self.request, body))
+    def answer(self, body: object, buffers: list[Bytes] | None = None) -> None:
+        """Answer the request; its buffers leave when everything before it has been answered. What comes later, or when the
+        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes."""
+        if not self.is_answered:
+            self._end(body, error_codes(body), answer_buffers(self.request, body) if buffers is None else buffers)
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""
+        if not self.is_answered:
+            self._end(None, (), [])
+
+    def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
         if self.noted is not None:
-            self.noted(None)
-        self._count(())
-        self.send([])
-
-    def _count(self, errors: Sequence[int]) -> None:
-        if not self.is_answered:
-            counters = self.session.transport.counters.api(self.request.api.name)
-            counters.answered(perf_counter() - self.started_s, errors)
-
-    def send(self, buffers: list[Bytes]) -> None:
-        """Answer the request with these bytes."""
-        if not self.is_answered:
-            self.buffers, self.is_answered = buffers, True
-            self.session.send_answers()
+            self.noted(body)
+        self.session.transport.counters.api(self.request.api.name).answered(perf_counter() - self.started_s, errors)
+        self.buffers, self.is_answered = buffers, True
+        self.session.send_answers()
 
 
 TakeUp = Callable[[Turn], Awaitable[None]]
@@ -105,6 +98,7 @@ class KafkaSession:
     _idle_since: float = 0.0
     """When the last request was taken up."""
     _takes_no_more: bool = False
+    _has_failed: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.transport.progressed = self._wake_waiting
@@ -242,10 +236,13 @@ class KafkaSession:
         self._wake_waiting()
 
     def fail(self, why: str) -> None:
-        """End the connection without the answers that are due: so Kafka tells a producer with acks 0 of an error."""
-        self._log_end(why)
-        self._forget_turns()
-        self.stop_reading()
+        """End the connection without the answers that are due: so Kafka tells a producer with acks 0 of an error. Once: a
+        request can fail in thousands of partitions."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._log_end(why)
+            self._forget_turns()
+            self.stop_reading()
 
     def _log_end(self, why: str) -> None:
         self.transport.counters.refused += 1

@@ -102,7 +102,7 @@ class CapturedTurn(Turn):
     """None: the request has no answer."""
     done: trio.Event = attrs.field(factory=trio.Event)
 
-    def answer(self, body: object) -> None:
+    def answer(self, body: object, buffers: list[Bytes] | None = None) -> None:
         if not self.is_answered:
             self.body = body
             self.discard()
@@ -276,15 +276,13 @@ class FaultyCall:
             return
         if rule.throttle_ms and hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = rule.throttle_ms
-        if turn.noted is not None:
-            turn.noted(body)
         if rule.corrupt:
-            turn.send(self._corrupted(body))
+            turn.answer(body, self._corrupted(body))
         elif rule.truncate_to is not None:
-            turn.send([b"".join(answer_buffers(turn.request, body))[: rule.truncate_to]])
+            turn.answer(body, [b"".join(answer_buffers(turn.request, body))[: rule.truncate_to]])
             turn.session.stop_reading()
         else:
-            turn.send(answer_buffers(turn.request, body))
+            turn.answer(body)
 
     def _corrupted(self, body: Any) -> list[Bytes]:
         """Fetched records with another last byte, so that their checksum is wrong; another answer with every byte behind its

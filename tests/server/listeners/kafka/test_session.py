@@ -14,6 +14,7 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
@@ -334,6 +335,19 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
         assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed_by_server()
         await until(lambda: budget.used == 0)
+
+
+async def test_a_connection_that_fails_in_many_ways_is_ended_once(
+    kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request names thousands of partitions; one line of the log is enough for it."""
+    parts = [ProducePartition(index=number, records=batch("x")) for number in range(100, 300)]
+    topics = [ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)]
+    with caplog.at_level(logging.WARNING):
+        await client.send(ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), 9, expects_answer=False)
+        assert await client.is_closed_by_server()
+    assert len(caplog.records) == 1
+    assert kafka.admission.counters("kafka").refused == 1
 
 
 async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(

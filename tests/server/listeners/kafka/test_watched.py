@@ -15,11 +15,12 @@ from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, L
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.server.faults.faults import Fault, Faults
-from triolog.server.faults.requests import RequestLog, Wanted
+from triolog.server.faults.requests import LoggedRequest, RequestLog, Wanted
 from triolog.server.faults.rules import rule_of
 from triolog.server.listeners.kafka.watched import Watch
 
-from tests.support.brokers import until
+from tests.support.brokers import PARTITION, until
+from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_server import (
     TOPIC,
     KafkaServer,
@@ -114,6 +115,41 @@ async def test_an_error_without_acks_ends_the_connection(watch: Watch, client: K
     rule(watch, api="Produce", error="NOT_LEADER_OR_FOLLOWER")
     await client.send(produce_request(batch("a"), acks=0), 9, expects_answer=False)
     assert await client.is_closed_by_server()
+
+
+async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path, watch: Watch) -> None:
+    """Its log answers when the request has its answer already: that changes nothing."""
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC)
+        noted: list[LoggedRequest] = []
+        watch.requests.watch(lambda: noted.extend(each for each in watch.requests if each.error_codes is not None))
+        with gate.hold("write", "topic-0/00000000000000000000.log"):
+            answer = await client.call(produce_request(batch("late"), timeout_ms=1), 9)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        await until(lambda: kafka.broker.snapshot(PARTITION).log_end_offset == 1)
+        [produce] = watch.requests
+        assert produce.errors == ("REQUEST_TIMED_OUT",)
+        assert len(noted) == 1
+        counters = kafka.admission.counters("kafka").apis["Produce"]
+        assert counters.errors == {ErrorCode.REQUEST_TIMED_OUT: 1}
+        assert counters.durations.count == 1
+
+
+async def test_a_request_whose_connection_was_ended_first_has_no_answer_in_the_log(fast_path: Path, watch: Watch) -> None:
+    """The append goes on, and is answered to nobody."""
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.create_topic(TOPIC)
+        with gate.hold("write", "topic-0/00000000000000000000.log") as held:
+            await client.send(produce_request(batch("held")), 9)
+            await held.reached()
+            await client.send(produce_request(batch("gone"), partition=7, acks=0), 9, expects_answer=False)
+            assert await client.is_closed_by_server()
+        await until(lambda: kafka.broker.snapshot(PARTITION).log_end_offset == 1)
+        assert [each.error_codes for each in watch.requests] == [None, None]
+        assert kafka.admission.counters("kafka").apis.keys() == set()
+        assert kafka.admission.budget.used == 0
 
 
 async def test_a_fetch_fails_in_its_partitions_and_its_session_goes_on(watch: Watch, client: KafkaStream) -> None:
