@@ -18,13 +18,17 @@ from .producer_state import ProducerState
 
 
 def truncate_to(log: Log, offset: int) -> Procedure[bool]:
-    """Make `offset` the log end offset; False (and nothing done) when the log ends there or before.
+    """Make `offset` the log end offset; False when the log ends there or before: then only leader epochs that begin behind its
+    end are forgotten, as in Kafka.
 
     Raises ValueError for a negative offset. The high watermark and the recovery point follow the end down.
     """
     if offset < 0:
         raise ValueError(f"{log.topic_partition}: cannot truncate to offset {offset}")
     if offset >= log.log_end_offset:
+        if log.leader_epochs.go_on_from(log.log_end_offset):
+            log.changed()
+            yield from log.write_leader_epochs()
         return False
     if log.segments.first.base_offset > offset:
         yield from truncate_fully_and_start_at(log, offset)

@@ -157,6 +157,18 @@ def test_the_latest_epoch_starts_at_the_cut_on_disk_too(tmp_path: Path) -> None:
     assert driven.log.leader_epochs.entries == epochs_on_disk(driven).entries == ((0, 0), (5, 2))
 
 
+@pytest.mark.parametrize("offset", [3, 4, 40])
+def test_truncation_at_or_behind_the_end_forgets_epochs_that_begin_behind_it(tmp_path: Path, offset: int) -> None:
+    """Kafka: UnifiedLog.truncateTo always truncates the epoch cache: a leader may have noted an epoch and appended nothing."""
+    driven = log_of(tmp_path, 3)
+    driven.log.leader_epochs.assign(5, 30)
+    driven.run(driven.log.write_leader_epochs())
+    assert not truncate(driven, offset)
+    assert driven.log.leader_epochs.entries == epochs_on_disk(driven).entries == ((0, 0), (5, 3))
+    assert driven.append(batch()).base_offset == 3
+    assert driven.log.leader_epochs.end_offset_for(0, driven.log.log_end_offset) == (0, 3)
+
+
 @pytest.mark.parametrize("how", ["to 0", "fully", "at the end"])
 def test_an_emptied_log_goes_on_in_its_epoch(tmp_path: Path, how: str) -> None:
     """Appends carry the latest epoch, so the cache must know from where on."""
