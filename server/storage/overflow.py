@@ -1,8 +1,9 @@
 """A segment whose offsets do not fit in 32 bits above its base offset is split (Kafka: LocalLog.splitOverflowedSegment).
 
 Old brokers could write one. The batches from the first one that does not fit move to a segment of their own: its file is
-complete before it has its name, and only then the old one is cut. A crash in between leaves them twice, and the next start goes
-on from there.
+complete before it has its name, and only then a shorter file takes the place of the old one, which is never cut: a power cut
+may leave a cut file with its old length, and the zeros in it would look like records that were lost. A crash in between leaves
+the batches twice, and the next start goes on from there.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from itertools import pairwise
 from ...protocol.limits import INT32_MAX
 from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from .errors import SegmentOffsetOverflowError
-from .filesystem import READ, WRITE, FileSystem
+from .filesystem import READ, FileSystem
 from .paths import LOG_SUFFIX, segment_file
-from .quarantine import copy_out
+from .quarantine import copy_out, leave_out
 from .rebuild import SegmentRebuild
 from .salvage import Damage
 
 
-def split_overflow(fs: FileSystem, rebuild: SegmentRebuild, misplaced: Sequence[Damage], *, durable: bool) -> None:
+def split_overflow(
+    fs: FileSystem, rebuild: SegmentRebuild, misplaced: Sequence[Damage], *, only_begun: bool, durable: bool
+) -> None:
     """Split the segment when the whole batches that do not fit there are its end and lie behind its 32 bits; raises
-    SegmentOffsetOverflowError when that is done: the directory has other files now, and is to be loaded again."""
+    SegmentOffsetOverflowError when that is done: the directory has other files now, and is to be loaded again.
+
+    `only_begun`: a split that was begun is completed, none is begun.
+    """
     segment = rebuild.segment
     path, first = segment.log.path, misplaced[0]
     if list(misplaced) != rebuild.trailing or first.position != rebuild.valid_bytes:
@@ -38,17 +44,13 @@ def split_overflow(fs: FileSystem, rebuild: SegmentRebuild, misplaced: Sequence[
         return
     directory = path.rpartition("/")[0]
     target = f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+    if only_begun and fs.file_size(target) is None:
+        return
     if not copy_out(fs, path, first.position, segment.size - first.position, target, durable=durable):
         return
     if durable:
         fs.sync_directory(directory)
-    fd = fs.open(path, WRITE)
-    try:
-        fs.truncate(fd, first.position)
-        if durable:
-            fs.sync(fd)
-    finally:
-        fs.close(fd)
+    leave_out(fs, path, misplaced, durable=durable)
     raise SegmentOffsetOverflowError(
         f"{path}: offset {headers[0].last_offset} at position {first.position} does not lie 0 to {INT32_MAX} above the base "
         f"offset; it and all behind it are in {target} now"

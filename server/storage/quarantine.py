@@ -63,7 +63,7 @@ def quarantine(
             gaps.append(OffsetGap(damage.first_offset, end, file))
     if gaps:
         write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
-    _replace(fs, log_path, damages, durable=durable)
+    leave_out(fs, log_path, damages, durable=durable)
     return tuple(gaps)
 
 
@@ -110,7 +110,9 @@ def copy_out(fs: FileSystem, log_path: str, position: int, size: int, target: st
         fs.close(source)
 
 
-def _replace(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durable: bool) -> None:
+def leave_out(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durable: bool) -> None:
+    """Put a new file without the damages, with the stamps of those that have one put right, in the place of a log. Nothing is
+    cut: after a power cut the log is as it was, or as it is to be."""
     directory, temporary = log_path.rpartition("/")[0], log_path + TEMPORARY_SUFFIX
     source = fs.open(log_path, READ)
     try:

@@ -205,8 +205,9 @@ class _Opening:
         if not misplaced:
             return
         path = rebuild.segment.log.path
-        if len(misplaced) > 1 or self.request.was_clean:
-            split_overflow(self.fs, rebuild, misplaced, durable=self.durable)
+        # Behind an unclean stop a single one may be a flipped bit.
+        only_begun = len(misplaced) == 1 and not self.request.was_clean
+        split_overflow(self.fs, rebuild, misplaced, only_begun=only_begun, durable=self.durable)
         if len(misplaced) > 1 and not (is_last and rebuild.batches):
             following = self.segments.higher(rebuild.segment.base_offset)
             behind = "" if following is None else f" and before {following.log.path}"

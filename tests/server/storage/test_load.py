@@ -14,7 +14,7 @@ from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import parse_header
 from triolog.server.config import LogConfig
 from triolog.server.storage.errors import StorageError
-from triolog.server.storage.filesystem import FileSystem
+from triolog.server.storage.filesystem import CREATE, FileSystem
 from triolog.server.storage.load import load_files
 
 from tests.support.counts import counts
@@ -195,6 +195,47 @@ def test_a_split_that_was_cut_off_is_completed(tmp_path: Path) -> None:
     driven = open_driven(tmp_path, was_clean=False)
     assert driven.offsets() == offsets
     assert parse_header((tmp_path / f"{INT32_MAX + 5:020}.log").read_bytes()).base_offset == INT32_MAX + 5
+
+
+OVERFLOWS: Final = {
+    "two": [0, 1, 2**31 + 9, 2**31 + 10],
+    "many": [0, 1, 2, INT32_MAX - 1, INT32_MAX, *range(INT32_MAX + 5, INT32_MAX + 9)],
+    "twice": [0, 1, 2**31 + 9, 2**31 + 10, 2**32 + 20, 2**32 + 21],
+    "all": [2**31 + 9, 2**31 + 10],
+}
+OVERFLOW_CASES: Final = [
+    *(
+        pytest.param(offsets, was_clean, id=f"{name}-{was_clean}")
+        for name, offsets in OVERFLOWS.items()
+        for was_clean in (True, False)
+    ),
+    pytest.param([0, 1, 2**31 + 9], True, id="one"),
+]
+
+
+@pytest.mark.parametrize(("offsets", "was_clean"), OVERFLOW_CASES)
+def test_a_split_that_is_interrupted_after_any_operation_leaves_no_gap(offsets: list[int], was_clean: bool) -> None:
+    """A kill leaves every byte that was written, a power cut what was synced and any part of the rest; a start that is
+    interrupted is not clean. A single batch that does not fit is only told from a flipped bit once its new file is there."""
+    fs = CrashFileSystem()
+    fs.make_directory("/log")
+    fd = fs.open(f"/log/{0:020}.log", CREATE)
+    fs.write(fd, [batch(START_MS, base_offset=offset) for offset in offsets], 0)
+    fs.sync(fd)
+    fs.close(fd)
+    for folder in ("/log", "/"):
+        fs.sync_directory(folder)
+    moments = fs.moments()
+    assert open_driven("/log", fs=fs, was_clean=was_clean).offsets() == offsets
+    assert len(moments) > 10
+    rng = random.Random(1)
+    new_file = f"/log/{offsets[-1]:020}.log"
+    for number, moment in enumerate(list(moments)):
+        for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(8)))):
+            if len(offsets) == 3 and new_file not in after.tree():
+                continue
+            driven = open_driven("/log", fs=after, was_clean=False)
+            assert (driven.log.gaps, driven.offsets()) == ((), offsets), f"interrupted before operation {number}"
 
 
 def test_a_log_goes_on_behind_a_jump_of_offsets(tmp_path: Path) -> None:
