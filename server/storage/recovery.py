@@ -245,10 +245,15 @@ class _Opening:
         return producers
 
     def _producers_at_end(self, log: Log) -> ProducerState:
-        """After a clean stop: the snapshot that was written then. Without any, as in Kafka, nothing is known and scanned."""
+        """After a clean stop: the snapshot that was written then. Without any the headers of the whole log are looked through,
+        once (Kafka forgets): of a transaction that is open somewhere nothing else would tell."""
         snapshots = [offset for offset in drive(self.fs, list_snapshots(log.directory)) if offset <= log.log_end_offset]
-        if not snapshots:
-            return ProducerState(log.log_end_offset)
+        if not snapshots and log.log_end_offset > log.log_start_offset:
+            LOGGER.warning(
+                "%s has no producer snapshot; the headers of all of its %d bytes are looked through, and one is written",
+                log.directory,
+                log.size_in_bytes,
+            )
         producers = drive(self.fs, load_newest(log.directory, snapshots, log.log_start_offset, log.log_end_offset))
         if producers.end_offset < log.log_end_offset:
             drive(self.fs, replay(producers, [segment.view() for segment in self.segments], log.log_end_offset))
@@ -313,7 +318,7 @@ class _Opening:
         if log.leader_epochs.encode() != self.epochs_before:
             drive(fs, log.write_leader_epochs())
         self._settle_snapshots(log)
-        if self.rebuilt or self.behind_cut:
+        if self.rebuilt or self.behind_cut or self.snapshots:
             self._sync(log)
             if gone := delete_oldest_tails(fs, log.directory, log.gaps):
                 LOGGER.warning(
@@ -325,7 +330,7 @@ class _Opening:
         log.check_invariant()
 
     def _settle_snapshots(self, log: Log) -> None:
-        """Delete snapshots that belong to no segment or lie behind the end, then write one if the log was scanned."""
+        """Delete snapshots that belong to no segment or lie behind the end, then write one if none says what is known."""
         snapshots = drive(self.fs, list_snapshots(log.directory))
         bases = [segment.base_offset for segment in log.segments]
         behind = [offset for offset in snapshots if offset > log.log_end_offset]
@@ -333,7 +338,7 @@ class _Opening:
         for offset in gone:
             drive(self.fs, _unlink(snapshot_path(log.directory, offset)))
         log.producers.snapshot_offset = max((offset for offset in snapshots if offset not in gone), default=-1)
-        if not self.request.was_clean and log.size_in_bytes:
+        if log.size_in_bytes and (not self.request.was_clean or log.log_end_offset > log.log_start_offset):
             self._take_snapshot(log.producers)
 
     def _take_snapshot(self, producers: ProducerState) -> None:

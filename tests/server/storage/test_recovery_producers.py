@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from triolog.server.storage.producer_snapshots import decode_snapshot, encode_sn
 from triolog.server.storage.reconfigure import reconfigure
 from triolog.server.storage.transaction_index import AbortedTxn
 
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import DrivenLog, open_driven
 
 GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
@@ -163,17 +165,37 @@ def test_a_corrupt_snapshot_is_passed_over_for_an_older_one(tmp_path: Path) -> N
     newest.write_bytes(newest.read_bytes()[:-1] + b"!")
     driven = open_driven(tmp_path)
     assert last_sequence(driven) == 2
-    assert not newest.exists()
+    assert [each.last_sequence for each in decode_snapshot("made anew", newest.read_bytes())] == [2]
 
 
-def test_after_a_clean_stop_without_any_snapshot_no_producer_is_known(tmp_path: Path) -> None:
-    """As in Kafka: such a log was written by a version that kept none."""
+def test_a_clean_log_without_any_snapshot_knows_its_producers_and_writes_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka forgets them. Without one an open transaction would be shown as committed, and what is sent again stored again."""
     three_segments(tmp_path)
+    with open(tmp_path / f"{2:020}.log", "ab") as file:
+        file.write(one_record(PRODUCER + 1, 3, 0, is_transactional=True))
     open_driven(tmp_path, was_clean=False).close()
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
-    driven = open_driven(tmp_path)
-    assert (driven.log.producers.entries, driven.log.producers.end_offset) == ({}, 3)
+    with caplog.at_level(logging.WARNING):
+        driven = open_driven(tmp_path)
+    assert f"{tmp_path} has no producer snapshot; the headers of all of its" in caplog.text
+    assert (last_sequence(driven), driven.log.producers.end_offset, driven.log.last_stable_offset) == (2, 4, 3)
+    assert snapshot_offsets(tmp_path) == [4]
+    assert newest_batches(open_driven(tmp_path)) == newest_batches(driven)
+
+
+def test_the_snapshot_of_a_clean_start_is_on_the_device_before_the_log_is_served() -> None:
+    fs = CrashFileSystem()
+    driven = open_driven("/log", fs=fs)
+    driven.append(idempotent(0, 0))
+    driven.close()
+    path = f"/log/{1:020}.snapshot"
+    fs.unlink(path)
+    fs.sync_directory("/log")
+    open_driven("/log", fs=fs)
+    assert decode_snapshot(path, fs.durable_content(path) or b"")[0].last_sequence == 0
 
 
 class NoReads(OsFileSystem):
