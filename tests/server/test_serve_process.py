@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
-from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 from triolog.tools.cli.main import main
 
 from tests.support.logs import batch
@@ -59,6 +59,16 @@ def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_
     assert "Traceback" not in refused.stderr
     with WireClient.connect(first.address) as client:
         client.create_topic("still-served")
+
+
+def test_removing_the_lock_file_under_a_running_server_lets_no_second_one_in(server_folder: ServerFolder) -> None:
+    first = server_folder.start()
+    (server_folder.data_dir / LOCK_FILE).unlink()
+    refused = serve(server_folder.path, "--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0")
+    assert refused.returncode == CANNOT_SERVE
+    assert f"{server_folder.data_dir} is locked by another process" in words(refused.stderr)
+    assert first.stop() == 0
+    assert server_folder.start().stop() == 0
 
 
 def test_a_directory_is_free_again_when_its_holder_was_killed(server_folder: ServerFolder) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +41,46 @@ def test_a_second_owner_in_this_process_is_refused_with_the_first_ones_name(tmp_
     lock = DirectoryLock.acquire(str(tmp_path))
     try:
         with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by triolog, process {os.getpid()}; stop it first"):
+            DirectoryLock.acquire(str(tmp_path))
+    finally:
+        lock.release()
+
+
+def test_removing_the_file_lets_no_second_owner_in_and_kafkas_file_is_not_made_anew(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(str(tmp_path))
+    try:
+        (tmp_path / LOCK_FILE).unlink()
+        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not (tmp_path / LOCK_FILE).exists()
+    finally:
+        lock.release()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+def test_another_name_of_the_directory_is_no_way_around_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to("real")
+    lock = DirectoryLock.acquire(str(tmp_path / "real"))
+    try:
+        with pytest.raises(LogDirectoryError, match=f"process {os.getpid()}"):
+            DirectoryLock.acquire(str(tmp_path / "alias"))
+    finally:
+        lock.release()
+
+
+def test_where_directories_cannot_be_locked_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS: `flock` is a record lock there, and a directory cannot be open for writing."""
+
+    def nfs_flock(fd: int, operation: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", nfs_flock)
+    lock = DirectoryLock.acquire(str(tmp_path))
+    try:
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
             DirectoryLock.acquire(str(tmp_path))
     finally:
         lock.release()
