@@ -6,6 +6,7 @@ It is a process because such work is Python: in a thread it would take the inter
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -64,7 +65,7 @@ class ChildProcess:
 async def open_child_process(module: str) -> AsyncIterator[ChildProcess]:
     """`module` of the storage package, running. Leaving the block ends it, whatever it is doing; what it logs goes where ours
     goes."""
-    command = [sys.executable, "-P", "-m", f"{STORAGE}.{module}"]
+    command = [sys.executable, "-P", "-m", f"{STORAGE}.{module}", str(os.getpid())]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield ChildProcess(process)

@@ -18,10 +18,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TextIO
 
 from ...protocol.limits import MAX_SEGMENT_BYTES
-from .child_process import ParentWatch, run_child, say
+from .child_process import ParentWatch, ServerGoneError, read_line, run_child, say
 from .filesystem import READ, FileSystem, OsFileSystem
 from .salvage import Damage, scan_batches
 from .throttle import Throttle
@@ -51,10 +52,9 @@ def scrub_file(
     return damages
 
 
-def work(fs: FileSystem, source: TextIO, output: TextIO) -> None:
+def work(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
     """Do what the lines of `source` say, until it ends."""
-    watch = ParentWatch()
-    throttle = Throttle(int(json.loads(source.readline())["max_bytes_per_second"]))
+    throttle = Throttle(int(json.loads(read_line(source))["max_bytes_per_second"]))
     for order in _orders(source):
         try:
             if fs.file_size(order["path"]) != order["size"]:
@@ -80,6 +80,8 @@ def work(fs: FileSystem, source: TextIO, output: TextIO) -> None:
 
 def _orders(source: TextIO) -> Iterator[dict[str, Any]]:
     while line := source.readline():
+        if not line.endswith("\n"):
+            raise ServerGoneError
         order = json.loads(line)
         assert 0 <= order["size"] <= MAX_SEGMENT_BYTES
         yield order
@@ -96,4 +98,4 @@ def _drop_from_cache(path: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(lambda source, output: work(OsFileSystem(), source, output)))
+    sys.exit(run_child(partial(work, OsFileSystem())))

@@ -13,11 +13,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Final, TextIO
 
 from ....protocol.errors import CorruptRecordError, InvalidRecordError, TriologError
 from ....protocol.limits import MIB
-from ..child_process import ParentWatch, ServerGoneError, run_child, say
+from ..child_process import ParentWatch, read_line, run_child, say
 from ..errors import SnapshotExpiredError
 from ..filesystem import FileSystem, OsFileSystem
 from .clean import clean
@@ -26,33 +27,32 @@ from .job import CleaningJob
 PROGRESS_BYTES: Final = 32 * MIB
 
 
-class _Watch(ParentWatch):
+class _Progress:
     """Sees that the server is still there, and tells it of progress."""
 
-    def __init__(self, output: TextIO) -> None:
-        super().__init__()
+    def __init__(self, output: TextIO, watch: ParentWatch) -> None:
         self._output = output
+        self._watch = watch
         self._bytes = 0
         self._told = 0
 
     def __call__(self, size: int) -> None:
-        self.check()
+        self._watch.check()
         self._bytes += size
         if self._bytes - self._told >= PROGRESS_BYTES:
             self._told = self._bytes
             say(self._output, progress=self._bytes)
 
 
-def work(fs: FileSystem, source: TextIO, output: TextIO) -> None:
+def work(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
     """Do the job in the first line of `source`, as the module says."""
-    job = CleaningJob.decode(source.readline().encode())
-    cleaning = clean(fs, job, keep_on=_Watch(output))
+    job = CleaningJob.decode(read_line(source).encode())
+    cleaning = clean(fs, job, keep_on=_Progress(output, watch))
     try:
         while True:
             group = next(cleaning)
             say(output, group=group)
-            if not source.readline():
-                raise ServerGoneError
+            read_line(source)
     except StopIteration as stop:
         say(output, result=stop.value)
     except (CorruptRecordError, InvalidRecordError) as exc:
@@ -66,4 +66,4 @@ def work(fs: FileSystem, source: TextIO, output: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(lambda source, output: work(OsFileSystem(), source, output)))
+    sys.exit(run_child(partial(work, OsFileSystem())))

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.server.config import LogConfig
+from triolog.server.storage.child_process import ParentWatch
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.log import Log
 from triolog.server.storage.scrub import scrub_file, work
@@ -41,7 +43,7 @@ def orders(log: Log) -> list[dict[str, Any]]:
 def answers(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     source = io.StringIO("".join(json.dumps(line) + "\n" for line in [{"max_bytes_per_second": 0}, *lines]))
     output = io.StringIO()
-    work(FS, source, output)
+    work(FS, source, output, ParentWatch(os.getppid()))
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 
@@ -82,7 +84,8 @@ def test_a_file_that_the_disk_refuses_is_told(driven: DrivenLog) -> None:
 
     (order, *_) = orders(driven.log)
     output = io.StringIO()
-    work(Failing(), io.StringIO('{"max_bytes_per_second": 0}\n' + json.dumps(order) + "\n"), output)
+    source = io.StringIO('{"max_bytes_per_second": 0}\n' + json.dumps(order) + "\n")
+    work(Failing(), source, output, ParentWatch(os.getppid()))
     assert json.loads(output.getvalue()) == {"error": f"{order['path']}: Input/output error"}
 
 

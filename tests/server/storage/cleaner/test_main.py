@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.server.config import LogConfig
-from triolog.server.storage.child_process import ServerGoneError
+from triolog.server.storage.child_process import ParentWatch, ServerGoneError
 from triolog.server.storage.cleaner.__main__ import work
 from triolog.server.storage.cleaner.job import CleaningJob
 from triolog.server.storage.cleaner.selection import choose, plan_round
@@ -34,7 +35,7 @@ def lines_of(job: CleaningJob, answers: int) -> list[dict[str, Any]]:
     output = io.StringIO()
     source = io.StringIO(job.encode().decode() + "next\n" * answers)
     try:
-        work(OsFileSystem(), source, output)
+        work(OsFileSystem(), source, output, ParentWatch(os.getppid()))
     finally:
         lines = [json.loads(line) for line in output.getvalue().splitlines()]
     return lines
