@@ -247,16 +247,140 @@ def test_a_failure_waits_for_the_calls_it_skips() -> None:
     assert not fs.forget_failures()
 
 
+def _fails_to_sync(fs: CrashFileSystem, fd: int) -> None:
+    fs.fail_next("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        fs.sync(fd)
+
+
 def test_a_failed_sync_is_not_healed_by_the_next_one() -> None:
     def write(fs: CrashFileSystem) -> None:
         fd = _file(fs, "/f", b"old")
         fs.write(fd, [b"new"], 3)
-        fs.fail_next("sync", errno.EIO)
-        with pytest.raises(OSError, match="Input/output"):
-            fs.sync(fd)
+        _fails_to_sync(fs, fd)
+        fs.sync(fd)
+        assert fs.content("/f") == b"oldnew"
+        assert fs.durable_content("/f") == b"old"
+
+    assert {b"old", b"oldnew"} <= _survivors(write)
+
+
+def test_a_failed_sync_is_not_healed_by_writing_elsewhere() -> None:
+    def write(fs: CrashFileSystem) -> None:
+        fd = _file(fs, "/f", b"")
+        fs.write(fd, [b"a" * 8], 0)
+        _fails_to_sync(fs, fd)
+        fs.write(fd, [b"b" * 8], 8)
         fs.sync(fd)
 
-    assert b"old" in _survivors(write)
+    assert _survivors(write, page_bytes=8) == {bytes(8) + b"b" * 8, b"a" * 8 + b"b" * 8}
+
+
+def test_a_page_that_is_written_again_goes_to_the_device_whole() -> None:
+    def write(fs: CrashFileSystem) -> None:
+        fd = _file(fs, "/f", b"")
+        fs.write(fd, [b"abcdefgh"], 0)
+        _fails_to_sync(fs, fd)
+        fs.write(fd, [b"h"], 7)
+        assert fs.durable_content("/f") == b""
+        fs.sync(fd)
+        assert fs.durable_content("/f") == b"abcdefgh"
+
+    assert _survivors(write, page_bytes=8) == {b"abcdefgh"}
+
+
+def test_every_open_descriptor_is_told_of_a_failure_once() -> None:
+    fs = CrashFileSystem()
+    failing, other = _file(fs, "/f", b"old"), fs.open("/f", READ)
+    fs.write(failing, [b"new"], 0)
+    _fails_to_sync(fs, failing)
+    later = fs.open("/f", READ)
+    fs.sync(failing)
+    fs.sync(later)
+    with pytest.raises(OSError, match="Input/output"):
+        fs.sync(other)
+    fs.sync(other)
+
+
+def test_a_descriptor_that_is_opened_later_is_told_only_what_nobody_was_told() -> None:
+    fs = CrashFileSystem()
+    fs.close(_file(fs, "/f", b"old", synced=False))
+    fs.fail_write_back("/f", errno.ENOSPC)
+    fd = fs.open("/f", READ)
+    with pytest.raises(OSError, match="No space left"):
+        fs.sync(fd)
+    fs.sync(fs.open("/f", READ))
+
+
+def test_a_process_that_ends_leaves_what_it_wrote_and_what_was_lost() -> None:
+    fs = CrashFileSystem()
+    fd = _file(fs, "/f", b"old")
+    fs.write(fd, [b"new"], 0)
+    _fails_to_sync(fs, fd)
+    fs.fail_next("open", errno.EIO)
+    fs.end_process()
+    assert fs.open_descriptors == 0
+    fs.sync(fs.open("/f", READ))
+    assert fs.content("/f") == b"new"
+    assert fs.durable_content("/f") == b"old"
+
+
+def test_dropped_caches_show_what_the_device_has() -> None:
+    found = set()
+    for seed in range(20):
+        fs = CrashFileSystem(page_bytes=8)
+        fd = _file(fs, "/f", b"old")
+        view = fs.map(fd, 3)
+        fs.write(fd, [b"new"], 0)
+        _fails_to_sync(fs, fd)
+        fs.write(fd, [b"dirty"], 8)
+        fs.drop_caches(random.Random(seed))
+        content = fs.content("/f")
+        assert content[3:] == bytes(5) + b"dirty"
+        assert bytes(view) == content[:3]
+        fs.sync(fd)
+        assert fs.durable_content("/f") == content
+        found.add(content[:3])
+    assert found == {b"old", b"new"}
+
+
+def test_a_cut_after_a_failed_sync_is_on_the_device_with_the_next_one() -> None:
+    def write(fs: CrashFileSystem) -> None:
+        fd = _file(fs, "/f", b"old")
+        fs.write(fd, [b"new"], 3)
+        _fails_to_sync(fs, fd)
+        fs.truncate(fd, 3)
+        fs.sync(fd)
+
+    assert _survivors(write) == {b"old"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.binary(min_size=1, max_size=20), st.sampled_from("wsf")), max_size=12))
+def test_what_was_written_and_synced_since_the_last_failure_is_durable(steps: list[tuple[int, bytes, str]]) -> None:
+    """The pages that were written after the last failure and then synced survive every cut."""
+    fs = CrashFileSystem(page_bytes=8)
+    fd = _file(fs, "/f", b"")
+    sound: dict[int, bytes] = {}
+    written: set[int] = set()
+    for position, data, then in steps:
+        fs.write(fd, [data], position)
+        pages = set(range(position // 8, -(-(position + len(data)) // 8)))
+        written |= pages
+        if then == "f":
+            _fails_to_sync(fs, fd)
+            for page in written:
+                sound.pop(page, None)
+            written.clear()
+        elif then == "s":
+            fs.sync(fd)
+            content = fs.content("/f")
+            sound |= {page: content[page * 8 : page * 8 + 8] for page in written}
+            written.clear()
+    for page in written:
+        sound.pop(page, None)
+    after = fs.crash(random.Random(len(steps))).content("/f")
+    for page, expected in sound.items():
+        assert after[page * 8 : page * 8 + len(expected)] == expected
 
 
 def test_a_map_shows_later_writes_and_can_be_unpacked_and_sliced() -> None:

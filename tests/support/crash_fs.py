@@ -6,8 +6,12 @@ keeps what a disk could have: the changes up to some moment, the last of them to
 torn between sectors, never written pages as zeros, with any size that the file had meanwhile. A directory keeps its changes
 up to some moment, or any of them; a rename happens or does not.
 
-Failures are ordered with `fail_next`, a power cut in the middle of things with `cut_after`. A file whose sync failed once is
-never made durable by a later sync that succeeds: Linux drops the dirty pages and reports the failure only once.
+Failures are ordered with `fail_next`, a power cut in the middle of things with `cut_after`. A sync that fails does what Linux
+does: the pages are clean from then on and not on the device, reads still show them, later syncs succeed and do not bring them
+there. Writing a page again makes it dirty again. Every descriptor that was open is told of the failure by its next sync, once;
+one that is opened later only if nobody was told before (`lib/errseq.c`). `drop_caches` forgets clean pages, as the kernel may
+at any time. Names and cut sizes are metadata, which a journal keeps or stops over: a failed `sync_directory` leaves names
+unsynced, and the next one that succeeds takes them along.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Bytes
 
-from tests.support.crash_nodes import SECTORS_PER_PAGE, Directory, File, Node, Size, copied, listed, survivor
+from tests.support.crash_nodes import SECTORS_PER_PAGE, Directory, File, Node, Size, copied, files_below, listed, survivor
 
 PAGE_BYTES: Final = 4096
 
@@ -42,6 +46,14 @@ CHANGING: Final = frozenset(
     }
 )
 """Operations between which `cut_after` can cut."""
+
+
+@attrs.define
+class _Descriptor:
+    file: File
+    writable: bool
+    told: int
+    """The last error of write-back that this descriptor was told of (see File.errors)."""
 
 
 class PowerCut(BaseException):
@@ -65,7 +77,7 @@ class CrashFileSystem:
         self.free = 2**40
         """What `free_bytes` answers; writes do not change it."""
         self._root = Directory()
-        self._open: dict[int, tuple[File, bool]] = {}
+        self._open: dict[int, _Descriptor] = {}
         self._next_fd = 3
         self._failures: dict[str, list[_Failure]] = {}
         self._changes_left: int | None = None
@@ -112,6 +124,20 @@ class CrashFileSystem:
         """
         self._failures.setdefault(operation, []).append(_Failure(error, skip, after_bytes))
 
+    def fail_write_back(self, path: str, error: int = errno.EIO) -> None:
+        """The kernel writes the file back by itself, and fails: the next sync of whoever has it open says so."""
+        self._file(path).fail_write_back(error, self._page_bytes)
+
+    def drop_caches(self, rng: random.Random) -> None:
+        """Every clean page is forgotten: what no sync brought to the device reads as what is there."""
+        for file in files_below(self._root):
+            file.drop_caches(rng, self._page_bytes)
+
+    def end_process(self) -> None:
+        """The process is gone and its descriptors are closed. What it wrote is in the cache, and what it ordered is forgotten."""
+        self._open.clear()
+        self.forget_failures()
+
     def forget_failures(self) -> bool:
         """Take back what `fail_next` ordered and did not happen; whether there was something."""
         left = any(self._failures.values())
@@ -136,7 +162,10 @@ class CrashFileSystem:
         """What of the file is on the device for sure, None when its name is not. An unsynced parent is not looked at."""
         directory, name = self._parent(path)
         node = directory.synced.get(name)
-        return node.synced.read(0, node.synced.size) if isinstance(node, File) else None
+        if not isinstance(node, File):
+            return None
+        durable = node.durable(self._page_bytes)
+        return durable.read(0, durable.size)
 
     # ---- FileSystem --------------------------------------------------------------------------------------------------
 
@@ -156,7 +185,7 @@ class CrashFileSystem:
         if flags & os.O_TRUNC and node.content.size:
             node.change(Size(0))
         fd, self._next_fd = self._next_fd, self._next_fd + 1
-        self._open[fd] = node, bool(flags & (os.O_RDWR | os.O_WRONLY))
+        self._open[fd] = _Descriptor(node, bool(flags & (os.O_RDWR | os.O_WRONLY)), node.sample_error())
         return fd
 
     def close(self, fd: int) -> None:
@@ -198,10 +227,14 @@ class CrashFileSystem:
         file = self._by_fd(fd)
         try:
             self._enter("sync")
-        except OSError:
-            file.sync_failed = True
-            raise
-        file.sync()
+        except OSError as exc:
+            file.fail_write_back(exc.errno or errno.EIO, self._page_bytes)
+        else:
+            file.sync(self._page_bytes)
+        descriptor = self._open[fd]
+        if descriptor.told != file.errors:
+            descriptor.told, file.error_seen = file.errors, True
+            raise _os_error(file.error, "sync")
 
     def restrict(self, fd: int) -> None:
         """There are no users here."""
@@ -327,10 +360,10 @@ class CrashFileSystem:
         raise _os_error(failure.error, operation)
 
     def _by_fd(self, fd: int, *, writing: bool = False) -> File:
-        file, writable = self._open.get(fd, (None, False))
-        if file is None or (writing and not writable):
+        descriptor = self._open.get(fd)
+        if descriptor is None or (writing and not descriptor.writable):
             raise _os_error(errno.EBADF, fd)
-        return file
+        return descriptor.file
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root

@@ -56,22 +56,33 @@ class Content:
 
 @attrs.define(eq=False)
 class File:
+    """A file. What write-back failed on is clean in the cache and not on the device, until somebody writes the page again."""
+
     content: Content = attrs.field(factory=Content)
-    synced: Content = attrs.field(factory=Content)
-    """A value: it is replaced and never changed."""
+    base: Content = attrs.field(factory=Content)
+    """The content when the last sync ended, well or not. A value: it is replaced and never changed."""
     changes: list[Change] = attrs.field(factory=list)
-    """Everything done to `synced` since, in order."""
-    sync_failed: bool = False
+    """Everything done to `base` since, in order."""
+    lost: dict[int, list[bytes]] = attrs.field(factory=dict)
+    """Of each page of `base` that is not known to be on the device: what may be there, the last that certainly was first."""
+    lost_sizes: list[int] = attrs.field(factory=list)
+    """The same of its size; empty while that is known."""
+    error: int = 0
+    errors: int = 0
+    """How often write-back has failed, as the kernel counts it (errseq)."""
+    error_seen: bool = True
     views: list[weakref.ref[mmap.mmap]] = attrs.field(factory=list)
 
     @classmethod
     def after_cut(cls, content: Content) -> File:
         """A file of which all is on the device."""
-        return cls(content=content.copy(), synced=content)
+        return cls(content=content.copy(), base=content)
 
     def copy(self) -> File:
         """The same file without its maps."""
-        return File(self.content.copy(), self.synced, self.changes[:], self.sync_failed)
+        lost = {number: candidates[:] for number, candidates in self.lost.items()}
+        sizes, seen = self.lost_sizes[:], self.error_seen
+        return File(self.content.copy(), self.base, self.changes[:], lost, sizes, self.error, self.errors, seen)
 
     def change(self, change: Change) -> None:
         start, stop = _touched(self.content.size, change)
@@ -86,27 +97,100 @@ class File:
         self.views.append(weakref.ref(view))
         return memoryview(view).toreadonly()
 
-    def sync(self) -> None:
-        if self.changes and not self.sync_failed:
-            self.synced = self.content.copy()
-            self.changes.clear()
+    # ---- write-back --------------------------------------------------------------------------------------------------
+
+    def sync(self, page_bytes: int) -> None:
+        """What was written since the last time goes to the device, page by page; what failed before stays where it is not."""
+        if not self.changes:
+            return
+        written = self._written_pages(page_bytes)
+        cut_at = min((int(change) for change in self.changes if isinstance(change, Size)), default=None)
+        self.base = self.content.copy()
+        self.changes.clear()
+        last_page = (self.base.size - 1) // page_bytes
+        if cut_at is not None or last_page in written:
+            self.lost_sizes.clear()
+        for number in list(self.lost):
+            if number in written or (cut_at is not None and number * page_bytes >= cut_at):
+                del self.lost[number]
+
+    def fail_write_back(self, error: int, page_bytes: int) -> None:
+        """What was written since the last time is clean from now on and may be on the device or not; whoever has the file
+        open is told once."""
+        self.error, self.error_seen = error, False
+        self.errors += 1
+        versions, sizes = self._versions(self.base, page_bytes)
+        for number in self._written_pages(page_bytes):
+            self.lost.setdefault(number, []).extend(versions[number])
+        if self.lost_sizes or len(set(sizes)) > 1:
+            self.lost_sizes += sizes
+        self.base = self.content.copy()
+        self.changes.clear()
+
+    def sample_error(self) -> int:
+        """Up to which error a descriptor that is opened now counts as told: an error that nobody has seen is still news."""
+        return self.errors if self.error_seen else -1
+
+    def drop_caches(self, rng: random.Random, page_bytes: int) -> None:
+        """Forget pages that are clean: reading them gives what the device has."""
+        dirty = self._written_pages(page_bytes)
+        for number in [number for number in self.lost if number not in dirty]:
+            page = rng.choice(self.lost.pop(number))
+            start = number * page_bytes
+            kept = page[: max(0, min(page_bytes, self.base.size - start))]
+            self.base = self.base.copy()
+            self.base.apply((start, kept))
+            kept = page[: max(0, min(page_bytes, self.content.size - start))]
+            self.content.apply((start, kept))
+            self._show(start, start + len(kept))
+
+    def _written_pages(self, page_bytes: int) -> set[int]:
+        return {
+            number
+            for change in self.changes
+            if not isinstance(change, Size)
+            for number in range(change[0] // page_bytes, -(-(change[0] + len(change[1])) // page_bytes))
+        }
+
+    # ---- what a power cut leaves -------------------------------------------------------------------------------------
+
+    def durable(self, page_bytes: int) -> Content:
+        """What is on the device for sure."""
+        content = self.base.copy()
+        for number, candidates in self.lost.items():
+            content.apply((number * page_bytes, candidates[0]))
+        content.apply(Size(self.lost_sizes[0] if self.lost_sizes else self.base.size))
+        return content
 
     def survivor(self, rng: random.Random, page_bytes: int) -> Content:
         """Content after a power cut."""
+        device = self._on_device(rng, page_bytes)
         if not self.changes:
-            return self.synced
+            return device
         match rng.randrange(4):
             case 0:
-                return self.synced
+                return device
             case 1:
                 return self.content.copy()
             case 2:
-                return self._up_to_some_moment(rng)
+                return self._up_to_some_moment(device, rng)
             case _:
-                return self._page_by_page(rng, page_bytes)
+                return self._page_by_page(device, rng, page_bytes)
 
-    def _up_to_some_moment(self, rng: random.Random) -> Content:
-        content = self.synced.copy()
+    def _on_device(self, rng: random.Random, page_bytes: int) -> Content:
+        """What the device has of `base`."""
+        if not self.lost and not self.lost_sizes:
+            return self.base
+        if rng.random() < 0.25:
+            return self.durable(page_bytes)
+        content = self.base.copy()
+        for number, candidates in self.lost.items():
+            content.apply((number * page_bytes, rng.choice(candidates)))
+        content.apply(Size(rng.choice(self.lost_sizes) if self.lost_sizes else self.base.size))
+        return content
+
+    def _up_to_some_moment(self, device: Content, rng: random.Random) -> Content:
+        content = device.copy()
         moment = rng.randrange(len(self.changes))
         for change in self.changes[:moment]:
             content.apply(change)
@@ -116,27 +200,10 @@ class File:
             content.apply((position, data[: rng.randint(0, len(data))]))
         return content
 
-    def _page_by_page(self, rng: random.Random, page_bytes: int) -> Content:
-        content = self.synced.copy()
-        sizes = [content.size]
-        versions: dict[int, list[bytes]] = {}
-
-        def page(number: int) -> bytes:
-            return bytes(content.data[number * page_bytes : (number + 1) * page_bytes]).ljust(page_bytes, b"\0")
-
-        for change in self.changes:
-            start, stop = _touched(content.size, change)
-            if isinstance(change, Size):
-                stop = min(stop, max(start, len(content.data)) + ZERO_PAGES * page_bytes)
-            numbers = range(start // page_bytes, -(-stop // page_bytes))
-            for number in numbers:
-                versions.setdefault(number, [page(number)])
-            content.apply(change)
-            sizes.append(content.size)
-            for number in numbers:
-                versions[number].append(page(number))
+    def _page_by_page(self, device: Content, rng: random.Random, page_bytes: int) -> Content:
+        versions, sizes = self._versions(device, page_bytes)
         size = rng.choice(sizes)
-        result = self.synced.copy()
+        result = device.copy()
         for number, candidates in versions.items():
             chosen = rng.randrange(len(candidates))
             kept = candidates[chosen]
@@ -146,6 +213,28 @@ class File:
             result.apply((number * page_bytes, kept))
         result.apply(Size(size))
         return result
+
+    def _versions(self, device: Content, page_bytes: int) -> tuple[dict[int, list[bytes]], list[int]]:
+        """Every page that has changed, as the device has it and as it was behind each change, and every size."""
+        content = self.base.copy()
+        sizes = [device.size]
+        versions: dict[int, list[bytes]] = {}
+
+        def page(of: Content, number: int) -> bytes:
+            return bytes(of.data[number * page_bytes : (number + 1) * page_bytes]).ljust(page_bytes, b"\0")
+
+        for change in self.changes:
+            start, stop = _touched(content.size, change)
+            if isinstance(change, Size):
+                stop = min(stop, max(start, len(content.data)) + ZERO_PAGES * page_bytes)
+            numbers = range(start // page_bytes, -(-stop // page_bytes))
+            for number in numbers:
+                versions.setdefault(number, [page(device, number)])
+            content.apply(change)
+            sizes.append(content.size)
+            for number in numbers:
+                versions[number].append(page(content, number))
+        return versions, sizes
 
     def _show(self, start: int, stop: int) -> None:
         """Let the living maps show what has changed of [start, stop)."""
@@ -209,6 +298,19 @@ def listed(directory: Directory, path: str) -> Iterator[tuple[str, bytes]]:
         else:
             yield f"{path}{name}/", b""
             yield from listed(node, f"{path}{name}/")
+
+
+def files_below(directory: Directory) -> Iterator[File]:
+    """Every file below, in the order of the names; one that has several comes once."""
+    seen: set[int] = set()
+    pending: list[Node] = [directory]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Directory):
+            pending += [child for _, child in sorted(node.entries.items(), reverse=True)]
+        elif id(node) not in seen:
+            seen.add(id(node))
+            yield node
 
 
 def copied(root: Directory) -> Directory:
