@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import errno
+from typing import ClassVar, Final
 
 from ...protocol.errors import ErrorCode, RequestError, TriologError
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class StorageError(TriologError):
@@ -48,7 +51,17 @@ class FileGoneError(SnapshotExpiredError, FileNotFoundError):
 
 
 class SyncFailedError(StorageError, OSError):
-    """A sync failed, which is final: the kernel forgets what it could not write, so a second one that succeeds says nothing."""
+    """A sync failed. The kernel forgets what it could not write, so a second one that succeeds says nothing: what was written
+    since the last good one has to be written again, or given up."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the device only had no room (a thin volume, a quota): it is as good as before once there is some."""
+        return self.errno in _NO_ROOM
+
+
+class LostWriteError(SyncFailedError):
+    """What a failed sync left in the page cache is not there any more."""
 
 
 class LogOfflineError(RequestError):

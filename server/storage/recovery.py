@@ -6,7 +6,8 @@ segment the part behind its last index entry is looked at. An index that is miss
 After an unclean stop every segment from the recovery point's on is scanned (see `salvage`). Damage before good batches is taken
 out and kept beside the log, its offsets are a gap from then on (see `quarantine`); damage behind the last good batch is a torn
 append and is cut off, unless the recovery point promised what was there. Indexes and producers are rebuilt. Then all that was
-scanned is forced to the device, and only then recovery point and high watermark are the log end offset: a checkpoint can be a
+scanned is forced to the device, what lies above the recovery point by writing it again (see `write_again`): the page cache may
+have what the device refused before the stop. Only then recovery point and high watermark are the log end offset: a checkpoint can be a
 minute old and must hide nothing that was acknowledged, and nothing may be read that the next power cut could take back.
 (Kafka cuts at the first damage and takes all later segments out, and restores the high watermark from its checkpoint.)
 """
@@ -26,7 +27,7 @@ from ..clock import NowMs
 from ..config import LogConfig
 from .contain import contain, cut_off
 from .diskops import Procedure, SyncFile, Unlink, drive, execute
-from .errors import CorruptIndexError, SegmentOffsetOverflowError, StorageError
+from .errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from .filesystem import FileSystem, sync_file
 from .gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
 from .leader_epochs import LeaderEpochs
@@ -34,15 +35,19 @@ from .load import LoadedFiles, load_files
 from .load_indexes import load_indexes
 from .log import Log
 from .overflow import split_overflow
-from .producer_snapshots import list_snapshots, load_newest, replay, snapshot_path, stray_snapshots, take_snapshot
+from .producer_snapshots import MAX_SNAPSHOT_BYTES, list_snapshots, load_newest, replay, snapshot_path, stray_snapshots, take_snapshot
 from .producer_state import ProducerState
 from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
 from .rebuild import SegmentRebuild, scan_segment
 from .segment import LogSegment
 from .truncate import truncate_fully_and_start_at
+from .write_again import force_batches, write_file_again
 
 LOGGER: Final = logging.getLogger(__name__)
 """Errors are logged as text: a handler that keeps records would keep the traceback, and with it the maps of indexes."""
+
+MOST_SCANS: Final = 3
+"""Of one log. A page that the kernel drops between the scan and the writing is seen as lost by the next scan."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,11 +70,17 @@ def open_log(fs: FileSystem, request: OpenLog) -> Log:
 
     Raises OSError when the disk fails, StorageError or CorruptRecordError when the files cannot be a log.
     """
+    scans = 1
     while True:
         try:
             return _Opening(fs, request).run()
         except SegmentOffsetOverflowError as exc:
             LOGGER.warning("%s; the segment is split", str(exc))
+        except LostWriteError as exc:
+            if scans == MOST_SCANS:
+                raise
+            scans += 1
+            LOGGER.warning("%s; the log is scanned again", str(exc))
 
 
 def recover_segment(
@@ -348,17 +359,41 @@ class _Opening:
             self.snapshots.add(producers.snapshot_offset)
 
     def _sync(self, log: Log) -> None:
-        for segment in self.rebuilt:
+        for segment in dict.fromkeys(self.rebuilt):
             if segment not in list(log.segments):
                 continue
-            for file in segment.files:
+            self._force_log(segment)
+            for file in segment.files[1:]:
                 sync_file(self.fs, file.path)
-        snapshots = self.snapshots | {segment.base_offset for segment in self.rebuilt}
+        bases = {segment.base_offset for segment in self.rebuilt}
+        self._write_snapshots_again(bases - self.snapshots)
+        snapshots = self.snapshots | bases
         execute(self.fs, [SyncFile(snapshot_path(log.directory, offset)) for offset in sorted(snapshots)])
         execute(self.fs, log.sync_of_snapshot())
         log.snapshot_synced(log.unsynced_snapshot)
         self.fs.sync_directory(log.directory)
         log.names_synced = log.names_created
+
+    @property
+    def _vouches(self) -> bool:
+        """Whether a sync is enough. Not after an unclean stop: the process may have ended because one had failed."""
+        return self.request.was_clean or not self.durable
+
+    def _force_log(self, segment: LogSegment) -> None:
+        """Force a log to the device, and write before what nobody can vouch for: all from the recovery point on."""
+        promised, path = self.request.recovery_point, segment.log.path
+        doubtful = None if self._vouches else drive(self.fs, segment.view().translate_offset(promised))
+        if doubtful is None:
+            sync_file(self.fs, path)
+        else:
+            force_batches(self.fs, path, doubtful.position, segment.size, promised)
+
+    def _write_snapshots_again(self, offsets: set[int]) -> None:
+        """Those that were there before: written at a roll, and maybe never synced."""
+        for offset in () if self._vouches else sorted(offsets):
+            path = snapshot_path(self.request.directory, offset)
+            if self.fs.file_size(path) is not None:
+                write_file_again(self.fs, path, MAX_SNAPSHOT_BYTES)
 
 
 # ---- helpers of an opening -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record
 from triolog.server.storage.append import AppendPlan, AppendResult, abort, commit, plan_append
 from triolog.server.storage.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
+from triolog.server.storage.errors import SyncFailedError
 from triolog.server.storage.filesystem import READ, FileSystem
 from triolog.server.storage.log import Log
 from triolog.server.storage.prepare import PreparedAppend
@@ -55,7 +56,8 @@ class InlineLog:
     ) -> list[AppendResult | RequestError]:
         """Append them all, rolling where a plan asks for it. `planned` and `committed` see every plan.
 
-        When the disk refuses a plan, what it wrote is taken back and its OSError raised; earlier plans stay.
+        When the disk refuses a plan, what it wrote is taken back and its OSError raised; earlier plans stay. After a failed sync
+        nothing is taken back: the log is given up.
         """
         pending = list(appends)
         answers: list[AppendResult | RequestError] = []
@@ -77,6 +79,8 @@ class InlineLog:
         self.execute((), plan.files)
         try:
             execute(self.fs, plan.operations)
+        except SyncFailedError:
+            raise
         except OSError:
             execute(self.fs, abort(plan))
             raise
