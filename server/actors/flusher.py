@@ -1,8 +1,11 @@
 """Forcing a log to the device beside its appends: when that is due, what is not synced yet, and which failures are final.
 
 A flush is due `<ms>` after the oldest unsynced byte (`durability=group:<ms>`, `flush.ms`), at a roll, and at once for appends
-that wait for it. A sync that fails takes the log offline. Files that cannot be opened to be synced are no failed sync: what
-waits is refused, and the flush is tried again until it works.
+that wait for it. A sync that fails takes the log offline, unless the device only had no room: then what waits is refused, and
+the flush is tried again, with the bytes written once more, until it works. So it is with files that cannot be opened.
+
+The kernel tells a failure to one sync of a descriptor: of two that run side by side the other would succeed. So whoever syncs
+files of the log holds `lock`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import trio
 from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX
 from ..config import DurabilityMode
+from ..storage.append import AppendPlan
 from ..storage.errors import AppendFailedError, LogOfflineError, SyncFailedError
 from ..storage.log import FlushPlan, Log
 from .disk import Disk, OperationFailedError
@@ -27,6 +31,13 @@ LOGGER: Final = logging.getLogger(__name__)
 
 FLUSH_RETRY_S: Final = 0.5
 """Between two attempts at a flush whose files cannot be opened. Descriptors come back when others are done."""
+LONGEST_RETRY_S: Final = 16.0
+"""To which that is doubled where the device has no room: each attempt writes again."""
+
+
+def is_final(failure: BaseException) -> bool:
+    """Whether a sync has failed and waiting does not help."""
+    return isinstance(failure, SyncFailedError) and not failure.is_passing
 
 
 @attrs.define(eq=False)
@@ -40,7 +51,7 @@ class Flusher:
     waiters: Waiters
     go_offline: Callable[[str], LogOfflineError]
     lock: trio.Lock = attrs.field(factory=trio.Lock)
-    """Held by a flush beside the appends; whoever closes or renames files of the log takes it before."""
+    """Held by whoever syncs files of the log, or closes or renames them."""
     syncs: int = 0
     is_deleted: bool = False
     """Whether the topic was deleted: nothing is flushed then, and what fails says nothing."""
@@ -48,7 +59,7 @@ class Flusher:
     _flush_at: float = math.inf
     """When the next flush in the background begins, in trio's time."""
     _is_retrying: bool = False
-    """Whether a flush whose files could not be opened is tried again."""
+    """Whether a flush that could not be made is tried again."""
 
     @property
     def unsynced_ms(self) -> float:
@@ -65,27 +76,40 @@ class Flusher:
 
     async def flush_now(self) -> RequestError | None:
         """Force all that was written to the device and let the high watermark follow. Answers why it did not."""
-        failure = await self._sync(self.log.plan_flush())
+        async with self.lock:
+            failure = await self._sync(self.log.plan_flush())
         if failure is None:
             self.advance_high_watermark()
             return None
         if self.log.offline is not None:
             return self.log.offline
-        self._retry_soon(failure)
+        self.retry_soon(failure)
+        remedy = "free space" if isinstance(failure, SyncFailedError) else "raise the limit of open files"
         return AppendFailedError(
             f"{self.log.topic_partition}: what was appended is written but cannot be forced to the device yet ({failure}); "
-            "that is tried again, and until then it cannot be read; raise the limit of open files, then send it again"
+            f"that is tried again, and until then it cannot be read; {remedy}, then send it again"
         )
 
+    async def run_alone(self, plan: AppendPlan) -> None:
+        """Execute an append that ends with a sync. Raises as `Disk.run`."""
+        try:
+            self.lock.acquire_nowait()  # taking it with `async with` costs every group a turn of the loop
+        except trio.WouldBlock:
+            await self.lock.acquire()
+        try:
+            await self.disk.run(plan.operations, plan.files)
+        finally:
+            self.lock.release()
+
     async def _sync(self, plan: FlushPlan) -> Exception | None:
-        """Answers what failed. The log is offline then, unless it was only that files could not be opened."""
+        """Answers what failed. The log is offline then, unless it was only that files could not be opened, or had no room."""
         if not plan.operations:
             return None
         try:
             await self.disk.run(plan.operations, plan.files)
         except (OperationFailedError, OSError) as exc:
             cause = exc.cause if isinstance(exc, OperationFailedError) else exc
-            if isinstance(cause, SyncFailedError | FileNotFoundError) and not self.is_deleted:
+            if (is_final(cause) or isinstance(cause, FileNotFoundError)) and not self.is_deleted:
                 self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
             return cause
         self.log.commit_flush(plan)
@@ -121,23 +145,25 @@ class Flusher:
     async def _flush(self, offset: int | None) -> None:
         failure = await self._flush_once(offset)
         if failure is not None and self.log.offline is None:
-            self._retry_soon(failure)
+            self.retry_soon(failure)
 
-    def _retry_soon(self, failure: Exception) -> None:
+    def retry_soon(self, failure: Exception) -> None:
         if not self._is_retrying:
             self._is_retrying = True
             LOGGER.warning(
-                "%s: what was written cannot be forced to the device yet, which is tried every %g s: %s",
+                "%s: what was written cannot be forced to the device yet, which is tried again until it can: %s",
                 self.log.topic_partition,
-                FLUSH_RETRY_S,
                 failure,
             )
             self.background.start_soon(self._retry)
 
     async def _retry(self) -> None:
+        pause_s = FLUSH_RETRY_S
         while self._is_retrying:
-            await trio.sleep(FLUSH_RETRY_S)
-            self._is_retrying = await self._flush_once(None) is not None and self.log.offline is None
+            await trio.sleep(pause_s)
+            failure = await self._flush_once(None)
+            self._is_retrying = failure is not None and self.log.offline is None
+            pause_s = min(2 * pause_s, LONGEST_RETRY_S) if isinstance(failure, SyncFailedError) else FLUSH_RETRY_S
 
     async def _flush_once(self, offset: int | None) -> Exception | None:
         """Up to `offset` (None: the log as it is now). Answers what failed."""

@@ -10,8 +10,9 @@ answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchro
 | `os` | write; `flush.messages` and `flush.ms` are honoured | after the write | after the write |
 
 A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
-final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Flushes beside the
-appends are in `flusher`.
+final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where the device
+only had no room it is as with a write, and what is not synced yet is written again before the next sync (see `write_again` in
+storage). Syncs of one log run one after the other. Flushes beside the appends are in `flusher`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ..storage.log import Log
 from ..storage.log_snapshot import LogSnapshot
 from ..storage.prepare import PreparedAppend
 from .disk import Disk, OperationFailedError
-from .flusher import Flusher
+from .flusher import Flusher, is_final
 from .mailbox import Mailbox, MailboxClosedError
 from .waiters import Waiters
 
@@ -317,7 +318,7 @@ class PartitionActor:
         if plan.writes:
             self.log.modified = True
             try:
-                await self.disk.run(plan.operations, plan.files)
+                await (self._flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))
             except (OperationFailedError, OSError) as exc:
                 await self._fail(plan, appends, exc)
                 return
@@ -350,13 +351,10 @@ class PartitionActor:
         """Take back what a failed group wrote and answer it."""
         cause = failure.cause if isinstance(failure, OperationFailedError) else failure
         operation = failure.operation if isinstance(failure, OperationFailedError) else None
-        if isinstance(cause, SyncFailedError):
+        if is_final(cause):
             self._go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
         elif operation is not None:
-            try:
-                await self.disk.run(abort(plan), [plan.segment.log])
-            except (OperationFailedError, OSError) as exc:
-                self._go_offline(f"a write failed ({cause}) and could not be taken back ({exc})")
+            await self._take_back(plan, cause)
         error = self.log.offline or AppendFailedError(
             f"{self.topic_partition}: writing to {_failed_path(operation, plan)} failed: {cause.strerror or cause}; nothing of "
             "the append is stored; free space or check the device, then send it again"
@@ -365,13 +363,28 @@ class PartitionActor:
         for answer, append in zip(plan.answers, appends, strict=True):
             append.answer(answer if isinstance(answer, RequestError) else error)
 
+    async def _take_back(self, plan: AppendPlan, cause: OSError) -> None:
+        """Cut off what a failed group wrote. That the device has no room for the sync of the cut is no matter: the next one
+        is about it too. What was written before and is not synced is tried again."""
+        try:
+            async with self._flusher.lock:
+                await self.disk.run(abort(plan), [plan.segment.log])
+        except (OperationFailedError, OSError) as exc:
+            failure = exc.cause if isinstance(exc, OperationFailedError) else exc
+            if not isinstance(failure, SyncFailedError) or is_final(failure):
+                self._go_offline(f"a write failed ({cause}) and could not be taken back ({exc})")
+                return
+        if isinstance(cause, SyncFailedError) and self.log.recovery_point < self.log.log_end_offset:
+            self._flusher.retry_soon(cause)
+
     async def _roll(self, plan: AppendPlan) -> RequestError | None:
         log = self.log
         try:
-            segment = await self.disk.drive(log.roll())
-        except SyncFailedError as exc:
-            return self._go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
+            async with self._flusher.lock:
+                segment = await self.disk.drive(log.roll())
         except (OSError, StorageError, ValueError) as exc:
+            if is_final(exc):
+                return self._go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
             error = AppendFailedError(
                 f"{self.topic_partition}: starting a new segment in {log.directory} ({plan.roll}) failed: {exc}; nothing of "
                 "the append is stored; free space or check the device, then send it again"

@@ -41,14 +41,14 @@ NOTHING: Final = ProducerRecords(0, NO_OFFSET, NO_OFFSET)
 
 def flush(log: Log) -> Procedure[int]:
     """Force a log to the device, whatever its durability says, and answer its end. Raises AppendFailedError when its files
-    cannot be opened; another OSError takes the log offline."""
+    cannot be opened, or the device has no room; another OSError takes the log offline."""
     if log.recovery_point < log.log_end_offset and log.sync_metadata:
         plan = log.plan_flush()
         try:
             yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
-        except SyncFailedError:
-            raise
         except OSError as exc:
+            if isinstance(exc, SyncFailedError) and not exc.is_passing:
+                raise
             raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
         log.commit_flush(plan)
     return log.log_end_offset

@@ -174,10 +174,13 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
 
 def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: list[FileHandle]) -> None:
     """Earlier segments go with their indexes, which recovery trusts below the recovery point (see Log.plan_flush)."""
-    before = [other for other in log.unsynced(log.log_end_offset) if other is not segment]
-    earlier = [file for other in before for file in other.files]
-    files += earlier
-    operations += [*log.sync_of_snapshot(), *(Sync(file) for file in [*earlier, segment.log])]
+    operations += log.sync_of_snapshot()
+    for other in log.unsynced(log.log_end_offset):
+        if other is not segment:
+            for file in other.files:
+                files.append(file)
+                operations += other.sync_of(file, log.recovery_point)
+    operations += segment.sync_of(segment.log, log.recovery_point)
     if log.names_unsynced:
         operations.append(SyncDirectory(log.directory))
 
@@ -233,7 +236,9 @@ def commit(log: Log, plan: AppendPlan) -> None:
 def abort(plan: AppendPlan) -> list[DiskOp]:
     """What takes back whatever part of the plan's bytes reached the log file. Index bytes behind the entries do not count.
 
-    Synced: the appends are answered with an error, so they must not be there after a power cut either.
+    Synced: the appends are answered with an error, so they must not be there after a power cut either. After a sync that failed
+    that waits for the next one.
     """
     log = plan.segment.log
-    return [Truncate(log, plan.segment.size), Sync(log)]
+    cut = Truncate(log, plan.segment.size)
+    return [cut, Sync(log)] if log.failed_sync is None else [cut]

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import attrs
 
 from ...protocol.types import Bytes
 from .errors import FileGoneError, FileTooLargeError, SnapshotExpiredError, SyncFailedError
-from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
+from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file, sync_file
+from .write_again import write_batches_again, write_file_again, write_index_again
 
 T = TypeVar("T")
 Procedure = Generator["DiskOp", Any, T]
@@ -40,6 +41,9 @@ class FileHandle:
     """Set by whoever works on the file, cleared by the budget of descriptors when it looks for idle ones."""
     cached_reads: bool = True
     """False once the mount refused RWF_NOWAIT."""
+    failed_sync: int | None = None
+    """errno of a sync that failed. Until the bytes are written again no other one may count, though the kernel lets it succeed:
+    it forgot what it could not write, and may have told another descriptor."""
 
     def descriptor(self) -> int:
         assert self.fd is not None, f"{self.path} is not open"
@@ -181,33 +185,65 @@ class Truncate(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Forces a file to the device. Raises SyncFailedError; what fails before, opening the file, is another OSError."""
+    """Forces a file to the device. Raises SyncFailedError, also for a sync of before that failed; what fails earlier, opening
+    the file, is another OSError. Syncs of one file run one after the other: whoever drives sees to that."""
 
     file: FileHandle
 
     def run(self, fs: FileSystem) -> None:
+        file = self.file
+        if file.failed_sync is not None:
+            raise SyncFailedError(file.failed_sync, f"{os.strerror(file.failed_sync)} (when it was synced before)", file.path)
         try:
-            fs.sync(self.file.descriptor())
+            fs.sync(file.descriptor())
         except OSError as exc:
+            file.failed_sync = exc.errno or errno.EIO
             raise _sync_failed(exc) from exc
 
 
+class WriteBatchesAgain(NamedTuple):
+    """Makes the next sync of a log be about its batches in [start, end) that reach `from_offset` (see `write_again`)."""
+
+    file: FileHandle
+    start: int
+    end: int
+    from_offset: int
+
+    def run(self, fs: FileSystem) -> None:
+        file = self.file
+        write_batches_again(fs, file.descriptor(), file.path, self.start, self.end, self.from_offset)
+        file.failed_sync = None
+
+
+class WriteIndexAgain(NamedTuple):
+    """Makes the next sync of an index be about its first `size` bytes, which `check` knows."""
+
+    file: FileHandle
+    size: int
+    check: Callable[[Bytes], None]
+
+    def run(self, fs: FileSystem) -> None:
+        file = self.file
+        write_index_again(fs, file.descriptor(), file.path, self.size, self.check)
+        file.failed_sync = None
+
+
 class SyncFile(NamedTuple):
-    """Forces a file that nobody keeps open to the device; one that is not there any more is fine. Errors as of `Sync`."""
+    """Forces a file that nobody keeps open to the device; one that is not there any more is fine. Errors as of `Sync`, but then
+    it is written again, so that the next time is about its content: who reads it knows by a checksum whether that is right."""
 
     path: str
 
     def run(self, fs: FileSystem) -> None:
         try:
-            fd = fs.open(self.path, READ)
+            sync_file(fs, self.path)
         except FileNotFoundError:
             return
-        try:
-            fs.sync(fd)
         except OSError as exc:
+            if exc.errno in _NOT_OPENED:
+                raise
+            write_file_again(fs, self.path)
             raise SyncFailedError(exc.errno, exc.strerror, exc.filename or self.path) from exc
-        finally:
-            fs.close(fd)
 
 
 class CreateFile(NamedTuple):
@@ -327,6 +363,8 @@ DiskOp = (
     | Write
     | Truncate
     | Sync
+    | WriteBatchesAgain
+    | WriteIndexAgain
     | SyncFile
     | CreateFile
     | WriteFile

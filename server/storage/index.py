@@ -11,6 +11,8 @@ were there when it looked. Entries below that number never change: truncation pu
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
@@ -211,6 +213,24 @@ class AbstractIndex:
     def grow(self) -> None:
         """Let the file have its full size again from the next time it is opened for writing."""
         self.file.create_bytes = max(self.max_index_bytes, self.size_in_bytes)
+
+    def content_check(self) -> Callable[[Bytes], None]:
+        """What raises CorruptIndexError for bytes that are not the entries as they are now. A file only grows: bytes of before
+        end in zeros, which cannot follow anything, or are all zeros, which is not the last entry."""
+        return functools.partial(self._check_content, self.tail)
+
+    def _check_content(self, tail: IndexTail, content: Bytes) -> None:
+        entries = len(content) // self.entry_size
+        before = None
+        for slot in range(entries):
+            entry = self.entry_at(content, slot)
+            if before is not None and (entry[0] <= before[0] or entry[1] < before[1]):
+                raise CorruptIndexError(f"{self.path}: entry {slot} is {entry}, which cannot follow {before}")
+            before = entry
+        if entries != tail.entries or (before is not None and before != tail[1:]):
+            raise CorruptIndexError(
+                f"{self.path}: {entries} entries end with {before}, {tail.entries} with {tail[1:]} were written"
+            )
 
     def truncate_to(self, offset: int) -> Procedure[None]:
         """Drop every entry whose offset is >= `offset`, by putting a shorter file in place; readers keep the old one."""

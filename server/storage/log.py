@@ -19,7 +19,7 @@ from ...protocol.limits import INT32_MAX, MAX_PRODUCERS_PER_PARTITION
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
-from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, Sync, SyncDirectory, SyncFile, Unlink, WriteFile
+from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, SyncDirectory, SyncFile, Unlink, WriteFile
 from .errors import LogOfflineError
 from .gaps import OffsetGap
 from .index import AbstractIndex
@@ -200,9 +200,12 @@ class Log:
         active one do not: they are rebuilt after an unclean stop.
         """
         end = self.log_end_offset if offset is None else offset
-        segments = self.unsynced(end)
-        files = [file for segment in segments for file in ([segment.log] if segment is self.active else segment.files)]
-        operations: list[DiskOp] = [*self.sync_of_snapshot(), *(Sync(file) for file in files)]
+        files: list[FileHandle] = []
+        operations = self.sync_of_snapshot()
+        for segment in self.unsynced(end):
+            for file in [segment.log] if segment is self.active else segment.files:
+                files.append(file)
+                operations += segment.sync_of(file, self.recovery_point)
         if self.names_unsynced:
             operations.append(SyncDirectory(self.directory))
         return FlushPlan(
@@ -258,7 +261,7 @@ class Log:
             yield from active.become_inactive()
             if self.recovery_point >= base_offset and self.sync_metadata:
                 # No later sync comes by here: the recovery point has passed this segment.
-                yield from active.sync()
+                yield from active.sync(self.recovery_point)
                 if active.transaction_index.entries:
                     yield SyncDirectory(self.directory)
         elif active.size:
@@ -343,7 +346,7 @@ class Log:
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
-                yield from segment.sync()
+                yield from segment.sync(self.recovery_point)
         if self.sync_metadata:
             yield SyncDirectory(self.directory)
         self.recovery_point = self.log_end_offset

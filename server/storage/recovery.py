@@ -7,8 +7,8 @@ After an unclean stop every segment from the recovery point's on is scanned (see
 out and kept beside the log, its offsets are a gap from then on (see `quarantine`); damage behind the last good batch is a torn
 append and is cut off, unless the recovery point promised what was there. Indexes and producers are rebuilt. Then all that was
 scanned is forced to the device, what lies above the recovery point by writing it again (see `write_again`): the page cache may
-have what the device refused before the stop. Only then recovery point and high watermark are the log end offset: a checkpoint can be a
-minute old and must hide nothing that was acknowledged, and nothing may be read that the next power cut could take back.
+have what the device refused before the stop. Only then recovery point and high watermark are the log end offset: a checkpoint
+is maybe a minute old and must hide nothing that was acknowledged; nothing may be read that the next power cut could take back.
 (Kafka cuts at the first damage and takes all later segments out, and restores the high watermark from its checkpoint.)
 """
 
@@ -35,7 +35,7 @@ from .load import LoadedFiles, load_files
 from .load_indexes import load_indexes
 from .log import Log
 from .overflow import split_overflow
-from .producer_snapshots import MAX_SNAPSHOT_BYTES, list_snapshots, load_newest, replay, snapshot_path, stray_snapshots, take_snapshot
+from .producer_snapshots import list_snapshots, load_newest, replay, snapshot_path, stray_snapshots, take_snapshot
 from .producer_state import ProducerState
 from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
 from .rebuild import SegmentRebuild, scan_segment
@@ -393,7 +393,7 @@ class _Opening:
         for offset in () if self._vouches else sorted(offsets):
             path = snapshot_path(self.request.directory, offset)
             if self.fs.file_size(path) is not None:
-                write_file_again(self.fs, path, MAX_SNAPSHOT_BYTES)
+                write_file_again(self.fs, path)
 
 
 # ---- helpers of an opening -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ...protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
 from ...protocol.records.batch import BatchHeader
 from ...protocol.types import NO_TIMESTAMP, Bytes
 from ..config import LogConfig
-from .diskops import FileHandle, Procedure, Sync, Truncate, Write
+from .diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
 from .errors import SegmentOffsetOverflowError
 from .file_records import FileSlice
 from .index import IndexTail
@@ -247,10 +247,28 @@ class LogSegment:
         if self.config.preallocate:
             yield Truncate(self.log, self.size)
 
-    def sync(self) -> Procedure[None]:
+    def sync(self, recovery_point: int = 0) -> Procedure[None]:
         """Force the log and its indexes to the device."""
         for file in self.files:
-            yield Sync(file)
+            yield from (operation for operation in self.sync_of(file, recovery_point))
+
+    def sync_of(self, file: FileHandle, recovery_point: int) -> list[DiskOp]:
+        """What forces one of the segment's files to the device. After a sync that failed, what lies above the recovery point is
+        written again before."""
+        if file.failed_sync is None:
+            return [Sync(file)]
+        if file is self.log:
+            return [WriteBatchesAgain(file, self._position_before(recovery_point), self.size, recovery_point), Sync(file)]
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        index = next(each for each in indexes if each.file is file)
+        return [WriteIndexAgain(file, index.size_in_bytes, index.content_check()), Sync(file)]
+
+    def _position_before(self, offset: int) -> int:
+        """Where a batch starts before which all offsets are smaller, as far as memory knows."""
+        index, buffer = self.offset_index, self.offset_index.buffer
+        if buffer is None or len(buffer) < index.size_in_bytes:
+            return 0
+        return index.lookup_in(buffer, index.entries, offset)[2]
 
     # ---- truncate and re-read ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ entry. Readers keep the number of entries that were there when they looked: thos
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -129,6 +131,19 @@ class TransactionIndex:
         yield from self._cut()
         if not self.entries:
             yield Unlink(self.path)
+
+    def content_check(self) -> Callable[[Bytes], None]:
+        """What raises CorruptIndexError for bytes that are not the entries as they are now (see AbstractIndex)."""
+        return functools.partial(self._check_content, self.entries, self.last_offset)
+
+    def _check_content(self, entries: int, last_offset: int | None, content: Bytes) -> None:
+        ends = [txn.last_offset for txn in decode_entries(self.path, content)]
+        if (
+            len(ends) != entries
+            or any(two <= one for one, two in itertools.pairwise(ends))
+            or last_offset not in (None, *ends[-1:])
+        ):
+            raise CorruptIndexError(f"{self.path}: markers at {ends[-3:]} end it, {entries} up to {last_offset} were written")
 
     def truncate_to(self, offset: int) -> Procedure[None]:
         """Drop the entries of markers at or behind `offset`."""

@@ -9,7 +9,7 @@ snapshots from behind it go first: the log may grow past their offsets again, wi
 
 from __future__ import annotations
 
-from .diskops import Procedure, Sync, SyncDirectory, Unlink, WriteFile
+from .diskops import Procedure, SyncDirectory, Unlink, WriteFile
 from .gaps import FILE_NAME as GAPS_FILE
 from .gaps import encode_gaps, gaps_within
 from .log import Log
@@ -39,7 +39,7 @@ def truncate_to(log: Log, offset: int) -> Procedure[bool]:
     yield from log.take_out(log.segments.higher_segments(offset))
     yield from log.active.truncate_to(offset, log.now_ms())
     if log.sync_metadata:
-        yield Sync(log.active.log)
+        yield from (each for each in log.active.sync_of(log.active.log, min(log.recovery_point, offset)))
         yield SyncDirectory(log.directory)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)

@@ -20,7 +20,7 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, check_batch, parse_header
 from ...protocol.types import Bytes
 from .errors import CorruptIndexError, LostWriteError
-from .filesystem import WRITE, FileSystem, read_file
+from .filesystem import WRITE, FileSystem
 
 PIECE_BYTES: Final = MIB
 """Read and written at a time; a larger batch is one piece."""
@@ -80,13 +80,13 @@ def write_index_again(fs: FileSystem, fd: int, path: str, size: int, check: Call
         fs.write(fd, [content], 0)
 
 
-def write_file_again(fs: FileSystem, path: str, max_bytes: int) -> None:
-    """Write a whole small file again, in its place. Raises OSError, FileTooLargeError."""
-    content = read_file(fs, path, max_bytes=max_bytes)
+def write_file_again(fs: FileSystem, path: str) -> None:
+    """Write a file that nobody keeps open again, in its place. Raises OSError."""
     fd = fs.open(path, WRITE)
     try:
-        if content:
-            fs.write(fd, [content], 0)
+        size = fs.size(fd)
+        for position in range(0, size, PIECE_BYTES):
+            fs.write(fd, [fs.read(fd, min(PIECE_BYTES, size - position), position)], position)
     finally:
         fs.close(fd)
 

@@ -68,8 +68,8 @@ PRODUCERS: Final = (
         why="The recovery point passes a segment whose producer snapshot a power cut takes: its sequences are forgotten once "
         "the batches are deleted.",
         file="server/storage/log.py",
-        old="        operations: list[DiskOp] = [*self.sync_of_snapshot(), *(Sync(file) for file in files)]\n",
-        new="        operations: list[DiskOp] = [*(Sync(file) for file in files)]\n",
+        old="        operations = self.sync_of_snapshot()\n",
+        new="        operations: list[DiskOp] = []\n",
         tests=(f"{STORAGE}/test_transactions.py::test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it",),
     ),
 )
@@ -175,7 +175,8 @@ TRUNCATION: Final = (
         name="cut-on-the-device",
         why="A power cut brings removed batches back behind, or between, the ones that took their offsets.",
         file="server/storage/truncate.py",
-        old="        yield Sync(log.active.log)\n        yield SyncDirectory(log.directory)\n",
+        old="        yield from (each for each in log.active.sync_of(log.active.log, min(log.recovery_point, offset)))\n"
+        "        yield SyncDirectory(log.directory)\n",
         new="        pass\n",
         tests=(f"{STORAGE}/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),

@@ -21,7 +21,7 @@ PARTITIONS: Final = (
         name="failed-sync",
         why="The kernel has forgotten what it could not write; a second sync that succeeds says nothing.",
         file="server/actors/partition.py",
-        old="        if isinstance(cause, SyncFailedError):\n",
+        old="        if is_final(cause):\n",
         new="        if False:\n",
         tests=(f"{ACTORS}/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
     ),

@@ -134,7 +134,7 @@ class CrashFileSystem:
             file.drop_caches(rng, self._page_bytes)
 
     def end_process(self) -> None:
-        """The process is gone and its descriptors are closed. What it wrote is in the cache, and what it ordered is forgotten."""
+        """The process is gone and its descriptors are closed. What it wrote is in the cache; what was ordered is forgotten."""
         self._open.clear()
         self.forget_failures()
 

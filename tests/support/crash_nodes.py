@@ -107,9 +107,10 @@ class File:
         cut_at = min((int(change) for change in self.changes if isinstance(change, Size)), default=None)
         self.base = self.content.copy()
         self.changes.clear()
-        last_page = (self.base.size - 1) // page_bytes
-        if cut_at is not None or last_page in written:
+        reached = min(self.base.size, (max(written, default=-1) + 1) * page_bytes)
+        if cut_at is not None or reached == self.base.size:
             self.lost_sizes.clear()
+        self.lost_sizes = [max(size, reached) for size in self.lost_sizes]
         for number in list(self.lost):
             if number in written or (cut_at is not None and number * page_bytes >= cut_at):
                 del self.lost[number]

@@ -56,8 +56,8 @@ class InlineLog:
     ) -> list[AppendResult | RequestError]:
         """Append them all, rolling where a plan asks for it. `planned` and `committed` see every plan.
 
-        When the disk refuses a plan, what it wrote is taken back and its OSError raised; earlier plans stay. After a failed sync
-        nothing is taken back: the log is given up.
+        When the disk refuses a plan, what it wrote is taken back and its OSError raised; earlier plans stay. After a sync that
+        failed nothing is taken back: the log is given up.
         """
         pending = list(appends)
         answers: list[AppendResult | RequestError] = []

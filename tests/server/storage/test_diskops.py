@@ -12,6 +12,7 @@ import pytest
 from triolog.server.storage.diskops import (
     Close,
     CreateFile,
+    DiskOp,
     FileHandle,
     FileSize,
     ModifiedMs,
@@ -25,6 +26,7 @@ from triolog.server.storage.diskops import (
     Truncate,
     Unlink,
     Write,
+    WriteBatchesAgain,
     WriteFile,
     drive,
     execute,
@@ -33,6 +35,7 @@ from triolog.server.storage.errors import SnapshotExpiredError, SyncFailedError
 from triolog.server.storage.filesystem import OsFileSystem
 
 from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import batch
 
 FS: Final = OsFileSystem()
 
@@ -223,4 +226,29 @@ async def test_only_a_sync_that_was_begun_can_have_failed(tmp_path: Path, operat
         drive(fs, procedure())
     assert failed.value.errno == errno.EIO
     assert str(tmp_path) in str(failed.value)
-    drive(fs, procedure())
+    if operation is SyncDirectory:
+        drive(fs, procedure())
+
+
+def test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_again(tmp_path: Path) -> None:
+    """The kernel would let the next one succeed, whatever descriptor the file has by then."""
+    (tmp_path / "file").write_bytes(batch(1) + batch(2))
+    fs = GateFileSystem()
+    file = FileHandle(str(tmp_path / "file"), writable=True)
+
+    def run(*operations: DiskOp) -> None:
+        def procedure() -> Procedure[None]:
+            yield from operations
+
+        drive(fs, procedure())
+
+    fs.fail("sync", number=errno.ENOSPC)
+    with pytest.raises(SyncFailedError, match="No space left"):
+        run(Sync(file))
+    with pytest.raises(SyncFailedError, match=r"No space left.*when it was synced before") as again:
+        run(Sync(file))
+    assert again.value.is_passing
+    assert fs.count("sync") == 1
+    run(WriteBatchesAgain(file, 0, 2 * len(batch(1)), 0), Sync(file))
+    run(Sync(file))
+    assert fs.count("sync") == 3
