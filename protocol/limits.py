@@ -16,6 +16,9 @@ INT64_MAX: Final = 2**63 - 1
 MAX_FRAME_BYTES: Final = 64 * MIB
 """Largest frame of the native protocol. Above Kafka's default fetch.max.bytes (50 MiB) plus room for the map around it."""
 
+MAX_UNKNOWN_BYTES: Final = 512 * KIB
+"""Largest frame of a peer that has not said hello, or not logged in (Kafka: sasl.server.max.receive.size)."""
+
 MAX_IN_FLIGHT: Final = 64
 """Requests of one connection that may await their answer; past it the server stops reading."""
 

@@ -59,6 +59,24 @@ class ReceiveBuffer:
         """Bytes missing until the frame being received is whole; 4 between frames. A hint for the size of a read."""
         return (LENGTH_BYTES if self._length is None else self._length) - len(self._partial)
 
+    @property
+    def missing_bytes(self) -> int:
+        """The same less what was fed and not looked at yet: 0 when the next frame may be whole."""
+        looked_at = len(self._partial) + (0 if self._length is None else LENGTH_BYTES)
+        return max(0, self.expected_bytes - (self._held_bytes - looked_at))
+
+    def compact(self) -> None:
+        """Keep no more of a piece than what of it is not handed out: before nobody reads for long."""
+        if self._position:
+            self._piece, self._position = self._piece[self._position :], 0
+
+    def drop(self) -> int:
+        """Forget everything, and answer how much it was; nothing is handed out any more."""
+        dropped, self._held_bytes = self._held_bytes, 0
+        self._pieces.clear()
+        self._piece, self._position, self._partial, self._length = b"", 0, bytearray(), None
+        return dropped
+
     def feed(self, data: Bytes) -> None:
         """Take what was received. `bytes` are kept as they are; anything mutable is copied."""
         if data:

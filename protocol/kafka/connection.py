@@ -82,6 +82,19 @@ class KafkaConnection:
         """Bytes received that no request has covered yet."""
         return len(self._buffer)
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes until the frame being received is whole."""
+        return self._buffer.missing_bytes
+
+    def compact(self) -> None:
+        """Nobody will ask for requests for long: keep what was not handed out and nothing beside it."""
+        self._buffer.compact()
+
+    def drop(self) -> int:
+        """Forget what was received, and answer how many bytes no request has covered."""
+        return self._buffer.drop()
+
     def receive_data(self, data: Bytes) -> None:
         """Take bytes from the peer; empty bytes are the end of its stream."""
         if self._end_received:

@@ -91,7 +91,8 @@ class NativeConnection:
     ) -> None:
         self._role = role
         self._state = State.AWAIT_HELLO
-        self._buffer = ReceiveBuffer(max_frame_bytes)
+        first = min(max_frame_bytes, limits.MAX_UNKNOWN_BYTES) if role is Role.SERVER else max_frame_bytes
+        self._buffer = ReceiveBuffer(first)
         self._end_received = False
         self._last_error_sent = False
         self._max_sent_bytes = max_frame_bytes
@@ -144,7 +145,11 @@ class NativeConnection:
     @property
     def missing_bytes(self) -> int:
         """Bytes until the frame being received is whole; a hint for the size of a read."""
-        return self._buffer.expected_bytes
+        return self._buffer.missing_bytes
+
+    def drop(self) -> int:
+        """Forget what was received, and answer how many bytes no event has covered."""
+        return self._buffer.drop()
 
     def adopt_limits(self, *, max_frame_bytes: int, max_in_flight: int) -> None:
         """Client: keep to what the server's hello told."""
@@ -204,7 +209,10 @@ class NativeConnection:
             raise LocalProtocolError("an answer has either an error or a body")
         pieces, _ = self._pack((correlation_id, encode_error(error)), body)
         self._remove(correlation_id)
-        self._state = state
+        if state is not self._state:
+            self._state = state
+            if state is State.READY:
+                self._buffer.max_frame_bytes = self._max_sent_bytes
         return pieces
 
     def discard(self, correlation_id: int) -> None:

@@ -42,7 +42,13 @@ class ProtocolCounters:
     sent_bytes: int = 0
     refused: int = 0
     """Connections that were ended because their peer broke the protocol."""
+    ended: dict[str, int] = attrs.field(factory=dict)
+    """Connections that were ended for what they cost others, by why: see `docs/operations.md`."""
     apis: dict[str, ApiCounters] = attrs.field(factory=dict)
+
+    def end(self, why: str, count: int = 1) -> None:
+        """One more connection is ended, or several; there are a handful of reasons."""
+        self.ended[why] = self.ended.get(why, 0) + count
 
     def api(self, name: str) -> ApiCounters:
         """The counters of an API that the server has."""

@@ -19,7 +19,6 @@ import trio
 
 from ...protocol.limits import KIB, MIB
 from ..broker_config import Address
-from .budget import InFlightBudget
 from .sockets import Admission, Listener, Served
 from .transport import Transport
 
@@ -74,12 +73,11 @@ def http_listener(address: Address, answer: Answer, *, max_body_bytes: int = MAX
     """HTTP on one address, with connections of its own: clients of the log cannot take their places."""
 
     def open_session(transport: Transport) -> Served:
+        transport.known()
         session = HttpSession(transport, answer, max_body_bytes)
         return Served(session.serve, session.stop_reading)
 
-    return Listener(
-        address, Admission(trio.Semaphore(MAX_CONNECTIONS), InFlightBudget(MAX_CONNECTIONS * MIB)), open_session, "http"
-    )
+    return Listener(address, Admission.with_limits(MAX_CONNECTIONS, MAX_CONNECTIONS * MIB), open_session, "http")
 
 
 class _TooLargeError(Exception):

@@ -22,6 +22,7 @@ from ..broker_config import Address
 from . import file_calls, group_calls, group_descriptions, stage_calls, topic_calls
 from .counters import ProtocolCounters
 from .fetched import fetch_body
+from .idle import IDLE_TIMEOUT_S, end_when_idle
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
 from .sockets import Admission, Listener, Served
@@ -33,6 +34,8 @@ LOGGER: Final = logging.getLogger(__name__)
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of a fetch answer."""
 TIMEOUT_CHECK_S: Final = 1.0
+KEPT_PARTITION_BYTES: Final = 512
+"""What a partition of a long poll is counted as: the objects of its question, which are more than its bytes were."""
 REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn: with lookups about 0.3 ms. A peer that sends
 64 at once would otherwise hold everything up for as long as all of them take."""
@@ -45,8 +48,10 @@ def server_version() -> str:
         return "unknown"
 
 
-def native_listener(broker: Broker, address: Address, admission: Admission) -> Listener:
-    """The native protocol on one address."""
+def native_listener(
+    broker: Broker, address: Address, admission: Admission, *, idle_timeout_s: float = IDLE_TIMEOUT_S
+) -> Listener:
+    """The native protocol on one address. A connection without a request for `idle_timeout_s` is closed."""
     config, version = broker.config, server_version()
 
     def open_session(transport: Transport) -> Served:
@@ -57,14 +62,22 @@ def native_listener(broker: Broker, address: Address, admission: Admission) -> L
             max_in_flight_bytes=config.max_in_flight_bytes,
         )
         session = Session(transport, connection, admission.budget)
-        return Served(
-            partial(serve_session, session, broker, version=version, protocols=admission.protocols), session.stop_reading
+        serve = partial(
+            serve_session, session, broker, version=version, protocols=admission.protocols, idle_timeout_s=idle_timeout_s
         )
+        return Served(serve, session.stop_reading)
 
     return Listener(address, admission, open_session, "native")
 
 
-async def serve_session(session: Session, broker: Broker, *, version: str, protocols: Mapping[str, ProtocolCounters]) -> None:
+async def serve_session(
+    session: Session,
+    broker: Broker,
+    *,
+    version: str,
+    protocols: Mapping[str, ProtocolCounters],
+    idle_timeout_s: float = IDLE_TIMEOUT_S,
+) -> None:
     """Serve one connection to its end. Cancelled: requests that are enqueued still happen, their answers are lost."""
     try:
         async with session.transport.stream:
@@ -72,9 +85,13 @@ async def serve_session(session: Session, broker: Broker, *, version: str, proto
                 writing.start_soon(session.transport.write)
                 async with trio.open_nursery() as nursery:
                     calls = NativeCalls(session, broker, nursery, version, protocols)
+                    session.departed = calls.end_long_polls
+                    nursery.start_soon(end_when_idle, session, idle_timeout_s)
                     with session.reading:
                         if await _said_hello(session, calls):
+                            session.transport.known()
                             await _serve_requests(session, calls)
+                    session.drop_unread()
                     calls.end_long_polls()
                     await session.all_answered()
                     nursery.cancel_scope.cancel()  # only a timer is left, or calls whose answers nobody gets
@@ -82,7 +99,7 @@ async def serve_session(session: Session, broker: Broker, *, version: str, proto
             if session.lingers:
                 await session.transport.linger()
     finally:
-        session.forget_unanswered()
+        session.close()
 
 
 async def _said_hello(session: Session, calls: NativeCalls) -> bool:
@@ -267,13 +284,9 @@ class NativeCalls:
             for each in message.partitions
         ]
         view = ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP)
-        answers, is_enough = await self.broker.fetch_now(
-            partitions, max_bytes=max_bytes, min_bytes=message.min_bytes, view=view
-        )
-        if is_enough or not message.max_wait_ms:
-            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
+        if await self._answer_fetch(correlation_id, message, partitions, max_bytes, view, wants_more=message.max_wait_ms > 0):
             return
-
+        self.session.keep_only(correlation_id, KEPT_PARTITION_BYTES * len(partitions))
         self.nursery.start_soon(self._fetch_late, correlation_id, message, partitions, max_bytes, view)
 
     async def _fetch_late(
@@ -294,8 +307,33 @@ class NativeCalls:
         self._long_polls.discard(waiting)
         async with self._late_answers:
             await self.session.room_to_answer()
-            answers, _ = await self.broker.fetch_now(partitions, max_bytes=max_bytes, view=view)
-            self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
+            await self._answer_fetch(correlation_id, message, partitions, max_bytes, view, wants_more=False)
+
+    async def _answer_fetch(
+        self,
+        correlation_id: int,
+        message: messages.FetchRequest,
+        partitions: list[FetchPartition],
+        max_bytes: int,
+        view: ReaderView,
+        *,
+        wants_more: bool,
+    ) -> bool:
+        """Answer with what is there, as far as there is memory for it. False, and no answer, when more is wanted."""
+        wanted = min(max_bytes, sum(each.max_bytes for each in partitions))
+        room = self.session.transport.reserve(wanted)
+        if room < wanted:
+            max_bytes = room
+        try:
+            answers, is_enough = await self.broker.fetch_now(
+                partitions, max_bytes=max_bytes, min_bytes=min(message.min_bytes, max_bytes), view=view
+            )
+            if is_enough or not wants_more:
+                self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
+                return True
+            return False
+        finally:
+            self.session.transport.unreserve(room)
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""

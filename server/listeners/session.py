@@ -8,26 +8,25 @@ unsent. Answers leave in the order they are ready.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
 
-from ...protocol.errors import LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
-from ...protocol.limits import MIB
+from ...protocol.errors import ErrorCode, LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
 from ...protocol.native import messages
 from ...protocol.native.connection import CONNECTION_CLOSED, NEED_DATA, PAUSED, NativeConnection, Request
 from ...protocol.native.fields import Body
-from .budget import InFlightBudget
+from ...protocol.receive_buffer import LENGTH_BYTES
+from ...protocol.types import ANONYMOUS
+from .budget import FREE_BYTES, InFlightBudget, Share
 from .counters import ApiCounters
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MAX_UNSENT_BYTES: Final = 16 * MIB
-"""Answers that a peer has not taken; past it no more requests are read from it, and no long poll is answered."""
 HELLO_TIMEOUT_S: Final = 10.0
 UNKNOWN_API: Final = "unknown"
 """Under this name requests are counted that are for no call of the server's."""
@@ -36,7 +35,7 @@ UNKNOWN_API: Final = "unknown"
 class Taken(NamedTuple):
     """A request that was taken and is not answered."""
 
-    size_bytes: int
+    held_bytes: int
     counters: ApiCounters
     started_s: float
 
@@ -53,6 +52,11 @@ class Session:
     """The peer broke the protocol and was told so in a last error frame."""
     lingers: bool = False
     """Answers were on their way when reading ended, and the peer may have sent more."""
+    share: Share = attrs.field(init=False)
+    taken_count: int = 0
+    """Requests that were taken up."""
+    departed: Callable[[], None] | None = None
+    """Called when the peer is seen to send no more while nobody receives from it."""
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
     _taken: dict[int, Taken] = attrs.field(factory=dict)
     """By correlation id."""
@@ -63,6 +67,16 @@ class Session:
     def __attrs_post_init__(self) -> None:
         self.transport.progressed = self._wake_waiting
         self.transport.broke = self.stop_reading
+        self.share = self.budget.open_share()
+        self.share.payer, self.share.give_up = self._payer, self._give_up
+        self.share.unread_bytes = self._unread_bytes
+
+    def _payer(self) -> str:
+        principal = self.transport.principal
+        return self.transport.host if principal == ANONYMOUS else principal
+
+    def _unread_bytes(self) -> int:
+        return self.connection.unread_bytes
 
     @property
     def peer(self) -> str:
@@ -98,15 +112,34 @@ class Session:
         self.transport.send(self.connection.send_fatal_error(error))
         self.stop_reading()
 
+    def _give_up(self, why: str) -> None:
+        """Its frame keeps memory that others wait for."""
+        LOGGER.warning("%s (client %s) is disconnected: %s", self.peer, self.client_id, why)
+        self.transport.counters.end("stalled")
+        self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
+
     def _wake_waiting(self) -> None:
         if self._progress:
             self._progress.unpark_all()
 
     def _settle(self, correlation_id: int, errors: Sequence[int] = ()) -> None:
         taken = self._taken.pop(correlation_id)
-        self.budget.release(taken.size_bytes)
+        self._return(taken.held_bytes)
         taken.counters.answered(perf_counter() - taken.started_s, errors)
         self._wake_waiting()
+
+    def _return(self, size: int) -> None:
+        """Bytes of a request are not kept any longer."""
+        self.share.held -= size
+        if self.share.charged:
+            self.share.give_back()
+
+    def keep_only(self, correlation_id: int, kept_bytes: int) -> None:
+        """A request waits and needs no more than this of what it holds."""
+        taken = self._taken.get(correlation_id)
+        if taken is not None and kept_bytes < taken.held_bytes:
+            self._taken[correlation_id] = taken._replace(held_bytes=kept_bytes)
+            self._return(taken.held_bytes - kept_bytes)
 
     # ---- reading -------------------------------------------------------------------------------------------------------
 
@@ -121,8 +154,9 @@ class Session:
             self._is_waiting_for_request = False
 
     async def _receive_request(self) -> Request | None:
+        share = self.share
         while True:
-            if self.transport.unsent_bytes > MAX_UNSENT_BYTES:
+            if self.transport.is_full:
                 await self.room_to_answer()
             try:
                 event = self.connection.next_event()
@@ -131,29 +165,60 @@ class Session:
                 self.fail(exc)
                 return None
             if isinstance(event, Request):
-                await self.budget.acquire(event.size_bytes)
-                if self._takes_no_more:  # since this task was woken, so that its next wait would be cancelled
-                    self.budget.release(event.size_bytes)
-                    return None
-                name = event.api if event.api in messages.REQUESTS else UNKNOWN_API
-                counters = self.transport.counters.api(name)
-                self._taken[event.correlation_id] = Taken(event.size_bytes, counters, perf_counter())
-                return event
+                return self._take(event)
             if event is CONNECTION_CLOSED:
                 return None
             if event is PAUSED:
-                await self._progress.park()
+                with self.transport.watching(self._peer_left):
+                    await self._progress.park()
                 continue
             assert event is NEED_DATA, event
+            share.is_receiving = True
             try:
                 data = await self.transport.receive()
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 return None
+            finally:
+                share.is_receiving = False
             self.connection.receive_data(data)
+            share.held += len(data)
+            if share.held > FREE_BYTES:
+                del data
+                with self.transport.watching(self._peer_left):
+                    await share.charge()
+
+    def _take(self, event: Request) -> Request | None:
+        self.share.is_whole = True
+        held_bytes = event.size_bytes + LENGTH_BYTES
+        if self._takes_no_more:  # since this task was woken, so that its next wait would be cancelled
+            self._return(held_bytes)
+            return None
+        self.taken_count += 1
+        name = event.api if event.api in messages.REQUESTS else UNKNOWN_API
+        self._taken[event.correlation_id] = Taken(held_bytes, self.transport.counters.api(name), perf_counter())
+        return event
+
+    def _peer_left(self, is_gone: bool) -> None:
+        """Nobody receives, and the peer sends no more, though it may read: what waits is answered with what there is. A frame
+        that will never be whole waits for nothing."""
+        if is_gone or self.connection.missing_bytes > self.transport.unread_bytes():
+            self.stop_reading()
+        if self.departed is not None:
+            self.departed()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._taken) or not self._is_waiting_for_request
+
+    def end_idle(self) -> None:
+        """Its peer has asked for nothing."""
+        LOGGER.debug("%s (client %s) is disconnected: it was idle", self.peer, self.client_id)
+        self.stop_reading()
 
     async def room_to_answer(self) -> None:
         """Wait while the peer leaves more answers unread than it may."""
-        while self.transport.unsent_bytes > MAX_UNSENT_BYTES:
+        while self.transport.is_full:
             await self._progress.park()
 
     @property
@@ -181,9 +246,20 @@ class Session:
 
     def forget_unanswered(self) -> None:
         """Give the bytes of requests back that will not be answered."""
-        for taken in self._taken.values():
-            self.budget.release(taken.size_bytes)
+        self._return(sum(taken.held_bytes for taken in self._taken.values()))
         self._taken.clear()
+
+    def drop_unread(self) -> None:
+        """Nothing of what was received will be a request any more."""
+        self._return(self.connection.drop())
+
+    def close(self) -> None:
+        """Leave nothing to the garbage collector: what a connection keeps can be large."""
+        self._taken.clear()
+        self.connection.drop()
+        self.share.close()
+        self.transport.close()
+        self.departed = None
 
 
 def error_codes(body: Any) -> list[int]:

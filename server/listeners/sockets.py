@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import attrs
@@ -14,14 +16,19 @@ import trio
 from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .counters import ProtocolCounters
+from .departures import Departures
+from .places import ListenerPlaces, Places
 from .tls import TlsServer, TlsTransport
-from .transport import Transport
+from .transport import MIN_RECEIVE_BYTES, Transport
+from .unsent import UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)
 
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 ACCEPT_PAUSE_S: Final = 0.1
 BACKLOG: Final = 512
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""In seconds, and probes: a peer that vanished without a word is found out within a minute."""
 PORT_ATTEMPTS: Final = 10
 """At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 
@@ -37,15 +44,21 @@ class Served(NamedTuple):
 class Admission:
     """What the connections of all listeners of a broker share."""
 
-    slots: trio.Semaphore
+    places: Places
     budget: InFlightBudget
+    answers: UnsentAnswers
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What they have counted, by protocol."""
 
     @classmethod
     def of(cls, config: BrokerConfig, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
-        budget = InFlightBudget(config.max_broker_in_flight_bytes)
-        return cls(trio.Semaphore(config.max_connections), budget, {} if protocols is None else protocols)
+        return cls.with_limits(config.max_connections, config.max_broker_in_flight_bytes, protocols)
+
+    @classmethod
+    def with_limits(cls, connections: int, memory: int, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
+        """`memory`: for requests, and as much again for answers."""
+        counted = {} if protocols is None else protocols
+        return cls(Places(connections), InFlightBudget(memory), UnsentAnswers(memory), counted)
 
     def counters(self, protocol: str) -> ProtocolCounters:
         """The one place where all connections of a protocol count."""
@@ -66,6 +79,8 @@ class Listener:
     _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
     _served: dict[Served, None] = attrs.field(factory=dict)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _departures: Departures = attrs.field(init=False)
+    _places: ListenerPlaces = attrs.field(init=False)
     _connections: trio.Nursery | None = None
     _is_stopping: bool = False
 
@@ -80,13 +95,22 @@ class Listener:
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
-        async with trio.open_nursery() as nursery:
-            self._connections = nursery
-            with self._accepting:
-                async with trio.open_nursery() as accepting:
-                    for listener in listeners:
-                        accepting.start_soon(self._accept, listener, nursery)
-                    task_status.started(Address(host=host, port=port))
+        self._places = self.admission.places.open()
+        self._departures = Departures()
+        try:
+            async with trio.open_nursery() as beside:
+                beside.start_soon(self._departures.run)
+                async with trio.open_nursery() as nursery:
+                    self._connections = nursery
+                    with self._accepting:
+                        async with trio.open_nursery() as accepting:
+                            for listener in listeners:
+                                accepting.start_soon(self._accept, listener, nursery)
+                            task_status.started(Address(host=host, port=port))
+                beside.cancel_scope.cancel()
+        finally:
+            self._departures.close()
+            self.admission.places.close(self._places)
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
         async with listener:
@@ -99,27 +123,43 @@ class Listener:
                     LOGGER.error("accepting failed (%s); trying again", exc)
                     await trio.sleep(ACCEPT_PAUSE_S)
                     continue
+                scope = trio.CancelScope()
                 try:
-                    await self.admission.slots.acquire()
+                    ended = await self._places.take(scope)
                 except BaseException:
                     await trio.aclose_forcefully(stream)
                     raise
-                nursery.start_soon(self._serve, stream)
+                if ended:
+                    self._count_ended("newcomer", ended)
+                nursery.start_soon(self._serve, stream, scope)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        with contextlib.suppress(OSError):  # the peer is gone already
-            stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
+    def _count_ended(self, why: str, count: int = 1) -> None:
+        self.admission.counters(self.protocol).end(why, count)
+
+    async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+        _set_options(stream)
         counters = self.admission.counters(self.protocol)
         counters.connections += 1
         counters.accepted += 1
-        plain = Transport(stream, _peer_of(stream), counters)
+        plain = Transport(
+            stream,
+            _peer_of(stream),
+            counters,
+            self.admission.answers,
+            is_pressed=self.admission.budget.pressed,
+            most_received_bytes=MIN_RECEIVE_BYTES,
+            departures=self._departures,
+            became_known=partial(self._places.known, scope),
+        )
         try:
-            transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
-            if transport is not None:
-                await self._serve_on(transport)
+            with scope:
+                transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
+                if transport is not None:
+                    await self._serve_on(transport)
         finally:
+            stream.socket.close()
             counters.connections -= 1
-            self.admission.slots.release()
+            self._places.leave(scope)
 
     async def _serve_on(self, transport: Transport) -> None:
         served = self.open(transport)
@@ -195,6 +235,14 @@ async def _listen(address: Address) -> list[trio.SocketListener]:
             if not isinstance(exc, OSError) or exc.errno != errno.EADDRINUSE:
                 raise
     raise OSError(errno.EADDRINUSE, f"no port is free on all addresses of {address.host}")
+
+
+def _set_options(stream: trio.SocketStream) -> None:
+    with contextlib.suppress(OSError):  # the peer is gone already
+        stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _peer_of(stream: trio.SocketStream) -> str:

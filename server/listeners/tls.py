@@ -85,7 +85,16 @@ class TlsTransport(Transport):
     @classmethod
     def over(cls, plain: Transport, context: ssl.SSLContext) -> TlsTransport:
         """Encrypts what goes through a connection on which nothing was received or sent yet."""
-        transport = cls(plain.stream, plain.peer, plain.counters)
+        transport = cls(
+            plain.stream,
+            plain.peer,
+            plain.counters,
+            plain.answers,
+            is_pressed=plain.is_pressed,
+            most_received_bytes=plain.most_received_bytes,
+            departures=plain.departures,
+            became_known=plain.became_known,
+        )
         transport._tls = context.wrap_bio(transport._incoming, transport._outgoing, server_side=True)
         return transport
 

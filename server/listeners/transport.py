@@ -12,7 +12,7 @@ import os
 import termios
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -21,19 +21,28 @@ import trio
 from ...protocol.limits import KIB, MIB
 from ...protocol.types import ANONYMOUS, Bytes
 from .counters import ProtocolCounters
+from .departures import Departures, Left
+from .unsent import FREE_BYTES, SEND_TIMEOUT_S, SEND_TIMEOUT_UNDER_PRESSURE_S, UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MIN_RECEIVE_BYTES: Final = 64 * KIB
 MAX_RECEIVE_BYTES: Final = MIB
+"""Of one read. A peer that is not known yet, and everybody while memory is scarce, is read from by MIN_RECEIVE_BYTES."""
 COALESCED_BYTES: Final = 64 * KIB
 """Small buffers are joined up to this before they are sent."""
 SENT_AT_ONCE_BYTES: Final = MIB
 """Large buffers are sent in pieces: a slow peer that takes one in time is not gone."""
-SEND_TIMEOUT_S: Final = 60.0
-"""A peer that does not take a piece for so long is gone."""
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = MIB
+
+
+def _nothing() -> None:
+    """Nobody wants to be told."""
+
+
+def _never() -> bool:
+    return False
 
 
 @attrs.define(eq=False)
@@ -44,12 +53,25 @@ class Transport:
     peer: str
     counters: ProtocolCounters = attrs.field(factory=lambda: ProtocolCounters("-"))
     """Of all connections of its protocol."""
-    progressed: Callable[[], None] = lambda: None
+    answers: UnsentAnswers = attrs.field(factory=lambda: UnsentAnswers(MAX_RECEIVE_BYTES * KIB))
+    """Where what is not sent yet counts, of all connections of the broker."""
+    is_pressed: Callable[[], bool] = _never
+    """Whether memory for requests is scarce."""
+    most_received_bytes: int = MAX_RECEIVE_BYTES
+    departures: Departures | None = None
+    became_known: Callable[[], None] = _nothing
+    """Called when the peer has shown who it is."""
+    progressed: Callable[[], None] = _nothing
     """Called when buffers were sent."""
-    broke: Callable[[], None] = lambda: None
+    broke: Callable[[], None] = _nothing
     """Called when the peer takes no more."""
     send_timeout_s: float = SEND_TIMEOUT_S
     unsent_bytes: int = 0
+    _reserved_bytes: int = 0
+    """What is being read for an answer."""
+    _counted_bytes: int = 0
+    """By `answers`."""
+    _sending: trio.CancelScope | None = None
     _unsent: deque[Bytes] = attrs.field(factory=deque)
     _to_send: trio.Event = attrs.field(factory=trio.Event)
     _receive_bytes: int = MIN_RECEIVE_BYTES
@@ -83,6 +105,8 @@ class Transport:
         trio.BrokenResourceError, trio.ClosedResourceError.
         """
         size = self._receive_bytes
+        if size > MIN_RECEIVE_BYTES and self.is_pressed():
+            size = MIN_RECEIVE_BYTES
         data = None
         if self._is_drained:
             await trio.lowlevel.wait_readable(self.stream.socket)
@@ -93,22 +117,40 @@ class Transport:
         self.counters.received_bytes += len(data)
         self._is_drained = len(data) < size
         if not self._is_drained:
-            self._receive_bytes = min(2 * size, MAX_RECEIVE_BYTES)
+            self._receive_bytes = min(2 * size, self.most_received_bytes)
         elif len(data) < size // 4:
             self._receive_bytes = max(size // 2, MIN_RECEIVE_BYTES)
         return data
 
-    def has_unread_bytes(self) -> bool:
-        """Whether the kernel holds bytes that nobody has received."""
+    def unread_bytes(self) -> int:
+        """How many bytes the kernel holds that nobody has received."""
         descriptor = self.stream.socket.fileno()
         if descriptor < 0:  # closed, while its task has not ended yet
-            return False
+            return 0
         waiting = array("i", [0])
         try:
             fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
         except OSError:
-            return False
-        return waiting[0] > 0
+            return 0
+        return waiting[0]
+
+    def has_unread_bytes(self) -> bool:
+        """Whether there are any."""
+        return self.unread_bytes() > 0
+
+    def known(self) -> None:
+        """The peer has shown who it is: it is read from in larger pieces, and makes room for nobody."""
+        self.most_received_bytes = MAX_RECEIVE_BYTES
+        self.became_known()
+
+    @contextlib.contextmanager
+    def watching(self, left: Left) -> Iterator[None]:
+        """Have `left` called when the peer goes away within the block, in which nobody receives."""
+        if self.departures is None:
+            yield
+            return
+        with self.departures.watching(self.stream.socket.fileno(), left):
+            yield
 
     # ---- sending -------------------------------------------------------------------------------------------------------
 
@@ -122,6 +164,32 @@ class Transport:
             self.unsent_bytes += len(buffer)
         if not (at_once and self._is_idle and self._unsent and self._send_first()):
             self._to_send.set()
+        if self.unsent_bytes > FREE_BYTES or self._counted_bytes:
+            self._count()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer has left more unread than it may, so that nothing more is read for it."""
+        return self.unsent_bytes > FREE_BYTES and self.unsent_bytes > self.answers.most_per_connection
+
+    def reserve(self, wanted: int) -> int:
+        """How much of `wanted` may be read for an answer now; `unreserve` when it was read."""
+        room = self.answers.room(wanted)
+        if room > FREE_BYTES:
+            self._reserved_bytes += room
+            self._count()
+        return room
+
+    def unreserve(self, room: int) -> None:
+        """What was read is being sent, or not needed."""
+        if room > FREE_BYTES:
+            self._reserved_bytes -= room
+            self._count()
+
+    def _count(self) -> None:
+        counted = max(0, self.unsent_bytes + self._reserved_bytes - FREE_BYTES)
+        self.answers.change(counted - self._counted_bytes)
+        self._counted_bytes = counted
 
     def _send_first(self) -> bool:
         """Send a small piece of what waits; False when something is left for `write`."""
@@ -149,20 +217,52 @@ class Transport:
                     await self._send_rest(memoryview(data)[sent:])
                 self.unsent_bytes -= len(piece)
                 self.counters.sent_bytes += len(piece)
+                del piece, data
+                if self._counted_bytes:
+                    self._count()
                 self.progressed()
             if last := self.farewell():
                 await self._send_rest(last)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as exc:
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as exc:
             LOGGER.debug("%s took no more answers: %r", self.peer, exc)
-            self._peer_is_gone = True
-            self._unsent.clear()
-            self.unsent_bytes = 0
+            self.forget_unsent()
             self.progressed()
             self.broke()
 
     async def _send_rest(self, data: Bytes) -> None:
-        with trio.fail_after(self.send_timeout_s):
-            await self.stream.send_all(data)
+        """Send a piece that the peer did not take at once. Raises TooSlowError when it takes too long, or nothing at all while
+        memory is scarce."""
+        rest = memoryview(data)
+        started = trio.current_time()
+        with trio.fail_after(self.send_timeout_s) as self._sending:
+            self.answers.wait(self, self._hurry)
+            try:
+                while rest:
+                    self._sending.deadline = started + self.send_timeout_s
+                    if self.answers.is_pressed:
+                        self._hurry()
+                    rest = rest[await self.stream.socket.send(rest) :]
+            finally:
+                self.answers.done(self)
+                rest.release()
+        self._sending = None
+
+    def _hurry(self) -> None:
+        if self._sending is not None:
+            soon = trio.current_time() + SEND_TIMEOUT_UNDER_PRESSURE_S
+            self._sending.deadline = min(self._sending.deadline, soon)
+
+    def forget_unsent(self) -> None:
+        """The peer takes nothing any more: what waits is let go, and so is what follows."""
+        self._peer_is_gone = True
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._count()
+
+    def close(self) -> None:
+        """The connection has ended: nobody is told any more, and no byte is kept."""
+        self.forget_unsent()
+        self.progressed = self.broke = self.became_known = _nothing
 
     def encrypted(self, piece: Bytes) -> Bytes:
         """A piece as it goes over the wire."""

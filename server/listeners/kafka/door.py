@@ -12,9 +12,10 @@ from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, A
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...broker_config import Address
+from ..idle import IDLE_TIMEOUT_S
 from .fetch_sessions import FetchSessions
 from .login import Login
-from .session import IDLE_TIMEOUT_S, KafkaSession
+from .session import KafkaSession
 
 NO_TOPIC_ID: Final = bytes(16)
 _SEE_CLUSTER: Final = (AclOperation.DESCRIBE, ResourceType.CLUSTER)

@@ -36,6 +36,7 @@ from ...broker import FetchAnswer, FetchPartition, ReaderView
 from .door import Call
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
 from .leader_epoch import check_leader_epoch
+from .session import KEPT_PARTITION_BYTES
 
 MAX_FETCH_BYTES: Final = 55 * MIB
 """Of one answer (Kafka: fetch.max.bytes of the broker)."""
@@ -187,13 +188,35 @@ async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) ->
     view = ReaderView(Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED)
     max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
     min_bytes = min(body.min_bytes, max_bytes)
-    answers, is_enough = await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+    answers, is_enough = await _read_now(call, questions, max_bytes, min_bytes, view)
     if not is_enough and all(each.can_be_read for each in partitions) and body.max_wait_ms > 0:
         del answers
-        with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000):
+        with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000, _kept_bytes(body, len(partitions))):
             await call.broker.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
-        answers, _ = await call.broker.fetch_now(questions, max_bytes=max_bytes, view=view)
+        answers, _ = await _read_now(call, questions, max_bytes, 0, view)
     return {answer.topic_partition: answer for answer in answers}
+
+
+async def _read_now(
+    call: Call, questions: list[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView
+) -> tuple[list[FetchAnswer], bool]:
+    """What there is, as far as there is memory for it."""
+    transport = call.session.transport
+    wanted = min(max_bytes, sum(each.max_bytes for each in questions))
+    room = transport.reserve(wanted)
+    if room < wanted:
+        max_bytes, min_bytes = room, min(min_bytes, room)
+    try:
+        return await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+    finally:
+        transport.unreserve(room)
+
+
+def _kept_bytes(body: FetchRequest, partitions: int) -> int:
+    """What a fetch keeps while it is parked: its question, and none of its frame."""
+    names = sum(len(topic.topic) for topic in body.topics)
+    forgotten = sum(len(topic.topic) + KEPT_PARTITION_BYTES * len(topic.partitions) for topic in body.forgotten_topics_data)
+    return names + forgotten + KEPT_PARTITION_BYTES * partitions
 
 
 def _partition_data(

@@ -7,6 +7,7 @@ meanwhile. When it is given up the member stays one until its session ends.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
@@ -24,6 +25,7 @@ from ....protocol.kafka.messages.groups import (
 )
 from ...broker import Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer
 from .door import Call
+from .session import KEPT_PARTITION_BYTES
 
 FIRST_WITH_REQUIRED_MEMBER_ID: Final = 4
 FIRST_WITH_PROTOCOL_TYPE: Final = 7
@@ -33,6 +35,11 @@ FIRST_SYNC_WITH_PROTOCOL: Final = 5
 """From here on a client has to say which protocol it took for chosen."""
 LONGEST_WAIT_S: Final = 3600.0
 """Above every rebalance timeout that anybody uses; the group answers before."""
+
+
+def _kept_bytes(parts: Iterable[tuple[str, bytes]]) -> int:
+    """What a request keeps while it waits: names with what belongs to each."""
+    return sum(KEPT_PARTITION_BYTES + len(name) + len(content) for name, content in parts)
 
 
 async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
@@ -53,7 +60,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
     )
     answer = JoinAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
     try:
-        with call.session.parked(LONGEST_WAIT_S):
+        with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.protocols)):
             answer = await call.broker.join_group(request)
     except RequestError as exc:
         answer = JoinAnswer(error=exc.code, member_id=body.member_id)
@@ -90,7 +97,7 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
-        with call.session.parked(LONGEST_WAIT_S):
+        with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
             answer = await call.broker.sync_group(request)
     except RequestError as exc:
         answer = SyncAnswer(error=exc.code)

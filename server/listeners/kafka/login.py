@@ -23,15 +23,13 @@ from ....protocol.kafka.messages.sasl import (
     SaslHandshakeResponse,
 )
 from ....protocol.kafka.scram import ScramMechanism, ScramServer
-from ....protocol.limits import KIB
+from ....protocol.limits import MAX_UNKNOWN_BYTES
 from ...broker import Broker, Security
 from ...broker_config import PLAIN
 from .session import KafkaSession
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MAX_RECEIVE_BYTES: Final = 512 * KIB
-"""Largest request before a login (Kafka: sasl.server.max.receive.size)."""
 LOGIN_TIMEOUT_S: Final = 60.0
 """Who has not logged in by then is disconnected."""
 NONCE_BYTES: Final = 20
@@ -71,7 +69,8 @@ class Login:
     _logged_in: trio.Event = attrs.field(factory=trio.Event)
 
     def __attrs_post_init__(self) -> None:
-        self.session.connection.max_request_bytes = MAX_RECEIVE_BYTES
+        self.session.connection.max_request_bytes = MAX_UNKNOWN_BYTES
+        self.session.logs_in = True
 
     @property
     def _security(self) -> Security:
@@ -172,6 +171,7 @@ class Login:
         self._expires = trio.current_time() + lifetime_ms / 1000 if lifetime_ms else float("inf")
         self._step = _Step.DONE
         self._logged_in.set()
+        self.session.transport.known()
         self._security.statistics.logins += 1
         self.session.principal = f"User:{self._user}"
         self.session.connection.takes_tokens = False
@@ -181,7 +181,7 @@ class Login:
 
     async def _failed(self, error: SaslAuthenticationError) -> SaslAuthenticateResponse:
         self._count_failure(error.message)
-        with self.session.parked(self.broker.config.connection_failed_authentication_delay_ms / 1000):
+        with self.session.parked(self.broker.config.connection_failed_authentication_delay_ms / 1000, kept_bytes=0):
             await trio.sleep_forever()
         self.session.stop_reading()
         return SaslAuthenticateResponse(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Final
 
@@ -20,23 +20,20 @@ import trio
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
-from ....protocol.limits import MIB
+from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
-from ..budget import InFlightBudget
+from ..budget import FREE_BYTES, InFlightBudget, Share
+from ..idle import IDLE_TIMEOUT_S, end_when_idle
 from ..transport import Transport
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MAX_UNSENT_BYTES: Final = 16 * MIB
-"""Answers that a peer has not taken; past it no more requests are read from it."""
 MAX_PRODUCES_IN_FLIGHT: Final = 64
 REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn."""
-IDLE_TIMEOUT_S: Final = 600.0
-"""A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
-IDLE_CHECKS: Final = 10
-"""How often within that time it is looked again at a connection that is busy."""
+KEPT_PARTITION_BYTES: Final = 512
+"""What each partition of a parked request is counted as: the objects of its question, which are more than its bytes were."""
 
 
 @attrs.define(eq=False)
@@ -50,6 +47,13 @@ class Turn:
     noted: Callable[[object | None], None] | None = None
     """Told the answer, or None, before it leaves."""
     started_s: float = attrs.field(factory=perf_counter)
+    given_back_bytes: int = 0
+    """Of its frame, before it is answered."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What it counts as in its connection's share."""
+        return self.request.size_bytes + LENGTH_BYTES - self.given_back_bytes
 
     def answer(self, body: object, buffers: list[Bytes] | None = None) -> None:
         """Answer the request; its buffers leave when everything before it has been answered. What comes later, or when the
@@ -89,21 +93,35 @@ class KafkaSession:
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
     """Who the client is, as far as it has said."""
+    share: Share = attrs.field(init=False)
+    taken_count: int = 0
+    """Requests that were taken up."""
+    logs_in: bool = False
+    """Whether its peer shows who it is by a login, not by a request alone."""
     _turns: deque[Turn] = attrs.field(factory=deque)
     _lingers: bool = False
     _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
     _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _parked: trio.CancelScope | None = None
     _is_waiting_for_request: bool = False
-    _idle_since: float = 0.0
-    """When the last request was taken up."""
     _takes_no_more: bool = False
     _has_failed: bool = False
+    _peer_sends_no_more: bool = False
+    """It was noticed while nobody received: what waits is answered with what there is."""
 
     def __attrs_post_init__(self) -> None:
         self.transport.progressed = self._wake_waiting
         self.transport.broke = self.stop_reading
         self.principal = self.transport.principal
+        self.share = self.budget.open_share()
+        self.share.payer, self.share.give_up = self._payer, self._give_up
+        self.share.unread_bytes = self._unread_bytes
+
+    def _payer(self) -> str:
+        return self.transport.host if self.principal == ANONYMOUS else self.principal
+
+    def _unread_bytes(self) -> int:
+        return self.connection.unread_bytes
 
     @property
     def peer(self) -> str:
@@ -117,9 +135,10 @@ class KafkaSession:
                     writing.start_soon(self.transport.write)
                     async with trio.open_nursery() as nursery:
                         take_up = self.open_calls(self, nursery)
-                        nursery.start_soon(self._end_when_idle)
+                        nursery.start_soon(end_when_idle, self, self.idle_timeout_s)
                         with self._reading:
                             await self._serve_requests(take_up)
+                        self._drop_unread()
                         while self._turns:
                             await self._progress.park()
                         nursery.cancel_scope.cancel()  # only timers are left
@@ -127,7 +146,19 @@ class KafkaSession:
                 if self._lingers:
                     await self.transport.linger()
         finally:
-            self._forget_turns()
+            self._close()
+
+    def _drop_unread(self) -> None:
+        """Nothing of it will be a request any more."""
+        self.share.held -= self.connection.drop()
+        self.share.give_back()
+
+    def _close(self) -> None:
+        """Leave nothing to the garbage collector: what a connection keeps can be large."""
+        self._forget_turns()
+        self.connection.drop()
+        self.share.close()
+        self.transport.close()
 
     # ---- requests ------------------------------------------------------------------------------------------------------
 
@@ -140,16 +171,18 @@ class KafkaSession:
 
     async def _serve_next(self, take_up: TakeUp) -> bool:
         """Take one request and serve it. A frame of its own: an idle connection must not keep its last request in memory."""
-        self._idle_since = trio.current_time()
         request = await self._next_request()
         if request is None:
             return False
+        if not self.taken_count and not self.logs_in:
+            self.transport.known()
+        self.taken_count += 1
         self.client_id = request.client_id or "-"
         is_produce = request.api.key is ApiKey.PRODUCE
         while self._turns and not (is_produce and self._may_join_produces()):
             await self._progress.park()
         if self._takes_no_more:
-            self.budget.release(request.size_bytes)
+            self._return(request.size_bytes + LENGTH_BYTES)
             return False
         turn = Turn(self, request)
         self._turns.append(turn)
@@ -163,17 +196,15 @@ class KafkaSession:
     def _may_join_produces(self) -> bool:
         return len(self._turns) < MAX_PRODUCES_IN_FLIGHT and self._turns[-1].request.api.key is ApiKey.PRODUCE
 
-    async def _end_when_idle(self) -> None:
-        """A task beside the requests: a deadline that every request moves would cost more than the request's header, and one
-        around the requests would cut off those that wait for long."""
-        while not self._takes_no_more:
-            left = self._idle_since + self.idle_timeout_s - trio.current_time()
-            is_busy = bool(self._turns) or not self._is_waiting_for_request
-            if left <= 0 and not is_busy:
-                LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
-                self.stop_reading()
-                return
-            await trio.sleep(max(left, self.idle_timeout_s / IDLE_CHECKS if is_busy else 0))
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._turns) or not self._is_waiting_for_request
+
+    def end_idle(self) -> None:
+        """Its peer has asked for nothing."""
+        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
+        self.stop_reading()
 
     async def _next_request(self) -> Request | None:
         """The next request; None when the peer is done, gone, or broke the protocol."""
@@ -186,8 +217,9 @@ class KafkaSession:
             self._is_waiting_for_request = False
 
     async def _receive_request(self) -> Request | None:
+        share = self.share
         while True:
-            while self.transport.unsent_bytes > MAX_UNSENT_BYTES:
+            while self.transport.is_full:
                 await self._progress.park()
             try:
                 request = self.connection.next_request()
@@ -196,32 +228,69 @@ class KafkaSession:
                 self.stop_reading()
                 return None
             if request is not None:
-                await self.budget.acquire(request.size_bytes)
-                if not self._takes_no_more:
-                    return request
-                self.budget.release(request.size_bytes)  # told since this task was woken: its next wait would be cancelled
-                return None
+                share.is_whole = True
+                return request
             if self.connection.end_received:
                 return None
+            share.is_receiving = True
             try:
                 data = await self.transport.receive()
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 return None
+            finally:
+                share.is_receiving = False
             self.connection.receive_data(data)
+            share.held += len(data)
+            if share.held > FREE_BYTES:
+                del data
+                with self.transport.watching(self._peer_left):
+                    await share.charge()
+
+    def _return(self, size: int) -> None:
+        """Bytes of a request are not kept any longer."""
+        self.share.held -= size
+        if self.share.charged:
+            self.share.give_back()
 
     # ---- waiting -------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def parked(self, seconds: float) -> Iterator[trio.CancelScope]:
-        """Around a wait that ends early when the server stops or the connection is given up."""
-        with trio.move_on_after(seconds) as scope:
+    def parked(
+        self, seconds: float, kept_bytes: int | None = None, *, ends_with_peer: bool = True
+    ) -> Iterator[trio.CancelScope]:
+        """Around a wait that ends early when the server stops, the connection is given up, or its peer goes away.
+
+        `kept_bytes`: what the request keeps while it waits; the rest of its frame counts no longer. None: all of it.
+        """
+        watching = self.transport.watching(self._peer_left) if ends_with_peer else nullcontext()
+        if kept_bytes is not None:
+            self._keep_only(kept_bytes)
+        with watching, trio.move_on_after(seconds) as scope:
             self._parked = scope
-            if self._takes_no_more:
+            if self._takes_no_more or (ends_with_peer and self._peer_sends_no_more):
                 scope.cancel()
             try:
                 yield scope
             finally:
                 self._parked = None
+
+    def _keep_only(self, kept_bytes: int) -> None:
+        """Of the request that is being taken up."""
+        self.connection.compact()
+        turn = self._turns[-1]
+        returned = max(0, turn.held_bytes - kept_bytes)
+        turn.given_back_bytes += returned
+        self._return(returned)
+
+    def _peer_left(self, is_gone: bool) -> None:
+        """Nobody receives, and the peer sends no more, though it may read: what waits is answered with what there is. A frame
+        that will never be whole waits for nothing."""
+        self._peer_sends_no_more = True
+        is_cut_off = self._parked is None and self.connection.missing_bytes > self.transport.unread_bytes()
+        if is_gone or is_cut_off:
+            self.stop_reading()
+        elif self._parked is not None:
+            self._parked.cancel()
 
     # ---- answers: called from any task, never wait -----------------------------------------------------------------------
 
@@ -230,7 +299,7 @@ class KafkaSession:
         turns = self._turns
         while turns and turns[0].is_answered:
             turn = turns.popleft()
-            self.budget.release(turn.request.size_bytes)
+            self._return(turn.held_bytes)
             if turn.buffers:
                 self.transport.send(turn.buffers, at_once=not turns)
         self._wake_waiting()
@@ -243,6 +312,12 @@ class KafkaSession:
             self._log_end(why)
             self._forget_turns()
             self.stop_reading()
+
+    def _give_up(self, why: str) -> None:
+        """Its frame keeps memory that others wait for."""
+        self.transport.counters.end("stalled")
+        self._log_end(why)
+        self.stop_reading()
 
     def _log_end(self, why: str) -> None:
         self.transport.counters.refused += 1
@@ -267,5 +342,5 @@ class KafkaSession:
         while self._turns:
             turn = self._turns.popleft()
             turn.is_answered = True
-            self.budget.release(turn.request.size_bytes)
+            self._return(turn.held_bytes)
         self._wake_waiting()

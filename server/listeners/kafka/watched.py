@@ -239,13 +239,13 @@ class FaultyCall:
         """As long as the rule says, or the connection is wanted."""
         rule = self.fault.rule
         if rule.delay_ms:
-            with self.turn.session.parked(rule.delay_ms / 1000):
+            with self.turn.session.parked(rule.delay_ms / 1000, ends_with_peer=False):
                 await trio.sleep_forever()
         if rule.hold and not self.fault.is_released:
             released = trio.Event()
             self.fault.watch(watcher := partial(self._look_at_release, released))
             try:
-                with self.turn.session.parked(math.inf):
+                with self.turn.session.parked(math.inf, ends_with_peer=False):
                     await released.wait()
             finally:
                 self.fault.unwatch(watcher)
@@ -257,7 +257,7 @@ class FaultyCall:
     async def _swallow(self) -> None:
         """Take what comes and answer nothing, until the peer has enough of it."""
         session = self.turn.session
-        with session.parked(math.inf):
+        with session.parked(math.inf, ends_with_peer=False):
             try:
                 while await session.transport.receive():
                     """Swallowed."""

@@ -8,7 +8,7 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection
 from triolog.protocol.native.state import Role
-from triolog.server.listeners.budget import InFlightBudget
+from triolog.server.listeners.budget import FREE_BYTES, InFlightBudget
 from triolog.server.listeners.session import Session
 from triolog.server.listeners.transport import Transport
 
@@ -40,16 +40,22 @@ async def test_a_request_that_came_as_the_session_was_told_to_stop_is_not_waited
     budget = InFlightBudget(1)
     session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), budget)
     client = NativeConnection(Role.CLIENT)
-    await far.send(b"".join(client.send_request(1, "hello", messages.VERSION, messages.HelloRequest("test").to_body())))
-    await budget.acquire(1)
+    hello = client.send_request(1, "hello", messages.VERSION, {"padding": bytes(2 * FREE_BYTES)})
+    other = budget.open_share()
+    other.held = 2 * FREE_BYTES
+    other.unread_bytes = lambda: other.held
+    await other.charge()
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_take_all, session)
+            await trio.SocketStream(far).send_all(b"".join(hello))
             await trio.testing.wait_all_tasks_blocked()
-            budget.release(1)
+            assert budget.is_waited_for
+            other.close()
             session.stop_reading()
         await session.all_answered()
-    assert budget.used == 0
+        session.drop_unread()
+    assert (session.share.held, budget.used) == (0, 0)
     await session.transport.stream.aclose()
     far.close()
 

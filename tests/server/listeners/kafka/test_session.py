@@ -18,7 +18,8 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
-from triolog.server.listeners.kafka.session import MAX_UNSENT_BYTES, KafkaSession
+from triolog.server.listeners.kafka.session import KafkaSession
+from triolog.server.listeners.unsent import MAX_UNSENT_BYTES
 
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
@@ -105,10 +106,10 @@ async def test_a_length_that_no_request_has_ends_the_connection_at_once(
 
 
 async def test_a_frame_that_claims_much_costs_what_was_sent(kafka: KafkaServer, client: KafkaStream) -> None:
-    """Nothing is allocated for what a length says, and nothing counted as in flight."""
+    """Nothing is allocated for what a length says, and no more counted than what came."""
     await client.send_raw(struct.pack(">i", MAX_REQUEST_BYTES) + b"\0" * 100)
+    await until(lambda: kafka.admission.budget.held == 104)
     assert await is_serving(kafka)
-    assert kafka.admission.budget.used == 0
 
 
 async def test_a_body_that_ends_too_early_ends_the_connection(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -214,7 +215,7 @@ async def test_a_client_that_goes_in_mid_request_leaves_nothing(kafka: KafkaServ
     async with kafka.connected() as client:
         await client.send_raw(frame(HELLO, 3, 1)[:-1])
     await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.used == 0
+    assert kafka.admission.budget.held == 0
 
 
 async def test_a_reset_in_mid_answer_ends_that_connection_only(kafka: KafkaServer) -> None:
@@ -226,19 +227,23 @@ async def test_a_reset_in_mid_answer_ends_that_connection_only(kafka: KafkaServe
         await client.stream.receive_some(100)
         await client.reset()
     await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.used == 0
+    assert kafka.admission.budget.held == 0
     assert await is_serving(kafka)
 
 
-async def test_a_reset_while_a_fetch_is_parked_ends_it_when_it_is_answered(kafka: KafkaServer) -> None:
+@pytest.mark.parametrize("goes", ["reset", "close", "behind other requests"])
+async def test_a_peer_that_goes_while_its_fetch_is_parked_is_noticed_at_once(kafka: KafkaServer, goes: str) -> None:
+    """Nobody receives from it, and nothing else would wake the fetch."""
     async with kafka.connected() as client:
         await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
-        await until(lambda: kafka.admission.budget.used > 0)
-        await client.reset()
-    async with kafka.connected() as producer:
-        await produced(producer, batch("wake up"))
+        if goes == "behind other requests":
+            for _ in range(3):
+                await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS), 11)
+        await until(lambda: kafka.admission.budget.held > 0)
+        if goes == "reset":
+            await client.reset()
     await until(lambda: kafka.listener.connections == 0)
-    assert kafka.admission.budget.used == 0
+    assert kafka.admission.budget.held == 0
 
 
 async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer) -> None:
@@ -297,7 +302,7 @@ async def test_peers_that_vanish_are_looked_for(kafka: KafkaServer, client: Kafk
 
 async def test_a_stop_answers_a_parked_fetch_and_takes_no_more(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.send(fetch_request(fetch_partition(), max_wait_ms=PARKED_MS, max_bytes=LARGE), 11)
-    await until(lambda: kafka.admission.budget.used > 0)
+    await until(lambda: kafka.admission.budget.held > 0)
     kafka.listener.stop(grace_s=30)
     [partition] = (await client.receive()).responses[0].partitions
     assert (partition.error_code, partition.records) == (0, b"")
@@ -311,30 +316,28 @@ async def test_a_stop_lets_produces_be_answered(fast_path: Path) -> None:
         await kafka.broker.create_topic(TOPIC)
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("taken")), 9)
-            await until(lambda: kafka.admission.budget.used > 0)
+            await until(lambda: kafka.admission.budget.held > 0)
             kafka.listener.stop(grace_s=30)
         assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed_by_server()
 
 
 async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_bytes_back(fast_path: Path) -> None:
-    """Its task is awake already when the stop comes, and would be cancelled where it waits for its turn."""
+    """It waits for its turn behind a produce when the stop comes, and is not taken up."""
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.create_topic(TOPIC)
         budget = kafka.admission.budget
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("taken")), 9)
-            await until(lambda: budget.used > 0)
-            filling = budget.limit - budget.used
-            await budget.acquire(filling)
+            await until(lambda: budget.held > 0)
+            held = budget.held
             await client.send(HELLO, 3)
-            await until(lambda: bool(budget._waiting))
-            budget.release(filling)
+            await until(lambda: budget.held > held)
             kafka.listener.stop(grace_s=30)
         assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed_by_server()
-        await until(lambda: budget.used == 0)
+        await until(lambda: budget.held == 0)
 
 
 async def test_a_connection_that_fails_in_many_ways_is_ended_once(
@@ -363,7 +366,7 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
         assert await client.is_closed_by_server()
     assert "ZeroDivisionError: planted" in caplog.text
     assert await is_serving(kafka)
-    assert kafka.admission.budget.used == 0
+    assert kafka.admission.budget.held == 0
 
 
 async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path) -> None:
