@@ -2,7 +2,7 @@
 
 | file | in the copy |
 |---|---|
-| files of a sealed segment, `.snapshot`, bytes set aside | hard links: they are renamed and unlinked, never written |
+| files of a sealed segment, `.snapshot`, `.batches`, bytes set aside | hard links: renamed and unlinked, never written |
 | `.log` of the active segment | its whole batches up to where it ended when the backup began |
 | indexes of the active segment | not there: whoever opens the copy rebuilds them |
 | `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint` | copies |
@@ -43,7 +43,7 @@ from .checkpoints import (
 from .errors import LogDirectoryError, StorageError
 from .filesystem import READ, FileSystem, link_file, read_file, replace_file, sync_file
 from .inventory import PartitionFiles, read_directory, read_partition
-from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
+from .paths import BATCHES_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
 from .salvage import GoodBatch, scan_batches
 from .security_file import SECURITY_FILE
@@ -175,9 +175,10 @@ def _plan_partition(files: PartitionFiles) -> PartitionPlan:
     for segment in files.segments[:-1]:
         for suffix in segment.sizes:
             links[segment_file(segment.base_offset, suffix)] = os.stat(segment.path(suffix)).st_ino
-    for offset in files.snapshots:
+    named = [(offset, BATCHES_SUFFIX) for offset in files.batches] + [(offset, SNAPSHOT_SUFFIX) for offset in files.snapshots]
+    for offset, suffix in named:
         if active is not None and offset <= active.base_offset:
-            name = segment_file(offset, SNAPSHOT_SUFFIX)
+            name = segment_file(offset, suffix)
             links[name] = os.stat(f"{files.path}/{name}").st_ino
     links |= {name: os.stat(f"{files.path}/{name}").st_ino for name in files.set_aside}
     status = None if active is None else os.stat(active.path(LOG_SUFFIX))

@@ -274,6 +274,18 @@ class WriteFile(NamedTuple):
         replace_file(fs, self.path, self.data, durable=self.durable)
 
 
+class WriteFiles(NamedTuple):
+    """Puts small files in place one behind the other, as `WriteFile` does each. Whoever runs this makes their bytes, which may
+    take longer than writing them: `make` works on values that nobody changes."""
+
+    make: Callable[[], Sequence[tuple[str, bytes]]]
+    durable: bool = True
+
+    def run(self, fs: FileSystem) -> None:
+        for path, data in self.make():
+            replace_file(fs, path, data, durable=self.durable)
+
+
 class Close(NamedTuple):
     fd: int
 
@@ -368,6 +380,7 @@ DiskOp = (
     | SyncFile
     | CreateFile
     | WriteFile
+    | WriteFiles
     | Close
     | Rename
     | RenameEach

@@ -3,7 +3,7 @@
 | in a partition's directory | is |
 |---|---|
 | `<20 digits>.log` `.index` `.timeindex` `.txnindex` | files of a segment |
-| `<20 digits>.snapshot` | producers at that offset |
+| `<20 digits>.snapshot` `.batches` | producers at that offset |
 | `<file>.corrupt-<position>`, `<file>.corrupt` | bytes that recovery or repair set aside |
 | `... .deleted` `.cleaned` `.swap` `.tmp` | left over by something that was cut off |
 | `leader-epoch-checkpoint` `partition.metadata` `quarantine-checkpoint` | small files |
@@ -25,6 +25,7 @@ from .filesystem import FileSystem
 from .gaps import FILE_NAME as QUARANTINE_FILE
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .paths import (
+    BATCHES_SUFFIX,
     CLEANED_SUFFIX,
     CLUSTER_METADATA_TOPIC,
     DELETED_SUFFIX,
@@ -69,6 +70,8 @@ class PartitionFiles:
     path: str
     segments: tuple[SegmentFiles, ...]
     snapshots: tuple[int, ...]
+    batches: tuple[int, ...]
+    """Offsets of the files beside snapshots."""
     orphans: tuple[str, ...]
     """Indexes without their log."""
     set_aside: tuple[str, ...]
@@ -85,7 +88,9 @@ class PartitionFiles:
     def files(self) -> list[str]:
         """All files of the log itself."""
         names = [segment_file(each.base_offset, suffix) for each in self.segments for suffix in each.sizes]
-        return [*names, *(segment_file(offset, SNAPSHOT_SUFFIX) for offset in self.snapshots), *self.small]
+        names += [segment_file(offset, SNAPSHOT_SUFFIX) for offset in self.snapshots]
+        names += [segment_file(offset, BATCHES_SUFFIX) for offset in self.batches]
+        return [*names, *self.small]
 
 
 @attrs.frozen(kw_only=True)
@@ -109,7 +114,7 @@ def read_partition(fs: FileSystem, path: str) -> PartitionFiles:
     bases = {name[: -len(LOG_SUFFIX)] for name in names if name.endswith(LOG_SUFFIX) and base_offset_of(name) is not None}
     sizes: dict[str, dict[str, int]] = {stem: {} for stem in sorted(bases)}
     sorted_names: dict[str, list[str]] = {"orphans": [], "set_aside": [], "leftovers": [], "foreign": [], "small": []}
-    snapshots = []
+    snapshots, batches = [], []
     for name in names:
         stem, suffix = name[:20], name[20:]
         base_offset = base_offset_of(name)
@@ -117,6 +122,8 @@ def read_partition(fs: FileSystem, path: str) -> PartitionFiles:
             sizes[stem][suffix] = fs.file_size(f"{path}/{name}") or 0
         elif base_offset is not None and suffix == SNAPSHOT_SUFFIX:
             snapshots.append(base_offset)
+        elif base_offset is not None and suffix == BATCHES_SUFFIX:
+            batches.append(base_offset)
         elif base_offset is not None and suffix in SEGMENT_SUFFIXES:
             sorted_names["orphans"].append(name)
         else:
@@ -126,6 +133,7 @@ def read_partition(fs: FileSystem, path: str) -> PartitionFiles:
         path=path,
         segments=tuple(SegmentFiles(path, int(stem), each) for stem, each in sizes.items()),
         snapshots=tuple(snapshots),
+        batches=tuple(batches),
         **{kind: tuple(found) for kind, found in sorted_names.items()},
     )
 

@@ -27,7 +27,7 @@ from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import LeaderEpochs
 from .log_snapshot import LogSnapshot
 from .paths import DELETED_SUFFIX, INDEX_SUFFIXES, segment_file
-from .producer_snapshots import snapshot_path, take_snapshot
+from .producer_snapshots import snapshot_paths, take_snapshot
 from .producer_state import ProducerState
 from .segment import LogSegment
 from .segment_view import SegmentView
@@ -223,7 +223,7 @@ class Log:
         segment: the batches that it stands for may be deleted one day."""
         if self.unsynced_snapshot is None:
             return []
-        return [SyncFile(snapshot_path(self.directory, self.unsynced_snapshot))]
+        return [SyncFile(path) for path in snapshot_paths(self.directory, self.unsynced_snapshot)]
 
     def snapshot_synced(self, offset: int | None) -> None:
         if self.unsynced_snapshot == offset:
@@ -315,8 +315,8 @@ class Log:
         for segment in segments:
             self.segments.remove(segment)
             files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
-            snapshot = snapshot_path(self.directory, segment.base_offset)
-            taken.append((segment, files, [*(file.path for file in files), snapshot]))
+            snapshot = snapshot_paths(self.directory, segment.base_offset)
+            taken.append((segment, files, [*(file.path for file in files), *snapshot]))
         if successor is not None:
             self.segments.add(successor)
         self.changed(segments=True)

@@ -17,7 +17,7 @@ from .filesystem import FileSystem
 from .findings import Observer, Reporter
 from .gaps import OffsetGap, gap_at
 from .inventory import PartitionFiles
-from .paths import LOG_SUFFIX, SWAP_SUFFIX
+from .paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from .segment_check import Gap, LogState, SegmentCheck
 from .small_files_check import check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
 from .snapshot_check import SnapshotCheck
@@ -116,6 +116,9 @@ def check_names(files: PartitionFiles, reporter: Reporter) -> None:
             reporter.remark(NAME, f"{files.path}/{name}", text)
     for name in files.orphans:
         reporter.damage(NAME, f"{files.path}/{name}", f"there is no {name[:20]}{LOG_SUFFIX} that it could belong to")
+    for offset in sorted(set(files.batches).difference(files.snapshots)):
+        text = "there is no snapshot that it belongs to; a server that starts removes it"
+        reporter.remark("leftover", f"{files.path}/{segment_file(offset, BATCHES_SUFFIX)}", text)
     for name in files.leftovers:
         text = "left over; a server that starts removes it"
         if name.endswith(SWAP_SUFFIX):

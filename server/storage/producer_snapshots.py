@@ -15,9 +15,10 @@ ProducerSnapshot.json, ProducerStateManager).
 | | 4 | coordinator_epoch |
 | | 8 | first offset of the open transaction, -1: none |
 
-One is written when a segment is rolled, named after the new segment, and one when the log is closed. Only the newest batch of a
-producer survives in it. It is derived: one that cannot be read is passed over for an older one, and the log behind that is
-replayed; without any the log is replayed from its start.
+One is written when a segment is rolled, named after the new segment, and one when the log is closed. Only the newest batch of
+a producer survives in it; those before stand in a file of ours beside it (see `earlier_batches`). It is derived: one that
+cannot be read is passed over for an older one, and the log behind that is replayed; without any the log is replayed from its
+start.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from struct import Struct
 from typing import Final
 
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.crc32c import crc32c
-from .diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFile
+from .diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFiles
+from .earlier_batches import MAX_BATCHES_BYTES, batches_path, encode_earlier, with_earlier
 from .errors import CorruptSnapshotError
-from .paths import SNAPSHOT_SUFFIX, base_offset_of, segment_file
+from .paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from .producer_entry import BatchMetadata, ProducerEntry
 from .producer_state import ProducerState
 from .segment_view import SegmentView
@@ -51,6 +54,11 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 
 def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{segment_file(offset, SNAPSHOT_SUFFIX)}"
+
+
+def snapshot_paths(directory: str, offset: int) -> list[str]:
+    """The snapshot and what it leaves out."""
+    return [f"{directory}/{segment_file(offset, suffix)}" for suffix in SNAPSHOT_SUFFIXES]
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -71,6 +79,12 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
         )
     covered = _COUNT.pack(len(packed)) + b"".join(packed)
     return _PREFIX.pack(VERSION, crc32c(covered)) + covered
+
+
+def crc_of(snapshot: bytes) -> int:
+    """What a snapshot carries, of its own bytes."""
+    _, crc = _PREFIX.unpack_from(snapshot)
+    return int(crc)
 
 
 def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
@@ -109,15 +123,38 @@ def _entry(
 def take_snapshot(directory: str, producers: ProducerState, *, durable: bool) -> Procedure[None]:
     """Write the state as it is, unless the newest snapshot says the same."""
     if producers.is_snapshot_due:
-        path = snapshot_path(directory, producers.end_offset)
-        yield WriteFile(path, encode_snapshot(producers.entries.values()), durable)
-        producers.snapshot_offset = producers.end_offset
+        offset, entries = producers.end_offset, tuple(producers.entries.values())
+        yield WriteFiles(partial(_encoded, directory, offset, entries), durable)
+        producers.snapshot_offset = offset
+
+
+def _encoded(directory: str, offset: int, entries: Sequence[ProducerEntry]) -> list[tuple[str, bytes]]:
+    """Both files, the snapshot last: when that is there the other one is."""
+    snapshot = encode_snapshot(entries)
+    files = [(snapshot_path(directory, offset), snapshot)]
+    if any(entry.batches for entry in entries):
+        files.insert(0, (batches_path(directory, offset), encode_earlier(entries, crc_of(snapshot))))
+    return files
+
+
+def delete_snapshot(directory: str, offset: int) -> Procedure[None]:
+    for path in snapshot_paths(directory, offset):
+        yield Unlink(path)
 
 
 def list_snapshots(directory: str) -> Procedure[list[int]]:
     """Offsets of the snapshot files, ascending."""
+    return (yield from _list(directory, SNAPSHOT_SUFFIX))
+
+
+def list_batches(directory: str) -> Procedure[list[int]]:
+    """Offsets of the files beside them, ascending."""
+    return (yield from _list(directory, BATCHES_SUFFIX))
+
+
+def _list(directory: str, suffix: str) -> Procedure[list[int]]:
     names: list[str] = yield ListDirectory(directory)
-    found = (base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    found = (base_offset_of(name) for name in names if name.endswith(suffix))
     return sorted(offset for offset in found if offset is not None)
 
 
@@ -138,15 +175,34 @@ def load_newest(directory: str, offsets: Sequence[int], log_start_offset: int, a
             if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
                 raise
             LOGGER.warning("%s; it is deleted and an older one is taken", str(exc))
-            yield Unlink(path)
+            yield from delete_snapshot(directory, offset)
             continue
-        state = ProducerState(offset, {entry.producer_id: entry for entry in entries})
+        completed = yield from _with_earlier(directory, offset, entries, crc_of(data))
+        state = ProducerState(offset, {entry.producer_id: entry for entry in completed or entries})
+        state.has_newest_only = completed is None
         state.snapshot_offset = offset
         state.log_start_offset = log_start_offset
         return state
     state = ProducerState(log_start_offset)
     state.log_start_offset = log_start_offset
     return state
+
+
+def _with_earlier(
+    directory: str, offset: int, entries: list[ProducerEntry], snapshot_crc: int
+) -> Procedure[list[ProducerEntry] | None]:
+    """The entries with all of their batches; None when nothing says which those are."""
+    if not any(entry.batches for entry in entries):
+        return entries
+    path = batches_path(directory, offset)
+    try:
+        data = yield ReadFile(path, MAX_BATCHES_BYTES)
+        return None if data is None else with_earlier(path, data, entries, snapshot_crc)
+    except (CorruptSnapshotError, OSError) as exc:
+        if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
+            raise
+        LOGGER.warning("%s; it is passed over", str(exc))
+        return None
 
 
 def replay(producers: ProducerState, views: Sequence[SegmentView], end_offset: int) -> Procedure[None]:

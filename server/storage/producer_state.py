@@ -28,6 +28,7 @@ class ProducerState:
         "end_offset",
         "entries",
         "first_unstable_offset",
+        "has_newest_only",
         "log_start_offset",
         "snapshot_offset",
     )
@@ -36,6 +37,8 @@ class ProducerState:
         self.entries: dict[int, ProducerEntry] = {} if entries is None else entries
         self.end_offset = end_offset
         self.snapshot_offset = -1
+        self.has_newest_only = False
+        """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
         self.log_start_offset = 0
         """Stored batches that end before it are passed over: of those any may be missing already."""
         self._ongoing = {

@@ -26,7 +26,7 @@ from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
 from .contain import contain, cut_off
-from .diskops import Procedure, SyncFile, Unlink, drive, execute
+from .diskops import SyncFile, drive, execute
 from .errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from .filesystem import FileSystem, sync_file
 from .gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
@@ -35,7 +35,8 @@ from .load import LoadedFiles, load_files
 from .load_indexes import load_indexes
 from .log import Log
 from .overflow import split_overflow
-from .producer_snapshots import list_snapshots, load_newest, replay, snapshot_path, stray_snapshots, take_snapshot
+from .producer_history import producers_at
+from .producer_snapshots import delete_snapshot, list_batches, list_snapshots, snapshot_paths, stray_snapshots, take_snapshot
 from .producer_state import ProducerState
 from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
 from .rebuild import SegmentRebuild, scan_segment
@@ -243,17 +244,14 @@ class _Opening:
             first = scanned[0].base_offset
         for offset in snapshots:
             if offset > first:
-                drive(self.fs, _unlink(snapshot_path(directory, offset)))
+                drive(self.fs, delete_snapshot(directory, offset))
         return producers, scanned
 
     def _producers_at(self, snapshots: Sequence[int], offset: int) -> ProducerState:
         """The state at a segment's base offset: the newest snapshot that is not above it, and the batches since then."""
         log_start = max(self.request.log_start_offset, self.segments.first.base_offset)
-        producers = drive(self.fs, load_newest(self.request.directory, snapshots, log_start, offset))
-        if producers.end_offset < offset:
-            views = [segment.view() for segment in self.segments if segment.base_offset < offset]
-            drive(self.fs, replay(producers, views, offset))
-        return producers
+        views = [segment.view() for segment in self.segments if segment.base_offset < offset]
+        return drive(self.fs, producers_at(self.request.directory, snapshots, views, log_start, offset))
 
     def _producers_at_end(self, log: Log) -> ProducerState:
         """After a clean stop: the snapshot that was written then. Without any the headers of the whole log are looked through,
@@ -265,10 +263,8 @@ class _Opening:
                 log.directory,
                 log.size_in_bytes,
             )
-        producers = drive(self.fs, load_newest(log.directory, snapshots, log.log_start_offset, log.log_end_offset))
-        if producers.end_offset < log.log_end_offset:
-            drive(self.fs, replay(producers, [segment.view() for segment in self.segments], log.log_end_offset))
-        return producers
+        views = [segment.view() for segment in self.segments]
+        return drive(self.fs, producers_at(log.directory, snapshots, views, log.log_start_offset, log.log_end_offset))
 
     # ---- the log -----------------------------------------------------------------------------------------------------------
 
@@ -347,7 +343,9 @@ class _Opening:
         behind = [offset for offset in snapshots if offset > log.log_end_offset]
         gone = {*behind, *stray_snapshots([offset for offset in snapshots if offset not in behind], bases)}
         for offset in gone:
-            drive(self.fs, _unlink(snapshot_path(log.directory, offset)))
+            drive(self.fs, delete_snapshot(log.directory, offset))
+        for offset in set(drive(self.fs, list_batches(log.directory))).difference(snapshots):
+            drive(self.fs, delete_snapshot(log.directory, offset))
         log.producers.snapshot_offset = max((offset for offset in snapshots if offset not in gone), default=-1)
         if log.size_in_bytes and (not self.request.was_clean or log.log_end_offset > log.log_start_offset):
             self._take_snapshot(log.producers)
@@ -367,8 +365,8 @@ class _Opening:
                 sync_file(self.fs, file.path)
         bases = {segment.base_offset for segment in self.rebuilt}
         self._write_snapshots_again(bases - self.snapshots)
-        snapshots = self.snapshots | bases
-        execute(self.fs, [SyncFile(snapshot_path(log.directory, offset)) for offset in sorted(snapshots)])
+        paths = [path for offset in sorted(self.snapshots | bases) for path in snapshot_paths(log.directory, offset)]
+        execute(self.fs, [SyncFile(path) for path in paths])
         execute(self.fs, log.sync_of_snapshot())
         log.snapshot_synced(log.unsynced_snapshot)
         self.fs.sync_directory(log.directory)
@@ -390,17 +388,13 @@ class _Opening:
 
     def _write_snapshots_again(self, offsets: set[int]) -> None:
         """Those that were there before: written at a roll, and maybe never synced."""
-        for offset in () if self._vouches else sorted(offsets):
-            path = snapshot_path(self.request.directory, offset)
+        paths = [path for offset in sorted(offsets) for path in snapshot_paths(self.request.directory, offset)]
+        for path in () if self._vouches else paths:
             if self.fs.file_size(path) is not None:
                 write_file_again(self.fs, path)
 
 
 # ---- helpers of an opening -------------------------------------------------------------------------------------------------
-
-
-def _unlink(path: str) -> Procedure[None]:
-    yield Unlink(path)
 
 
 def _close_log(fs: FileSystem, log: Log) -> None:

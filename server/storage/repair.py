@@ -33,6 +33,7 @@ from .checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
+from .earlier_batches import batches_path, encode_earlier
 from .errors import CheckpointError
 from .filesystem import FileSystem, read_at, read_file
 from .findings import Finding, Quiet, Reporter, Severity
@@ -42,8 +43,8 @@ from .inventory import PartitionFiles, SegmentFiles
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from .leader_epochs import LeaderEpochs, decode_leader_epochs
 from .partition_check import Known
-from .paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of
-from .producer_snapshots import encode_snapshot, snapshot_path
+from .paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
+from .producer_snapshots import crc_of, encode_snapshot, snapshot_path
 from .producer_state import ProducerState
 from .quarantine import quarantine
 from .reindex import put_in_place, scan
@@ -210,16 +211,19 @@ class _PartitionRepair:
     # ---- snapshots -----------------------------------------------------------------------------------------------------
 
     def _rewrite_snapshot(self, offset: int, producers: ProducerState) -> None:
-        path = snapshot_path(self.files.path, offset)
-        if self._of("snapshot", path):
-            text = f"{len(producers.entries)} producers, from the log"
-            self.workshop.rewrite(path, encode_snapshot(producers.entries.values()), text)
+        """Both files, for one says which the other is."""
+        path, beside = snapshot_path(self.files.path, offset), batches_path(self.files.path, offset)
+        if self._of("snapshot", path) or self._of("snapshot", beside):
+            entries, text = producers.entries.values(), f"{len(producers.entries)} producers, from the log"
+            snapshot = encode_snapshot(entries)
+            self.workshop.rewrite(beside, encode_earlier(entries, crc_of(snapshot)), text)
+            self.workshop.rewrite(path, snapshot, text)
 
     def _set_snapshots_aside(self, bases: Sequence[int]) -> None:
         """Those that no segment begins with and the log does not end with are not made anew: older ones do."""
         for finding in self._of("snapshot"):
             offset = base_offset_of(finding.file.rpartition("/")[2])
-            if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIX):
+            if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIXES):
                 self.workshop.keep(finding.file)
 
     # ---- gaps ----------------------------------------------------------------------------------------------------------

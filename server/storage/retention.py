@@ -25,7 +25,7 @@ from typing import Final
 from ...protocol.errors import OffsetOutOfRangeError
 from .diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
 from .log import Doomed, Log
-from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of
+from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from .segment import LogSegment
 
 DELETE: Final = "delete"
@@ -105,7 +105,7 @@ def _take_out_side_files(log: Log) -> Procedure[None]:
     left = [
         f"{log.directory}/{name}"
         for name in names
-        if (CORRUPT_MARK in name or name.endswith(SNAPSHOT_SUFFIX))
+        if (CORRUPT_MARK in name or name.endswith(SNAPSHOT_SUFFIXES))
         and not name.endswith(DELETED_SUFFIX)
         and (base_offset_of(name) or 0) < first
     ]

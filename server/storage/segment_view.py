@@ -57,6 +57,16 @@ class SegmentView(NamedTuple):
         _, slot = index.search(buffer, entries, position, by_value=True)
         return None if slot < 0 else index.entry_at(buffer, slot)[0]
 
+    def position_before(self, position: int) -> Procedure[int]:
+        """Where a batch starts at or before a position; 0 when the index does not say."""
+        entries = self.offset_entries
+        if not entries or position <= 0:
+            return 0
+        index = self.offset_index
+        buffer = yield from index.mapped(entries)
+        slot, _ = index.search(buffer, entries, position, by_value=True)
+        return 0 if slot < 0 else index.entry_at(buffer, slot)[1]
+
     def first_offset_of(self, timestamp: int) -> Procedure[tuple[int, int, int]]:
         """(slot, timestamp, offset) of the time index's greatest entry <= `timestamp`; (-1, -1, base offset) for none."""
         entries = self.time_entries

@@ -1,9 +1,10 @@
 """The `.snapshot` files of a partition held against the log: each must say what the batches below its offset say.
 
 A snapshot forgets producers that were silent for long, so it may lack some; what it has must be right: epoch, newest batch,
-open transaction. Where the log does not tell the whole story (it was compacted, starts in the middle without a snapshot, or is
-damaged), only the file itself is checked, which carries a CRC. So is one that lies below the first segment: a start wrote it
-in the middle of a segment that retention has taken, and the next start deletes it, as in Kafka.
+open transaction; and in the `.batches` beside it, which Kafka does not write, the batches before. Where the log does not tell
+the whole story (it was compacted, starts in the middle without a snapshot, or is damaged), only the file itself is checked,
+which carries a CRC. So is one that lies below the first segment: a start wrote it in the middle of a segment that retention has
+taken, and the next start deletes it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from .earlier_batches import MAX_BATCHES_BYTES, batches_path, with_earlier
 from .errors import CorruptSnapshotError
 from .filesystem import FileSystem, read_file
 from .findings import Places, Reporter
 from .producer_entry import ProducerEntry
-from .producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
+from .producer_snapshots import MAX_SNAPSHOT_BYTES, crc_of, decode_snapshot, snapshot_path
 from .producer_state import ProducerState
 
 CHECK: Final = "snapshot"
@@ -29,12 +31,14 @@ class SnapshotCheck:
         self._fs = fs
         self._directory = directory
         self._reporter = reporter
+        self._first_offset = 0
         self._pending = sorted(offsets, reverse=True)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
         """The next snapshot's offset: `compare` is due before a batch at or behind it is taken in."""
 
     def starting_state(self, first_offset: int) -> tuple[ProducerState, bool]:
         """The state at the first segment's base offset, and whether it is known: from its snapshot, or that of an empty log."""
+        self._first_offset = first_offset
         while self._pending and self._pending[-1] < first_offset:
             self._read(self._pending.pop())
         self.due = self._pending[-1] if self._pending else _NONE_DUE
@@ -52,6 +56,8 @@ class SnapshotCheck:
             entries = self._read(offset)
             if entries is not None and is_complete:
                 self._reporter.damage(CHECK, snapshot_path(self._directory, offset), _difference(entries, producers))
+                strange = _strange_batches(entries, producers, self._first_offset)
+                self._reporter.damage(CHECK, batches_path(self._directory, offset), strange)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
 
     def finish(self, log_end_offset: int) -> None:
@@ -63,11 +69,22 @@ class SnapshotCheck:
     def _read(self, offset: int, *, report: bool = True) -> list[ProducerEntry] | None:
         path = snapshot_path(self._directory, offset)
         try:
-            return decode_snapshot(path, read_file(self._fs, path, max_bytes=MAX_SNAPSHOT_BYTES))
+            data = read_file(self._fs, path, max_bytes=MAX_SNAPSHOT_BYTES)
+            entries = decode_snapshot(path, data)
         except (CorruptSnapshotError, ValueError) as exc:
             if report:
                 self._reporter.damage(CHECK, path, str(exc))
             return None
+        path = batches_path(self._directory, offset)
+        try:
+            earlier = read_file(self._fs, path, max_bytes=MAX_BATCHES_BYTES)
+            return with_earlier(path, earlier, entries, crc_of(data))
+        except FileNotFoundError:
+            pass
+        except (CorruptSnapshotError, ValueError) as exc:
+            if report:
+                self._reporter.damage(CHECK, path, str(exc))
+        return entries
 
 
 def _difference(entries: Sequence[ProducerEntry], producers: ProducerState) -> str | None:
@@ -81,6 +98,18 @@ def _difference(entries: Sequence[ProducerEntry], producers: ProducerState) -> s
     for producer_id, first_offset in producers.ongoing.items():
         if producer_id not in {entry.producer_id for entry in entries}:
             places.add(f"producer {producer_id} is missing, its transaction from offset {first_offset} on is open")
+    return places.text
+
+
+def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState, first_offset: int) -> str | None:
+    """Batches before the newest that the log, which begins at `first_offset`, does not have."""
+    places = Places()
+    for entry in entries:
+        known = producers.entries.get(entry.producer_id)
+        for batch in entry.batches[:-1]:
+            if batch.last_offset >= first_offset and known is not None and batch not in known.batches:
+                place = f"sequence {batch.last_sequence} at offset {batch.last_offset}"
+                places.add(f"producer {entry.producer_id}: {place} is not in the log")
     return places.text
 
 

@@ -18,7 +18,7 @@ import attrs
 from ...protocol.types import TopicPartition
 from .filesystem import READ, FileSystem
 from .inventory import PartitionFiles, SegmentFiles, StoppedDirectory
-from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
 from .time_index import ENTRY as TIME_ENTRY
 
 BLOCK_BYTES: Final = 512
@@ -84,7 +84,7 @@ def measure_partition(fs: FileSystem, files: PartitionFiles) -> PartitionSpace:
     segments = []
     rest = set(fs.list_directory(files.path))
     for segment in files.segments:
-        names = [segment_file(segment.base_offset, suffix) for suffix in (*segment.sizes, SNAPSHOT_SUFFIX)]
+        names = [segment_file(segment.base_offset, suffix) for suffix in (*segment.sizes, *SNAPSHOT_SUFFIXES)]
         indexes = [name for name in names if not name.endswith(LOG_SUFFIX) and name in rest]
         rest.difference_update(names)
         segments.append(

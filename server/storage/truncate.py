@@ -9,11 +9,12 @@ snapshots from behind it go first: the log may grow past their offsets again, wi
 
 from __future__ import annotations
 
-from .diskops import Procedure, SyncDirectory, Unlink, WriteFile
+from .diskops import Procedure, SyncDirectory, WriteFile
 from .gaps import FILE_NAME as GAPS_FILE
 from .gaps import encode_gaps, gaps_within
 from .log import Log
-from .producer_snapshots import list_snapshots, load_newest, replay, snapshot_path
+from .producer_history import producers_at
+from .producer_snapshots import delete_snapshot, list_snapshots
 from .producer_state import ProducerState
 
 
@@ -48,8 +49,11 @@ def truncate_to(log: Log, offset: int) -> Procedure[bool]:
         yield from log.write_leader_epochs()
     yield from _cut_gaps(log, offset)
     log.changed(segments=True)
-    before, log.producers = log.producers, (yield from load_newest(log.directory, snapshots, log.log_start_offset, offset))
-    yield from replay(log.producers, [segment.view() for segment in log.segments], offset)
+    views = [segment.view() for segment in log.segments]
+    before, log.producers = (
+        log.producers,
+        (yield from producers_at(log.directory, snapshots, views, log.log_start_offset, offset)),
+    )
     log.producers.take_over_unsynced(before)
     if log.high_watermark >= offset:
         log.high_watermark_to_end()
@@ -72,7 +76,7 @@ def _delete_snapshots(log: Log, above: int) -> Procedure[list[int]]:
     offsets = yield from list_snapshots(log.directory)
     for offset in offsets:
         if offset > above:
-            yield Unlink(snapshot_path(log.directory, offset))
+            yield from delete_snapshot(log.directory, offset)
     return [offset for offset in offsets if offset <= above]
 
 

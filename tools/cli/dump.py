@@ -33,9 +33,9 @@ def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone
     """Show the batches, index entries or lines of FILE... and check them; of a directory, all the files it knows in it.
 
     A .log: sizes, CRCs, offsets, the structure of all records, timestamps, leader epochs. An .index or .timeindex:
-    order, and every entry against the batches of the .log beside it. A .txnindex or .snapshot, checkpoints, topics.json,
-    meta.properties and partition.metadata: whether they can be read. Records of __consumer_offsets and __transaction_state
-    are shown in words too. Exit code 1 when a check failed. --json prints JSON lines.
+    order, and every entry against the batches of the .log beside it. A .txnindex, .snapshot or .batches, checkpoints,
+    topics.json, meta.properties and partition.metadata: whether they can be read. Records of __consumer_offsets and
+    __transaction_state are shown in words too. Exit code 1 when a check failed. --json prints JSON lines.
     """
     from ...server.storage.filesystem import OsFileSystem
     from .dump_report import JsonReport, TextReport
@@ -60,7 +60,7 @@ def kind_of(path: str) -> str | None:
     from .dump_text import TEXT_FILES
 
     name = Path(path).name
-    for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+    for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".batches"):
         if name.endswith(suffix):
             return suffix
     return name if name in TEXT_FILES else None
@@ -71,8 +71,8 @@ def _expanded(files: tuple[str, ...]) -> Iterator[str]:
         if not Path(path).is_dir():
             if kind_of(path) is None:
                 raise click.UsageError(
-                    f"{path} is no file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, checkpoints, "
-                    "topics.json, meta.properties, partition.metadata, or a directory of these"
+                    f"{path} is no file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, .batches, "
+                    "checkpoints, topics.json, meta.properties, partition.metadata, or a directory of these"
                 )
             yield path
             continue
@@ -90,7 +90,7 @@ def _expanded(files: tuple[str, ...]) -> Iterator[str]:
 def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> None:
     from .dump_index import dump_offset_index, dump_time_index, dump_transaction_index
     from .dump_log import dump_log
-    from .dump_snapshot import dump_snapshot
+    from .dump_snapshot import dump_batches, dump_snapshot
     from .dump_text import dump_text
 
     kind = kind_of(path)
@@ -105,6 +105,8 @@ def _dump(fs: FileSystem, path: str, report: Report, *, with_records: bool) -> N
             dump_transaction_index(fs, path, report)
         elif kind == ".snapshot":
             dump_snapshot(fs, path, report)
+        elif kind == ".batches":
+            dump_batches(fs, path, report)
         else:
             dump_text(fs, path, report)
     except OSError as exc:

@@ -24,6 +24,7 @@ _COLUMNS: Final[dict[str, str]] = {
     "aborted_txn": "{slot:>10}  {producer_id:>15}  {first_offset:>12}  {last_offset:>12}  {last_stable_offset:>18}",
     "producer": "{producer_id:>15}  {epoch:>6}  {last_sequence:>10}  {last_offset:>12}  {offset_delta:>6}  {time:<29}"
     "  {coordinator_epoch:>11}  {open_from:>12}",
+    "earlier_batch": "{producer_id:>15}  {last_sequence:>10}  {last_offset:>12}  {offset_delta:>6}  {time:<29}",
     "line": "  {text}",
 }
 _HEADINGS: Final[dict[str, Row]] = {
@@ -56,6 +57,13 @@ _HEADINGS: Final[dict[str, Row]] = {
         "time": "last timestamp",
         "coordinator_epoch": "coordinator",
         "open_from": "open from",
+    },
+    "earlier_batch": {
+        "producer_id": "producer",
+        "last_sequence": "sequence",
+        "last_offset": "last offset",
+        "offset_delta": "delta",
+        "time": "timestamp",
     },
 }
 

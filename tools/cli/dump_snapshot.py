@@ -1,9 +1,10 @@
-"""The producers in a `.snapshot` file for `triolog dump`.
+"""The producers in a `.snapshot` file, and the batches in the `.batches` beside it, for `triolog dump`.
 
 | check | says |
 |---|---|
 | name | the file is named after an offset of 20 digits |
 | readable | version, CRC and number of entries agree |
+| snapshot | the `.batches` belongs to the snapshot beside it |
 
 Whether they are what the log says needs the log: `triolog verify`.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...server.storage.earlier_batches import MAX_BATCHES_BYTES, decode_earlier
 from ...server.storage.errors import CorruptSnapshotError
 from ...server.storage.filesystem import FileSystem, read_file
 from ...server.storage.paths import base_offset_of
-from ...server.storage.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot
+from ...server.storage.producer_snapshots import MAX_SNAPSHOT_BYTES, crc_of, decode_snapshot, snapshot_path
 from .dump_report import Report
 from .output import count_text
 
@@ -43,3 +45,34 @@ def dump_snapshot(fs: FileSystem, path: str, report: Report) -> None:
         }
         report.row("producer", row)
     report.check("readable", None, f"{count_text(len(entries), 'producer')} at offset {offset}")
+
+
+def dump_batches(fs: FileSystem, path: str, report: Report) -> None:
+    """Report every batch and every check. Raises OSError."""
+    offset = base_offset_of(Path(path).name)
+    report.check("name", "the name does not start with 20 digits and a dot" if offset is None else None)
+    try:
+        belongs_to, earlier = decode_earlier(path, read_file(fs, path, max_bytes=MAX_BATCHES_BYTES))
+    except (CorruptSnapshotError, ValueError) as exc:
+        report.check("readable", str(exc))
+        return
+    rows = [(producer_id, batch) for producer_id, batches in earlier.items() for batch in batches]
+    for producer_id, batch in rows if report.with_rows else ():
+        report.row("earlier_batch", {"producer_id": producer_id, **batch._asdict()})
+    report.check("readable", None, f"{count_text(len(rows), 'batch', 'batches')} of {count_text(len(earlier), 'producer')}")
+    report.check("snapshot", _why_of_another(fs, path, offset, belongs_to))
+
+
+def _why_of_another(fs: FileSystem, path: str, offset: int | None, belongs_to: int) -> str | None:
+    if offset is None:
+        return None
+    snapshot = snapshot_path(str(Path(path).parent), offset)
+    try:
+        data = read_file(fs, snapshot, max_bytes=MAX_SNAPSHOT_BYTES)
+        decode_snapshot(snapshot, data)
+    except FileNotFoundError:
+        return f"there is no {Path(snapshot).name} beside it"
+    except (CorruptSnapshotError, ValueError) as exc:
+        return str(exc)
+    found = crc_of(data)
+    return None if found == belongs_to else f"it belongs to one with CRC {belongs_to:#010x}, the one there has {found:#010x}"

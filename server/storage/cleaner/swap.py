@@ -28,7 +28,7 @@ from ..paths import (
     SWAP_SUFFIX,
     segment_file,
 )
-from ..producer_snapshots import snapshot_path
+from ..producer_snapshots import snapshot_paths
 from ..segment import LogSegment
 from .job import CleanedGroup, CleanedState, CleaningJob
 
@@ -124,7 +124,7 @@ def _doom(log: Log, segment: LogSegment, *, keep_snapshot: bool) -> Procedure[Do
     files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
     paths = [file.path for file in files]
     if not keep_snapshot:
-        paths.append(snapshot_path(log.directory, segment.base_offset))
+        paths += snapshot_paths(log.directory, segment.base_offset)
     renamed = yield RenameEach(paths, suffix)
     for file in files:
         file.path += suffix

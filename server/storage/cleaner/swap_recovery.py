@@ -15,7 +15,7 @@ from ..paths import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
+    SNAPSHOT_SUFFIXES,
     SWAP_SUFFIX,
     base_offset_of,
     segment_file,
@@ -81,7 +81,7 @@ def _delete_replaced(fs: FileSystem, directory: str, swapped: set[int], start: i
         if base_offset is None or not (start <= base_offset < stop or base_offset in swapped):
             continue
         suffix = name[name.index(".") :]
-        if suffix in SEGMENT_SUFFIXES or (suffix == SNAPSHOT_SUFFIX and base_offset not in swapped):
+        if suffix in SEGMENT_SUFFIXES or (suffix in SNAPSHOT_SUFFIXES and base_offset not in swapped):
             fs.unlink(f"{directory}/{name}")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.records.builder import build_batch
 from triolog.server.storage.diskops import drive
+from triolog.server.storage.earlier_batches import batches_path
 from triolog.server.storage.errors import CorruptSnapshotError
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
@@ -151,6 +152,8 @@ def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_pa
     for offset in (0, 1):
         state.replay(transactional(offset), b"")
     drive(FS, take_snapshot(str(tmp_path), state, durable=True))
+    assert drive(FS, load_newest(str(tmp_path), [2], 0, 2)).entries == state.entries, "with what lies beside it"
+    Path(batches_path(str(tmp_path), 2)).unlink()
     loaded = drive(FS, load_newest(str(tmp_path), [2], 0, 2))
     (last,) = loaded.entries[7].batches
     assert (last.first_sequence, last.last_sequence) == (1, 1)

@@ -14,6 +14,7 @@ from triolog.protocol.records.batch import parse_header as header_of
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_OFFSET, TimestampType, TopicPartition
 from triolog.server.config import LogConfig
+from triolog.server.storage import producer_history
 from triolog.server.storage.append import AppendResult
 from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.diskops import drive
@@ -356,8 +357,10 @@ def test_a_batch_that_compaction_emptied_still_tells_the_last_sequence(tmp_path:
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_restart(tmp_path: Path, was_clean: bool) -> None:
-    """Its answer was lost; of its producer the snapshot tells the newest batch alone."""
+def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_restart(
+    tmp_path: Path, was_clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was lost; of its producer the snapshot tells the newest batch alone, as where compaction left that one."""
 
     def sequenced(producer_id: int, sequence: int, count: int = 1) -> bytes:
         records = [(1, None, bytes(30), ())] * count
@@ -375,6 +378,7 @@ def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_res
         driven.close()
     else:
         driven.close_files()
+    forget_earlier_batches(tmp_path, monkeypatch)
     driven = driven.reopen(was_clean=was_clean, recovery_point=recovery_point)
     assert len(driven.log.producers.entries[PRODUCER].batches) == 1
     assert driven.append(several) == first._replace(log_append_time=1)  # of a duplicate: its largest timestamp
@@ -383,6 +387,13 @@ def test_an_append_of_several_batches_is_known_again_by_its_last_one_after_a_res
     driven.append(sequenced(PRODUCER, 4))
     assert driven.offsets() == list(range(7))
     driven.close_files()
+
+
+def forget_earlier_batches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let snapshots alone say what producers did."""
+    monkeypatch.setattr(producer_history, "TAIL_BYTES", 0)
+    for path in directory.glob("*.batches"):
+        path.unlink()
 
 
 def three_batches(producer_id: int = PRODUCER) -> list[bytes]:
@@ -442,12 +453,15 @@ def test_a_rest_that_is_larger_than_a_segment_may_be_by_now_is_refused(tmp_path:
     driven.close_files()
 
 
-def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_roll_comes_first(tmp_path: Path) -> None:
+def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_roll_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batches = three_batches()
     driven = cut_in(tmp_path, batches, 2)
     driven.roll()
     driven.flush()
     driven.close()
+    forget_earlier_batches(tmp_path, monkeypatch)
     driven = driven.reopen(was_clean=True, recovery_point=driven.log.recovery_point)
     assert len(driven.log.producers.entries[PRODUCER].batches) == 1
     others = [prepare_append(data, driven.log.topic_partition, driven.log.config, now_ms=1) for data in three_batches(8)]

@@ -12,6 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from triolog.protocol.records.builder import build_batch
 from triolog.server.embedded import BlockingBroker
+from triolog.server.storage.earlier_batches import encode_earlier
+from triolog.server.storage.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producer_snapshots import crc_of, encode_snapshot
 from triolog.tools.cli.dump import kind_of
 from triolog.tools.cli.main import main
 from triolog.tools.cli.rows import read_content
@@ -357,6 +360,27 @@ def test_a_snapshot_shows_every_producer() -> None:
     ]
     assert [entry["current_txn_first_offset"] for entry in found] == [None] * 3
     assert "3 producers at offset 205" in dump(path).stdout
+
+
+def entry(producer_id: int, *last_offsets: int) -> ProducerEntry:
+    batches = tuple(BatchMetadata(offset + 1, offset, 1, 1_000) for offset in last_offsets)
+    return ProducerEntry(producer_id, 0, -1, 1_000, None, batches)
+
+
+def test_the_batches_beside_a_snapshot_are_shown_and_held_against_it(tmp_path: Path) -> None:
+    entries = [entry(4, 1, 3, 9), entry(5, 11)]
+    snapshot, path = tmp_path / f"{FIRST}.snapshot", tmp_path / f"{FIRST}.batches"
+    snapshot.write_bytes(encode_snapshot(entries))
+    path.write_bytes(encode_earlier(entries, crc_of(snapshot.read_bytes())))
+    found = [found for found in findings(path) if found["type"] == "earlier_batch"]
+    assert [(each["producer_id"], each["last_sequence"], each["last_offset"]) for each in found] == [(4, 2, 1), (4, 4, 3)]
+    assert "2 batches of 1 producer" in dump(path).stdout
+    snapshot.write_bytes(encode_snapshot(entries[:1]))
+    assert "it belongs to one with CRC" in failures(path)["snapshot"]
+    snapshot.unlink()
+    assert "there is no" in failures(path)["snapshot"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "carries CRC" in failures(path)["readable"]
 
 
 def test_a_snapshot_with_a_wrong_crc_fails(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""What a producer snapshot leaves out: `<offset>.batches` beside `<offset>.snapshot`. A file of ours; Kafka ignores the name.
+
+A log knows a producer's last five batches again (see `producer_cursor`), Kafka's snapshot keeps the newest only. A client with
+five requests in flight may send any of the five again after a restart, so those before the newest stand here.
+
+| position | bytes | field |
+|---:|---:|---|
+| 0 | 2 | version, 0 |
+| 2 | 4 | CRC-32C of everything from position 6 on, unsigned |
+| 6 | 4 | the CRC that the snapshot of that offset carries |
+| 10 | 4 | number of batches |
+| 14 + 32 n | 8 | producer_id |
+| | 4 | last_sequence |
+| | 8 | last_offset |
+| | 4 | offset_delta |
+| | 8 | timestamp |
+
+Batches of a producer ascend and have the epoch that the snapshot says. The file is in place before its snapshot and counts for
+that one alone: the CRC tells when Kafka, or a repair, has written another under the same name. One that is missing, damaged or
+of another snapshot is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, pairwise
+from struct import Struct
+from typing import Final
+
+from ...protocol.limits import MIB
+from ...protocol.records.crc32c import crc32c
+from .errors import CorruptSnapshotError
+from .paths import BATCHES_SUFFIX, segment_file
+from .producer_entry import BatchMetadata, ProducerEntry
+
+VERSION: Final = 0
+MAX_BATCHES_BYTES: Final = 256 * MIB
+"""Four batches of each of two million producers: more than a snapshot of the largest size has."""
+
+_PREFIX: Final = Struct(">hI")
+_HEAD: Final = Struct(">Ii")
+_BATCH: Final = Struct(">qiqiq")
+
+
+def batches_path(directory: str, offset: int) -> str:
+    return f"{directory}/{segment_file(offset, BATCHES_SUFFIX)}"
+
+
+def encode_earlier(entries: Iterable[ProducerEntry], snapshot_crc: int) -> bytes:
+    packed = [_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.batches[:-1]]
+    covered = _HEAD.pack(snapshot_crc, len(packed)) + b"".join(packed)
+    return _PREFIX.pack(VERSION, crc32c(covered)) + covered
+
+
+def decode_earlier(path: str, data: bytes) -> tuple[int, dict[int, list[BatchMetadata]]]:
+    """The CRC of the snapshot that it belongs to, and batches by producer. Raises CorruptSnapshotError."""
+    smallest = _PREFIX.size + _HEAD.size
+    if len(data) < smallest:
+        raise CorruptSnapshotError(f"{path} has {len(data)} bytes, the smallest of its kind has {smallest}")
+    version, crc = _PREFIX.unpack_from(data)
+    covered = memoryview(data)[_PREFIX.size :]
+    if version != VERSION:
+        raise CorruptSnapshotError(f"{path} has version {version}, {VERSION} is known")
+    if (computed := crc32c(covered)) != crc:
+        raise CorruptSnapshotError(f"{path} carries CRC {crc:#010x}, its bytes have {computed:#010x}")
+    snapshot_crc, count = _HEAD.unpack_from(covered)
+    if len(covered) != _HEAD.size + count * _BATCH.size:
+        raise CorruptSnapshotError(f"{path} says {count} batches and has {len(covered) - _HEAD.size} bytes of them")
+    found: dict[int, list[BatchMetadata]] = {}
+    for producer_id, *batch in _BATCH.iter_unpack(covered[_HEAD.size :]):
+        found.setdefault(producer_id, []).append(BatchMetadata(*batch))
+    return snapshot_crc, found
+
+
+def with_earlier(path: str, data: bytes, entries: Iterable[ProducerEntry], snapshot_crc: int) -> list[ProducerEntry]:
+    """The entries of a snapshot with all of their batches. Raises CorruptSnapshotError when the file is damaged, or is another
+    snapshot's."""
+    belongs_to, earlier = decode_earlier(path, data)
+    if belongs_to != snapshot_crc:
+        raise CorruptSnapshotError(
+            f"{path} belongs to a snapshot with CRC {belongs_to:#010x}, the one there has {snapshot_crc:#010x}"
+        )
+    completed = [
+        entry._replace(batches=(*earlier.pop(entry.producer_id, ()), *entry.batches)) if entry.batches else entry
+        for entry in entries
+    ]
+    pairs = chain.from_iterable(pairwise(entry.batches) for entry in completed)
+    if earlier or any(before.last_offset >= after.first_offset for before, after in pairs):
+        raise CorruptSnapshotError(f"{path} has batches that cannot come before those in the snapshot")
+    return completed
