@@ -23,7 +23,7 @@ of another snapshot is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain, pairwise
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
@@ -67,8 +67,9 @@ def decode_earlier(path: str, data: bytes) -> tuple[int, dict[int, list[BatchMet
     if len(covered) != _HEAD.size + count * _BATCH.size:
         raise CorruptSnapshotError(f"{path} says {count} batches and has {len(covered) - _HEAD.size} bytes of them")
     found: dict[int, list[BatchMetadata]] = {}
-    for producer_id, *batch in _BATCH.iter_unpack(covered[_HEAD.size :]):
-        found.setdefault(producer_id, []).append(BatchMetadata(*batch))
+    make = BatchMetadata._make
+    for row in _BATCH.iter_unpack(covered[_HEAD.size :]):
+        found.setdefault(row[0], []).append(make(row[1:]))
     return snapshot_crc, found
 
 
@@ -80,11 +81,16 @@ def with_earlier(path: str, data: bytes, entries: Iterable[ProducerEntry], snaps
         raise CorruptSnapshotError(
             f"{path} belongs to a snapshot with CRC {belongs_to:#010x}, the one there has {snapshot_crc:#010x}"
         )
-    completed = [
-        entry._replace(batches=(*earlier.pop(entry.producer_id, ()), *entry.batches)) if entry.batches else entry
-        for entry in entries
-    ]
-    pairs = chain.from_iterable(pairwise(entry.batches) for entry in completed)
-    if earlier or any(before.last_offset >= after.first_offset for before, after in pairs):
-        raise CorruptSnapshotError(f"{path} has batches that cannot come before those in the snapshot")
+    completed = []
+    for entry in entries:
+        if entry.batches and entry.producer_id in earlier:
+            batches = (*earlier.pop(entry.producer_id), *entry.batches)
+            if not all(before.last_offset < after.last_offset - after.offset_delta for before, after in pairwise(batches)):
+                raise CorruptSnapshotError(
+                    f"{path} has batches of producer {entry.producer_id} that do not ascend to its newest"
+                )
+            entry = entry._replace(batches=batches)
+        completed.append(entry)
+    if earlier:
+        raise CorruptSnapshotError(f"{path} has batches of producer {min(earlier)}, of which the snapshot has none")
     return completed

@@ -53,6 +53,34 @@ PRODUCERS: Final = (
         ),
     ),
     Fault(
+        name="earlier-batches-unread",
+        why="After a restart a client with five requests in flight is refused for ever when it sends an earlier one again.",
+        file="server/storage/producer_snapshots.py",
+        old="        return None if data is None else with_earlier(path, data, entries, snapshot_crc)\n",
+        new="        return entries\n",
+        tests=(
+            f"{STORAGE}/test_earlier_batches.py::test_a_clean_stop_with_five_requests_in_flight_knows_each_of_them_again",
+            f"{STORAGE}/test_earlier_batches.py::test_a_kill_behind_a_roll_with_five_requests_in_flight_knows_each_of_them_again[2]",
+            f"{STORAGE}/test_log_life.py::test_every_history_keeps_what_it_promised",
+        ),
+    ),
+    Fault(
+        name="earlier-batches-unsynced",
+        why="A power cut behind a roll takes what was in flight before it: what is sent again is refused for ever.",
+        file="server/storage/log.py",
+        old="for path in snapshot_paths(self.directory, self.unsynced_snapshot)]",
+        new="for path in snapshot_paths(self.directory, self.unsynced_snapshot)[:1]]",
+        tests=(f"{STORAGE}/test_transactions.py::test_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it",),
+    ),
+    Fault(
+        name="earlier-batches-of-another-snapshot",
+        why="Batches that a Kafka has cut off meanwhile count as stored: what is sent again is acknowledged and not there.",
+        file="server/storage/earlier_batches.py",
+        old="    if belongs_to != snapshot_crc:\n",
+        new="    if belongs_to is None:\n",
+        tests=(f"{STORAGE}/test_earlier_batches.py::test_a_file_of_the_snapshots_crc_alone_is_told_from_another",),
+    ),
+    Fault(
         name="snapshot-from-behind-the-scan",
         why="Sequences of batches that recovery takes out count as stored: what is sent again is acknowledged and not there.",
         file="server/storage/producer_snapshots.py",
@@ -367,9 +395,9 @@ RECOVERY: Final = (
         file="server/storage/quarantine.py",
         old="""    if gaps:
         write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
-    _replace(fs, log_path, damages, durable=durable)
+    leave_out(fs, log_path, damages, durable=durable)
 """,
-        new="""    _replace(fs, log_path, damages, durable=durable)
+        new="""    leave_out(fs, log_path, damages, durable=durable)
     if gaps:
         write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
 """,

@@ -271,7 +271,7 @@ def entry(*last_offsets: int) -> ProducerEntry:
     ],
 )
 def test_batches_that_cannot_come_before_the_newest_are_refused(kept: ProducerEntry, snapshot: ProducerEntry) -> None:
-    with pytest.raises(CorruptSnapshotError, match="cannot come before"):
+    with pytest.raises(CorruptSnapshotError, match=r"do not ascend to its newest|of which the snapshot has none"):
         with_earlier("file", encode_earlier([kept], 1), [snapshot], 1)
 
 

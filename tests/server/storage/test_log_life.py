@@ -40,6 +40,8 @@ SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(500)
 FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEED", 0))
 STEPS: Final = 60
 KEYS: Final = [b"a", b"b", b"c", b"d"]
+IN_FLIGHT: Final = 5
+"""Batches of a producer that are known again."""
 PRODUCERS: Final = [1, 2, 3]
 DIRECTORY: Final = "/data/orders-0"
 
@@ -174,8 +176,14 @@ class Life:
         return prepare_append(data, PARTITION, self.config, now_ms=self.now_ms)
 
     def resend(self) -> None:
-        """The newest record of a producer, once more: it is known again, or its producer is not."""
+        """The newest records of a producer, once more: they are known again, whatever the log has been through."""
         pid = self.rng.choice(PRODUCERS)
+        there = {one.offset for one in self.stored if one.kind == "data" and one.offset >= self.log.log_start_offset}
+        for one in [one for one in self.history if one.producer_id == pid and one.kind == "data"][-IN_FLIGHT:]:
+            if one.offset in there:
+                (answer,) = self.inline.append([self.prepared(one)])
+                assert isinstance(answer, AppendResult), answer
+                assert answer.base_offset == one.offset
         mine = [one for one in self.stored if one.producer_id == pid and one.kind in ("data", "empty")]
         if not mine or mine[-1].kind == "empty" or mine[-1].offset < self.log.log_start_offset:
             return
