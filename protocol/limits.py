@@ -31,6 +31,17 @@ MAX_MESSAGE_BYTES: Final = MIB + 12
 MAX_DECOMPRESSED_BYTES: Final = 64 * MIB
 """What one record batch may decompress to. A 1 MiB batch of zeros would otherwise become 1 GiB."""
 
+MAX_RECORDS_PER_BATCH: Final = 1_000_000
+"""Default max_records_per_batch; with their headers they may be twice as many. The largest batch.num.messages of librdkafka
+(its default is 10,000). Kafka has no such limit: 1 MiB of zstd holds millions of empty records, each 1 us of checking."""
+
+MAX_HEADERS_PER_RECORD: Final = 10_000
+"""Default max_headers_per_record. Kafka has no such limit: 6 KB of zstd hold one record with 33 million empty headers. Records
+that are passed on after each failure collect some hundred."""
+
+MAX_BATCHES_PER_APPEND: Final = 1_024
+"""Record batches that a native request may have for one partition. They become one write, and its plan is made in one go."""
+
 MAX_SEGMENT_BYTES: Final = INT32_MAX
 """Positions in a segment file are 32 bits wide (Kafka: FileRecords)."""
 

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 import attrs
 
 from ..protocol.kafka.scram import ScramMechanism
-from ..protocol.limits import MAX_FRAME_BYTES, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, MAX_PRODUCERS_PER_PARTITION, MIB
+from ..protocol.limits import (
+    MAX_FRAME_BYTES,
+    MAX_HEADERS_PER_RECORD,
+    MAX_IN_FLIGHT,
+    MAX_IN_FLIGHT_BYTES,
+    MAX_PRODUCERS_PER_PARTITION,
+    MAX_RECORDS_PER_BATCH,
+    MIB,
+)
 from .config import LogConfig
 
 
@@ -83,6 +91,8 @@ class BrokerConfig:
     max_in_flight: int = MAX_IN_FLIGHT
     max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES
     max_broker_in_flight_bytes: int = 256 * MIB
+    max_records_per_batch: int = MAX_RECORDS_PER_BATCH
+    max_headers_per_record: int = MAX_HEADERS_PER_RECORD
     checkpoint_interval_ms: int = 60_000
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000

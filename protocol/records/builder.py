@@ -26,6 +26,7 @@ from .batch import (
 )
 from .compression import compress
 from .control import CONTROL_KEY_BYTES
+from .steps import STEPS_PER_PAUSE, Steps
 from .varint import SMALL_VARINTS, encode_varint, encode_varlong
 
 Headers = Sequence[tuple[str, Bytes | None]]
@@ -124,8 +125,12 @@ class BatchBuilder:
     def append(self, timestamp: int, key: Bytes | None, value: Bytes | None, headers: Headers = ()) -> int:
         """Add a record at the next offset and return that offset."""
         offset_delta = self._last_offset_delta + 1
-        self._append(offset_delta, timestamp, key, value, headers)
+        self._append(offset_delta, timestamp, key, value, _encode_headers(headers) if headers else _NO_HEADERS)
         return self._base_offset + offset_delta
+
+    def append_encoded(self, timestamp: int, key: Bytes | None, value: Bytes | None, encoded_headers: bytes) -> None:
+        """`append` with what `encode_header_steps` has made."""
+        self._append(self._last_offset_delta + 1, timestamp, key, value, encoded_headers)
 
     def append_at(self, offset: int, timestamp: int, key: Bytes | None, value: Bytes | None, headers: Headers = ()) -> None:
         """Add a record at `offset`, which must lie above the last one; what lies between stays a gap."""
@@ -135,7 +140,7 @@ class BatchBuilder:
                 f"offset {offset} does not follow {self._base_offset + self._last_offset_delta} "
                 f"within {INT32_MAX} of the base offset {self._base_offset}"
             )
-        self._append(offset_delta, timestamp, key, value, headers)
+        self._append(offset_delta, timestamp, key, value, _encode_headers(headers) if headers else _NO_HEADERS)
 
     def build(self, *, last_offset: int | None = None) -> bytes:
         """Return the batch, or nothing (not even a header) when no record was appended.
@@ -170,7 +175,9 @@ class BatchBuilder:
             partition_leader_epoch=self._partition_leader_epoch,
         )
 
-    def _append(self, offset_delta: int, timestamp: int, key: Bytes | None, value: Bytes | None, headers: Headers) -> None:
+    def _append(
+        self, offset_delta: int, timestamp: int, key: Bytes | None, value: Bytes | None, encoded_headers: bytes
+    ) -> None:
         if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
             raise ValueError(f"timestamp {timestamp} is neither {NO_TIMESTAMP} nor between 0 and {INT64_MAX}")
         if self._attributes & CONTROL_FLAG and (key is None or len(key) < CONTROL_KEY_BYTES):
@@ -193,7 +200,6 @@ class BatchBuilder:
         else:
             length = len(value)
             value_length = SMALL_VARINTS[length] if length < _SMALL else encode_varint(length)
-        encoded_headers = _encode_headers(headers) if headers else _NO_HEADERS
         body_bytes = (
             1  # attributes
             + len(encoded_timestamp)
@@ -272,8 +278,21 @@ def build_batch(
     return builder.build()
 
 
+def encode_header_steps(headers: Headers) -> Steps[bytes]:
+    """The headers of one record, however many."""
+    parts = [encode_varint(len(headers))]
+    for start in range(0, len(headers), STEPS_PER_PAUSE):
+        parts.append(_encode_each(headers[start : start + STEPS_PER_PAUSE]))
+        yield None
+    yield b"".join(parts)
+
+
 def _encode_headers(headers: Headers) -> bytes:
-    parts: list[Bytes] = [encode_varint(len(headers))]
+    return encode_varint(len(headers)) + _encode_each(headers)
+
+
+def _encode_each(headers: Headers) -> bytes:
+    parts: list[Bytes] = []
     for key, value in headers:
         if key is None:
             raise ValueError("a header key is null")

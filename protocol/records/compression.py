@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..errors import CorruptRecordError, RecordTooLargeError
+from ..limits import INT64_MAX, MIB
 from ..types import Bytes, CompressionType
 from .framing import (
     LZ4_BLOCK_BYTES,
@@ -25,6 +26,7 @@ from .framing import (
     xerial_blocks,
     zstd_frames_limit,
 )
+from .steps import last
 
 LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
@@ -38,14 +40,17 @@ _LEGAL_LEVELS: Final = {
 _LZ4_LEAST_HIGH_LEVEL: Final = 3
 _LZ4_MOST_HIGH_LEVEL: Final = 12
 _LZ4_CHECKED_BLOCKS: Final = b"\x70\x40"  # version 1, independent blocks of 64 KiB with checksums
-_GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
+GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
 _GZIP_PIECE_BYTES: Final = 4096  # zlib copies what it was given and lies behind a member
 
 
-def compress(compression_type: CompressionType, data: Bytes, level: int | None = None) -> bytes:
-    """Compress with Kafka's default level, or `level` where the codec has one; ValueError for a level it lacks."""
+def compress(compression_type: CompressionType, data: Bytes, level: int | None = None, *, max_bytes: int = INT64_MAX) -> bytes:
+    """Compress with Kafka's default level, or `level` where the codec has one; ValueError for a level it lacks.
+
+    RecordTooLargeError as soon as it is known that more than `max_bytes` come out: nothing is collected that nobody wants.
+    """
     check_compression_level(compression_type, level)
-    return _COMPRESSORS[compression_type](data, level)
+    return _COMPRESSORS[compression_type](data, level, max_bytes)
 
 
 def check_compression_level(compression_type: CompressionType, level: int | None) -> None:
@@ -63,20 +68,32 @@ def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int
     return _DECOMPRESSORS[compression_type](memoryview(data), max_bytes)
 
 
-def _copy(data: Bytes, level: int | None) -> bytes:
+def _copy(data: Bytes, level: int | None, max_bytes: int) -> bytes:
+    _check_packed(len(data), max_bytes)
     return bytes(data)
 
 
 def _copy_within(data: memoryview, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
-        raise _too_large(len(data), max_bytes)
+        raise too_large(len(data), max_bytes)
     return bytes(data)
 
 
-def _gzip_compress(data: Bytes, level: int | None) -> bytes:
+def _gzip_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     import zlib
 
-    return zlib.compress(data, GZIP_DEFAULT_LEVEL if level is None else level, _GZIP_WINDOW_BITS)
+    level = GZIP_DEFAULT_LEVEL if level is None else level
+    if len(data) <= MIB:
+        packed = zlib.compress(data, level, GZIP_WINDOW_BITS)
+        _check_packed(len(packed), max_bytes)
+        return packed
+    compressor = zlib.compressobj(level, wbits=GZIP_WINDOW_BITS)
+    view = memoryview(data)
+    parts = _Parts(max_bytes)
+    for start in range(0, len(view), MIB):
+        parts.add(compressor.compress(view[start : start + MIB]))
+    parts.add(compressor.flush())
+    return parts.joined()
 
 
 def _gzip_decompress(data: memoryview, max_bytes: int) -> bytes:
@@ -87,7 +104,7 @@ def _gzip_decompress(data: memoryview, max_bytes: int) -> bytes:
     remaining = max_bytes
     position, step = 0, len(data)  # there is one member nearly always; behind it a megabyte may hold 50,000 empty ones
     while not chunks or position < len(data):
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        member = zlib.decompressobj(GZIP_WINDOW_BITS)
         while not member.eof:
             piece = data[position : position + step]
             if not piece:
@@ -98,22 +115,23 @@ def _gzip_decompress(data: memoryview, max_bytes: int) -> bytes:
                 raise CorruptRecordError(f"gzip data of {len(data)} bytes: {exc}") from exc
             remaining -= len(chunk)
             if remaining < 0:
-                raise _too_large(None, max_bytes)
+                raise too_large(None, max_bytes)
             chunks.append(chunk)
             position += len(piece) - len(member.unused_data)
         step = _GZIP_PIECE_BYTES
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _snappy_compress(data: Bytes, level: int | None) -> bytes:
+def _snappy_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     from cramjam import snappy
 
     view = memoryview(data)
-    parts = [XERIAL_HEADER]
+    parts = _Parts(max_bytes)
+    parts.add(XERIAL_HEADER)
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
         block = bytes(snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
-        parts += (len(block).to_bytes(4, "big"), block)
-    return b"".join(parts)
+        parts.add(len(block).to_bytes(4, "big"), block)
+    return parts.joined()
 
 
 def _snappy_decompress(data: memoryview, max_bytes: int) -> bytes:
@@ -122,7 +140,7 @@ def _snappy_decompress(data: memoryview, max_bytes: int) -> bytes:
     blocks = list(xerial_blocks(data))
     size = sum(block_size for _, block_size in blocks)
     if size > max_bytes:
-        raise _too_large(size, max_bytes)
+        raise too_large(size, max_bytes)
     output = memoryview(bytearray(size))
     position = 0
     for block, block_size in blocks:
@@ -134,32 +152,35 @@ def _snappy_decompress(data: memoryview, max_bytes: int) -> bytes:
     return bytes(output)
 
 
-def _lz4_compress(data: Bytes, level: int | None) -> bytes:
+def _lz4_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     # Kafka's default, 9, means the fast compressor there, not the high one at level 9.
     if level is not None and level != LZ4_DEFAULT_LEVEL:
-        return _lz4_compress_high(data, min(max(level, _LZ4_LEAST_HIGH_LEVEL), _LZ4_MOST_HIGH_LEVEL))
+        return _lz4_compress_high(data, min(max(level, _LZ4_LEAST_HIGH_LEVEL), _LZ4_MOST_HIGH_LEVEL), max_bytes)
     from cramjam import lz4
 
     view = memoryview(data)
-    parts = [LZ4_FRAME_HEADER]
+    parts = _Parts(max_bytes)
+    parts.add(LZ4_FRAME_HEADER)
     for start in range(0, len(view), LZ4_BLOCK_BYTES):
         source = view[start : start + LZ4_BLOCK_BYTES]
         block = bytes(lz4.compress_block(source, store_size=False))
         if len(block) < len(source):
-            parts += (len(block).to_bytes(4, "little"), block)
+            parts.add(len(block).to_bytes(4, "little"), block)
         else:
-            parts += ((len(source) | LZ4_STORED_FLAG).to_bytes(4, "little"), bytes(source))
-    parts.append(LZ4_END_MARK)
-    return b"".join(parts)
+            parts.add((len(source) | LZ4_STORED_FLAG).to_bytes(4, "little"), bytes(source))
+    parts.add(LZ4_END_MARK)
+    return parts.joined()
 
 
-def _lz4_compress_high(data: Bytes, level: int) -> bytes:
+def _lz4_compress_high(data: Bytes, level: int, max_bytes: int) -> bytes:
     """cramjam has levels for frames only, and puts a checksum behind each block, which Kafka's frames do not have."""
     from cramjam import lz4
 
     compressor = lz4.Compressor(level, content_checksum=False, block_linked=False)
     compressor.compress(data)
-    frame = bytes(compressor.finish())
+    finished = compressor.finish()
+    _check_packed(len(finished), max_bytes)
+    frame = bytes(finished)
     assert frame[4:6] == _LZ4_CHECKED_BLOCKS, frame[:7].hex()
     parts = [LZ4_FRAME_HEADER]
     position = len(LZ4_FRAME_HEADER)
@@ -174,19 +195,21 @@ def _lz4_compress_high(data: Bytes, level: int) -> bytes:
 def _lz4_decompress(data: memoryview, max_bytes: int) -> bytes:
     from cramjam import lz4
 
-    return _decompress_into(lz4.decompress_into, data, lz4_frame_limit(data), max_bytes)
+    return _decompress_into(lz4.decompress_into, data, last(lz4_frame_limit(data)), max_bytes)
 
 
-def _zstd_compress(data: Bytes, level: int | None) -> bytes:
+def _zstd_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     from cramjam import zstd
 
-    return bytes(zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level))
+    packed = zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level)
+    _check_packed(len(packed), max_bytes)
+    return bytes(packed)
 
 
 def _zstd_decompress(data: memoryview, max_bytes: int) -> bytes:
     from cramjam import zstd
 
-    return _decompress_into(zstd.decompress_into, data, zstd_frames_limit(data), max_bytes)
+    return _decompress_into(zstd.decompress_into, data, last(zstd_frames_limit(data)), max_bytes)
 
 
 def _decompress_into(
@@ -200,17 +223,41 @@ def _decompress_into(
         size = decompress_into(data, output)
     except DecompressionError as exc:
         if limit > max_bytes:
-            raise _too_large(None, max_bytes) from exc
+            raise too_large(None, max_bytes) from exc
         raise CorruptRecordError(f"compressed data of {len(data)} bytes: {exc}") from exc
     return bytes(output[:size])
 
 
-def _too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
+class _Parts:
+    """What a compressor has written so far. Owner: the compressor."""
+
+    __slots__ = ("_max_bytes", "_parts", "_size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, *parts: bytes) -> None:
+        self._parts += parts
+        self._size += sum(map(len, parts))
+        _check_packed(self._size, self._max_bytes)
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)
+
+
+def _check_packed(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed; at most {max_bytes} are allowed")
+
+
+def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
     stated = "more" if size is None else str(size)
     return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
 
 
-_COMPRESSORS: Final[dict[CompressionType, Callable[[Bytes, int | None], bytes]]] = {
+_COMPRESSORS: Final[dict[CompressionType, Callable[[Bytes, int | None, int], bytes]]] = {
     CompressionType.NONE: _copy,
     CompressionType.GZIP: _gzip_compress,
     CompressionType.SNAPPY: _snappy_compress,

@@ -7,7 +7,8 @@
 | zstd | frames of RFC 8878, one or more |
 
 Nothing is decompressed here. What a container claims is compared with the bytes that are really there: each function
-returns the largest size that these bytes can decompress to, or raises CorruptRecordError.
+finds the largest size that these bytes can decompress to, in steps (see `steps`; a block is one), or raises
+CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from ..errors import CorruptRecordError, InvalidRecordError
 from ..limits import KIB, MIB
+from .steps import STEPS_PER_PAUSE, Steps
 from .varint import decode_unsigned_varint
 
 XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -37,6 +39,7 @@ _LZ4_MAX_RATIO: Final = 255  # a length byte of a match stands for 255 bytes
 _ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 _ZSTD_MAX_BLOCK_BYTES: Final = 128 * KIB
 _ZSTD_MAX_WINDOW_BYTES: Final = 128 * MIB  # libzstd's default for streams, and so what Kafka can read
+FRAMES_PER_PAUSE: Final = STEPS_PER_PAUSE // 4
 _ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = range(3)
 
 
@@ -71,14 +74,17 @@ def xerial_blocks(data: memoryview) -> Iterator[tuple[memoryview, int]]:
         position += length
 
 
-def lz4_frame_limit(data: memoryview) -> int:
-    """Return the most bytes that this one frame can decompress to. Dependent blocks and dictionaries are refused.
+def lz4_frame_limit(data: memoryview) -> Steps[int]:
+    """The most bytes that this one frame can decompress to. Dependent blocks and dictionaries are refused.
 
     Checksums are the decompressor's to check.
     """
     block_bytes, block_checksum_bytes, content_checksum_bytes, position = _lz4_header(data)
-    limit = 0
+    limit = blocks = 0
     while True:
+        blocks += 1
+        if not blocks % STEPS_PER_PAUSE:
+            yield None
         if len(data) - position < 4:
             raise CorruptRecordError(f"lz4 frame of {len(data)} bytes has no end mark")
         (size,) = struct.unpack_from("<I", data, position)
@@ -95,23 +101,29 @@ def lz4_frame_limit(data: memoryview) -> int:
         position += stored + block_checksum_bytes
     if position + content_checksum_bytes != len(data):
         raise CorruptRecordError(f"lz4 frame ends at {position + content_checksum_bytes} of {len(data)} bytes")
-    return limit
+    yield limit
 
 
-def zstd_frames_limit(data: memoryview) -> int:
-    """Return the most bytes that these frames can decompress to."""
-    position = limit = 0
+def zstd_frames_limit(data: memoryview) -> Steps[int]:
+    """The most bytes that these frames can decompress to."""
+    position = limit = frames = 0
     while position < len(data):
+        frames += 1
+        if not frames % FRAMES_PER_PAUSE:
+            yield None
         (magic,) = _unpack("<I", data, position)
         if magic & 0xFFFFFFF0 == 0x184D2A50:
             (skipped,) = _unpack("<I", data, position + 4)
             position += 8 + skipped
         else:
-            frame_limit, position = _zstd_frame(data, position)
-            limit += frame_limit
+            for found in _zstd_frame(data, position):
+                if found is None:
+                    yield None
+                else:
+                    limit, position = limit + found[0], found[1]
     if position != len(data) or not data:
         raise CorruptRecordError(f"zstd frames end at {position} of {len(data)} bytes")
-    return limit
+    yield limit
 
 
 def _snappy_block_size(block: memoryview) -> int:
@@ -138,13 +150,16 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
     return block_bytes, 4 if flags & 0x10 else 0, 4 if flags & 0x04 else 0, 7 + content_size_bytes
 
 
-def _zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
-    """Return the limit of one frame and the position after it."""
+def _zstd_frame(data: memoryview, position: int) -> Steps[tuple[int, int]]:
+    """The limit of one frame and the position after it."""
     content_bytes, window_bytes, has_checksum, position = _zstd_frame_header(data, position)
     block_limit = min(window_bytes, _ZSTD_MAX_BLOCK_BYTES)
-    limit = 0
+    limit = blocks = 0
     is_last = False
     while not is_last:
+        blocks += 1
+        if not blocks % STEPS_PER_PAUSE:
+            yield None
         if len(data) - position < 3:
             raise CorruptRecordError(f"zstd frame ends inside the block header at position {position}")
         block = int.from_bytes(data[position : position + 3], "little")
@@ -153,7 +168,7 @@ def _zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
             raise CorruptRecordError(f"zstd block at position {position} has type {kind} and size {size}")
         position += 3 + (1 if kind == _ZSTD_RLE else size)
         limit += block_limit if kind == _ZSTD_COMPRESSED else size
-    return limit if content_bytes is None else min(limit, content_bytes), position + 4 * has_checksum
+    yield limit if content_bytes is None else min(limit, content_bytes), position + 4 * has_checksum
 
 
 def _zstd_frame_header(data: memoryview, position: int) -> tuple[int | None, int, bool, int]:

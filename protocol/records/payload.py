@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from ..errors import InvalidRecordError
@@ -9,6 +10,7 @@ from ..limits import INT64_MAX
 from ..types import Bytes, CompressionType
 from .batch import RECORD_BATCH_OVERHEAD, BatchHeader
 from .compression import decompress
+from .steps import STEPS_PER_PAUSE
 from .varint import decode_varint
 
 INT64_MIN: Final = -INT64_MAX - 1
@@ -35,6 +37,20 @@ def skip_headers(data: bytes, position: int, end: int) -> int:
         value_length, position = decode_varint(data, position + key_length)
         position += max(value_length, 0)
     return position
+
+
+def skip_many_headers(data: bytes, position: int, count: int) -> Iterator[int]:
+    """The positions that it pauses at among `count` headers from `position` on; the last one lies behind them."""
+    while count > 0:
+        some = min(count, STEPS_PER_PAUSE)
+        count -= some
+        for _ in range(some):
+            key_length, position = decode_varint(data, position)
+            if key_length < 0:
+                raise InvalidRecordError(f"a header key before position {position} is null")
+            value_length, position = decode_varint(data, position + key_length)
+            position += max(value_length, 0)
+        yield position
 
 
 def read_headers_count(data: bytes, position: int, end: int) -> tuple[int, int]:

@@ -15,11 +15,12 @@ Short varints are decoded in place, for the reasons that `walk` gives; `walk_rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any, Final, NamedTuple
 
 from ..errors import CorruptRecordError, InvalidRecordError
 from ..limits import INT64_MAX, MAX_DECOMPRESSED_BYTES
-from ..types import Bytes, Record
+from ..types import NO_OFFSET, NO_TIMESTAMP, Bytes, Record
 from .batch import LOG_APPEND_TIME_FLAG, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
 from .payload import (
     INT64_MIN,
@@ -30,10 +31,24 @@ from .payload import (
     read_headers_count,
     records_data,
 )
+from .steps import STEPS_PER_PAUSE, Steps, last
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
 from .walk import RecordsWalk, walk_records
 
-__all__ = ["RecordsWalk", "first_record_at", "iter_records", "walk_records"]
+__all__ = ["RecordsWalk", "first_record_at", "first_record_steps", "iter_records", "record_steps", "walk_records"]
+
+_PER_PAUSE: Final = 4 * STEPS_PER_PAUSE
+"""Records that are only looked at for their time."""
+
+
+class FoundRecord(NamedTuple):
+    """Where a record is that was looked for by its time."""
+
+    offset: int
+    timestamp: int
+
+
+NOT_FOUND: Final = FoundRecord(NO_OFFSET, NO_TIMESTAMP)
 
 
 def iter_records(
@@ -46,7 +61,15 @@ def iter_records(
     """
     if header is None:
         header = _header_of(batch)
-    data = records_data(batch, header, max_bytes)
+    return _records(records_data(batch, header, max_bytes), header, pauses=False)
+
+
+def record_steps(data: bytes, header: BatchHeader) -> Iterator[Record | None]:
+    """The records of a batch whose plain records are `data`; None among the headers of a record that has many."""
+    return _records(data, header, pauses=True)
+
+
+def _records(data: bytes, header: BatchHeader, *, pauses: bool) -> Iterator[Any]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     earliest, latest = INT64_MIN - base_timestamp, INT64_MAX - base_timestamp
@@ -84,7 +107,11 @@ def iter_records(
                 value, position = _read_bytes(data, position)
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if data[position]:
-                headers, position = _read_headers(data, position, end)
+                count, position = read_headers_count(data, position, end)
+                if pauses and count > STEPS_PER_PAUSE:
+                    headers, position = yield from _read_many_headers(data, position, count)
+                else:
+                    headers, position = _read_headers(data, position, count)
             else:
                 position += 1
             if position != end:
@@ -109,47 +136,61 @@ def first_record_at(
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record with at least this timestamp and at least this offset."""
-    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
-    if append_time is not None and append_time < timestamp:
+    if not can_reach(header, timestamp):
         return None
     data = records_data(batch, header, max_bytes)
+    found = last(first_record_steps(data, header, timestamp=timestamp, min_offset=min_offset))
+    return None if found.offset < 0 else found
+
+
+def can_reach(header: BatchHeader, timestamp: int) -> bool:
+    """Whether a record of the batch can have this timestamp or a later one, as far as is known without the records."""
+    return not header.attributes & LOG_APPEND_TIME_FLAG or header.max_timestamp >= timestamp
+
+
+def first_record_steps(data: bytes, header: BatchHeader, *, timestamp: int, min_offset: int) -> Steps[FoundRecord]:
+    """`first_record_at` in steps, for the plain records of a batch that `can_reach` the timestamp; or NOT_FOUND."""
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     least_timestamp_delta = timestamp - header.base_timestamp if append_time is None else INT64_MIN
     least_offset_delta = min_offset - header.base_offset
     position = index = 0
     try:
-        for index in range(header.records_count):
-            if (length := data[position]) < 0x80:
-                end = position + 1 + (length >> 1)
-                position += 2
-            else:
-                length, position = decode_unsigned_varint(data, position)
-                end = position + (length >> 1)
-                position += 1
-            if (folded := data[position]) < 0x80:
-                position += 1
-            else:
-                second = data[position + 1]
-                if second < 0x80:
-                    folded = folded & 0x7F | second << 7
+        for first in range(0, header.records_count, _PER_PAUSE):
+            for index in range(first, min(first + _PER_PAUSE, header.records_count)):
+                if (length := data[position]) < 0x80:
+                    end = position + 1 + (length >> 1)
                     position += 2
                 else:
-                    timestamp_delta, position = decode_varlong(data, position)
-                    folded = timestamp_delta << 1 if timestamp_delta >= 0 else ~timestamp_delta << 1 | 1
-            if length & 1 or end < position:
-                raise_length(header, index, end - position)
-            if (folded >> 1 ^ -(folded & 1)) >= least_timestamp_delta:
-                offset_delta, position = decode_varint(data, position)
-                if offset_delta >= least_offset_delta:
-                    found = append_time
-                    if found is None:
-                        found = header.base_timestamp + (folded >> 1 ^ -(folded & 1))
-                    return header.base_offset + offset_delta, found
-            position = end
+                    length, position = decode_unsigned_varint(data, position)
+                    end = position + (length >> 1)
+                    position += 1
+                if (folded := data[position]) < 0x80:
+                    position += 1
+                else:
+                    second = data[position + 1]
+                    if second < 0x80:
+                        folded = folded & 0x7F | second << 7
+                        position += 2
+                    else:
+                        timestamp_delta, position = decode_varlong(data, position)
+                        folded = timestamp_delta << 1 if timestamp_delta >= 0 else ~timestamp_delta << 1 | 1
+                if length & 1 or end < position:
+                    raise_length(header, index, end - position)
+                if (folded >> 1 ^ -(folded & 1)) >= least_timestamp_delta:
+                    offset_delta, position = decode_varint(data, position)
+                    if offset_delta >= least_offset_delta:
+                        found = append_time
+                        if found is None:
+                            found = header.base_timestamp + (folded >> 1 ^ -(folded & 1))
+                        yield FoundRecord(header.base_offset + offset_delta, found)
+                        return
+                position = end
+            yield None
     except IndexError:
         raise_underflow(header, index, data)
     if position != len(data):
         raise_consumption(header, position, data)
-    return None
+    yield NOT_FOUND
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
@@ -166,8 +207,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position:stop], stop
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = read_headers_count(data, position, end)
+def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     headers = []
     for _ in range(count):
         key, position = _read_bytes(data, position)
@@ -175,6 +215,17 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str
             raise InvalidRecordError(f"a header key before position {position} is null")
         value, position = _read_bytes(data, position)
         headers.append((key.decode("utf-8", "replace"), value))
+    return tuple(headers), position
+
+
+def _read_many_headers(
+    data: bytes, position: int, count: int
+) -> Generator[None, None, tuple[tuple[tuple[str, bytes | None], ...], int]]:
+    headers: list[tuple[str, bytes | None]] = []
+    while len(headers) < count:
+        some, position = _read_headers(data, position, min(count - len(headers), STEPS_PER_PAUSE))
+        headers += some
+        yield
     return tuple(headers), position
 
 

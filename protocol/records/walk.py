@@ -1,9 +1,10 @@
 """Checking the records of a batch without building them: what every produced batch goes through.
 
-`_walk_consecutive` decodes varints of one and two bytes in place: a call per field would cost more than all the rest (a
+`walk_steps` decodes varints of one and two bytes in place: a call per field would cost more than all the rest (a
 call is 60 ns, an index 20 ns). It relies on one fact: every field only moves the position forward, so a field that
 overruns its record, or the batch, is caught by the comparison with the record's end, or by an IndexError. Now and then it
-asks whether a run of records follows that are like the one before: `alike_run` reads them at once.
+asks whether a run of records follows that are like the one before: `alike_run` reads them at once. It pauses where it asks,
+and among the headers of a record that has many.
 """
 
 from __future__ import annotations
@@ -23,13 +24,20 @@ from .payload import (
     raise_offset_delta,
     raise_timestamp,
     raise_underflow,
+    read_headers_count,
     records_data,
     skip_headers,
+    skip_many_headers,
 )
+from .steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits, Steps, last
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
 
 TRY_MASK: Final = (TRIED_EACH << 1) - 1
 """Of folded offset deltas."""
+FEW_HEADERS: Final = 16
+FOLDED_FEW: Final = FEW_HEADERS << 1
+ALIKE_PER_STEP: Final = 4
+"""Records of a run that is read at once."""
 
 
 class RecordsWalk(NamedTuple):
@@ -64,9 +72,11 @@ def walk_records(
         )
     data = records_data(batch, header, max_bytes)
     if has_gaps:
-        least, most, has_null_key = _walk_with_gaps(data, header)
-    else:
-        least, most, has_null_key = _walk_consecutive(data, header)
+        return _walked(header, *_walk_with_gaps(data, header))
+    return last(walk_steps(data, header))
+
+
+def _walked(header: BatchHeader, least: int | None, most: int | None, has_null_key: bool) -> RecordsWalk:
     base_timestamp = header.base_timestamp
     for delta in (least, most):
         if delta is not None and not INT64_MIN <= base_timestamp + delta <= INT64_MAX:
@@ -76,16 +86,16 @@ def walk_records(
     else:
         min_timestamp = NO_TIMESTAMP if least is None else base_timestamp + least
         max_timestamp = NO_TIMESTAMP if most is None else base_timestamp + most
-    return RecordsWalk(count, max_timestamp, has_null_key, min_timestamp)
+    return RecordsWalk(header.records_count, max_timestamp, has_null_key, min_timestamp)
 
 
-def _walk_consecutive(data: bytes, header: BatchHeader) -> tuple[int | None, int | None, bool]:
-    """Return the least (of records that have a timestamp) and the largest timestamp delta, and if a key is null."""
+def walk_steps(data: bytes, header: BatchHeader, limits: BatchLimits = UNLIMITED) -> Steps[RecordsWalk]:
+    """`walk_records` in steps, of a batch without gaps whose plain records are `data`. Raises what `limits` raises too."""
     no_timestamp_delta = NO_TIMESTAMP - header.base_timestamp
     least, most = INT64_MAX + 1, INT64_MIN - 1
     has_null_key = False
     last_folded = -1
-    position = expected = 0
+    position = expected = steps = all_steps = 0
     last_try = len(data) if header.records_count > LEAST_RUN else 0
     try:
         # Offset deltas are compared in their folded form: 0, 2, 4..
@@ -143,26 +153,46 @@ def _walk_consecutive(data: bytes, header: BatchHeader) -> tuple[int | None, int
                 folded, position = decode_unsigned_varint(data, position)
             if not folded & 1:
                 position += folded >> 1
-            if data[position]:
-                position = skip_headers(data, position, end)
+            if folded := data[position]:
+                if folded < FOLDED_FEW:
+                    position = skip_headers(data, position, end)
+                    steps += folded >> 1
+                else:
+                    count, position = read_headers_count(data, position, end)
+                    limits.check_headers(count, expected >> 1)
+                    for behind in skip_many_headers(data, position, count):
+                        position = behind
+                        yield None
+                    all_steps += count
+                    limits.check_steps(all_steps)
             else:
                 position += 1
             if position != end or length & 1:
                 raise_length(header, expected >> 1, end - position)
-            if not expected & TRY_MASK and position < last_try and data[position] == data[start]:
-                run = alike_run(data, start, expected >> 1, header.records_count)
-                if run is not None:
+            if not expected & TRY_MASK:
+                run = None
+                if position < last_try and data[position] == data[start]:
+                    run = alike_run(data, start, expected >> 1, header.records_count)
+                if run is None:
+                    steps += TRIED_EACH
+                else:
+                    steps += run.records_count // ALIKE_PER_STEP
                     position += run.records_count * run.size_bytes
                     for delta in run.timestamp_deltas:
                         most = max(most, delta)
                         if delta < least and delta != no_timestamp_delta:
                             least = delta
                     next(islice(folded_deltas, run.records_count - 1, None))
+                if steps > STEPS_PER_PAUSE:
+                    all_steps += steps
+                    limits.check_steps(all_steps)
+                    steps = 0
+                    yield None
     except IndexError:
         raise_underflow(header, expected >> 1, data)
     if position != len(data):
         raise_consumption(header, position, data)
-    return (None if least > INT64_MAX else least), (None if most < INT64_MIN else most), has_null_key
+    yield _walked(header, None if least > INT64_MAX else least, None if most < INT64_MIN else most, has_null_key)
 
 
 def _walk_with_gaps(data: bytes, header: BatchHeader) -> tuple[int | None, int | None, bool]:

@@ -6,6 +6,7 @@
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
+| `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
 
 Files are opened here when an operation needs them, under the budget of descriptors; a lease keeps a file open while an
 operation relies on it. Descriptors are closed in a thread too: the last close of a deleted segment can take long.
@@ -17,19 +18,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 import trio
 
+from ...protocol.errors import RequestError
 from ...protocol.limits import KIB, MIB
+from ...protocol.records.steps import STEPS_PER_PAUSE
 from ...protocol.types import Bytes
-from ..storage.diskops import DiskOp, FileHandle, Map, Open, Procedure, Read, Sync, name_file
+from ..storage.diskops import Compute, DiskOp, FileHandle, Map, Open, Procedure, Read, Sync, name_file
 from ..storage.errors import SnapshotExpiredError, SyncFailedError
 from ..storage.filesystem import CachedReadUnsupportedError, FileSystem
 from ..storage.index import AbstractIndex
 from .descriptors import DescriptorBudget
 from .durations import Durations
+from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
 T = TypeVar("T")
@@ -44,6 +48,14 @@ batches the headers of 1 MiB take 16 ms, 64 single ones under 1 ms."""
 READ_BYTES: Final = 16 * KIB
 CLOSE_BACKLOG: Final = 16
 """Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
+
+
+STEPS_PER_PROCEDURE: Final = 16
+"""What one without files takes beside its pauses: a batch's checksum, its header, its place in the answer."""
+
+
+class _Done(NamedTuple):
+    answer: Any
 
 
 class OperationFailedError(Exception):
@@ -76,6 +88,7 @@ class Disk:
 
     fs: FileSystem
     budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
+    turns: Turns = attrs.field(factory=Turns)
     _writers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(WRITERS))
     _readers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(READERS))
     _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
@@ -154,6 +167,12 @@ class Disk:
         self._hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._others)
 
+    async def compute(self, procedure: Procedure[T]) -> T:
+        """Run a procedure that needs no file."""
+        if self.turns.spend(STEPS_PER_PROCEDURE):
+            await trio.lowlevel.checkpoint()
+        return await self._advance(procedure, self._run_one)
+
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, procedure: Procedure[T]) -> T:
@@ -185,6 +204,13 @@ class Disk:
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
             answer = error = None
+            if operation is None or operation.__class__ is Compute:
+                if operation is None and not self.turns.spend(STEPS_PER_PAUSE):
+                    continue
+                worked = await self._work(procedure, operation)
+                if isinstance(worked, _Done):
+                    return worked.answer  # type: ignore[no-any-return]
+                operation = worked
             try:
                 if operation.__class__ is Read:
                     answer = self._read_cached(operation)
@@ -199,6 +225,26 @@ class Disk:
             except (OSError, SnapshotExpiredError) as exc:
                 name_file(exc, operation)
                 error = exc
+
+    async def _work(self, procedure: Procedure[T], operation: DiskOp | None) -> DiskOp | _Done:
+        """Do what needs the processor for long, up to the next operation of another kind or the end."""
+        async with self.turns.large_work:
+            while operation is None or isinstance(operation, Compute):
+                answer: Any = None
+                error: BaseException | None = None
+                if operation is None:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._hops += 1
+                    try:
+                        answer = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+                    except RequestError as exc:
+                        error = exc
+                try:
+                    operation = procedure.send(answer) if error is None else procedure.throw(error)
+                except StopIteration as stop:
+                    return _Done(stop.value)
+            return operation
 
     async def _read_cold(self, operation: DiskOp) -> Any:
         self._cold_reads += 1

@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError
+from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
 from ..broker_config import BrokerConfig
 from ..clock import NowMs
@@ -53,12 +54,16 @@ class LogManager:
     changes: TopicChanges = attrs.field(init=False)
     retention: LogRetention = attrs.field(init=False)
     guard: DiskGuard = attrs.field(init=False)
+    batch_limits: BatchLimits = attrs.field(init=False)
+    """Of what clients send."""
     _catalogue: Catalogue = attrs.field(init=False)
     _unclean: set[int] = attrs.field(factory=set)
     """Directories that will not be marked clean."""
 
     def __attrs_post_init__(self) -> None:
         self._catalogue = Catalogue(self.fs)
+        config = self.config
+        self.batch_limits = BatchLimits(config.max_records_per_batch, config.max_headers_per_record)
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)

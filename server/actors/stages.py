@@ -18,7 +18,7 @@ from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
 from ..storage.errors import LogOfflineError
 from ..storage.paths import STAGE_DIRECTORY, is_internal
-from ..storage.prepare import prepare_append
+from ..storage.prepare import prepare_steps
 from ..storage.stage_files import (
     StagedBytes,
     append_staged,
@@ -114,14 +114,14 @@ class Stages:
 
     # ---- staging ---------------------------------------------------------------------------------------------------------
 
-    def announce(
+    async def announce(
         self, application: str, version: int, task: str, topic_partition: TopicPartition, records: Bytes
     ) -> StageWrite:
         """Check record batches as an append does, and give them their place in the file. Raises RequestError.
 
-        Does not wait: the order of the calls is the order in the file. The answer has to be given to `write` or `give_up`.
+        The order in which calls return is the order in the file. The answer has to be given to `write` or `give_up`.
         """
-        batches = self._check(topic_partition, records)
+        batches = await self._check(topic_partition, records)
         size = sum(map(len, batches))
         name, file = stage_name(application, version), file_name(task, topic_partition)
         stage = self._stages.get(name)
@@ -152,14 +152,16 @@ class Stages:
         staged.last_write = write.done
         return write
 
-    def _check(self, topic_partition: TopicPartition, records: Bytes) -> list[Bytes]:
+    async def _check(self, topic_partition: TopicPartition, records: Bytes) -> list[Bytes]:
         if is_internal(topic_partition.topic):
             raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
         actor = self._manager.topics.writable(topic_partition)
         if not records:
             return []
         now_ms = self._now_ms()
-        prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
+        prepared = await self._manager.disk.compute(
+            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
         for header, _ in prepared.batches:
             if header.has_producer_id or header.is_transactional:
                 raise InvalidRecordError(

@@ -53,10 +53,10 @@ from ..storage.fetch import FetchedRecords as FetchedRecords
 from ..storage.leased_files import LeasedPartition as LeasedPartition
 from ..storage.paths import check_topic_name as check_topic_name
 from ..storage.paths import is_internal as is_internal
+from ..storage.plain_records import PlainRecord as PlainRecord
 from ..storage.producer_entry import ProducerEntry as ProducerEntry
 from ..storage.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..storage.stage_files import StagedBytes as StagedBytes
 from .appends import Append as Append
-from .appends import PlainRecord as PlainRecord
 from .broker import Broker as Broker
 from .broker import open_broker_core as open_broker_core

@@ -12,18 +12,14 @@ from ...protocol.errors import (
     RequestError,
     RequestTimedOutError,
 )
-from ...protocol.records.builder import BatchBuilder
-from ...protocol.types import Bytes, CompressionType, TopicPartition
+from ...protocol.types import Bytes, TopicPartition
 from ..actors.log_manager import LogManager
 from ..actors.partition import ACKS_ALL, Answer, PartitionActor
 from ..clock import NowMs
 from ..storage.append import AppendResult
-from ..storage.prepare import PreparedAppend, prepare_append
+from ..storage.plain_records import PlainRecord, prepare_records
+from ..storage.prepare import PreparedAppend, prepare_steps
 from .topics import check_not_internal
-
-PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""(timestamp in ms or None for now, key, value, headers)."""
-
 
 Append = tuple[PartitionActor, PreparedAppend]
 """What `prepare` answers and `submit` takes: a partition, and what is to be appended there."""
@@ -36,27 +32,28 @@ class AppendCalls:
     _manager: LogManager
     _now_ms: NowMs
 
-    def prepare(self, topic_partition: TopicPartition, records: Bytes) -> Append:
-        """Check record batches for a partition. Raises the RequestError that is the partition's answer."""
+    async def prepare(self, topic_partition: TopicPartition, records: Bytes) -> Append:
+        """Check record batches for a partition; others have their turn where there is much to check. Raises the RequestError
+        that is the partition's answer."""
         check_not_internal(topic_partition.topic)
         actor = self._manager.topics.writable(topic_partition)
         now_ms = self._now_ms()
-        prepared = prepare_append(records, topic_partition, actor.config, now_ms=now_ms)
+        prepared = await self._manager.disk.compute(
+            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
 
-    def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
+    async def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> Append:
         """Pack plain records into one batch, with the topic's codec, for a partition."""
         check_not_internal(topic_partition.topic)
         actor = self._manager.topics.writable(topic_partition)
         if not records:
             raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
-        codec = actor.config.compression_type or CompressionType.NONE
-        builder = BatchBuilder(compression_type=codec, compression_level=actor.config.compression_level(codec))
         now_ms = self._now_ms()
-        for timestamp, key, value, headers in records:
-            builder.append(now_ms if timestamp is None else timestamp, key, value, headers)
-        prepared = prepare_append(builder.build(), topic_partition, actor.config, now_ms=now_ms)
+        prepared = await self._manager.disk.compute(
+            prepare_records(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
 
@@ -76,9 +73,9 @@ class AppendCalls:
         """
         plain = not isinstance(records, bytes | bytearray | memoryview)
         actor, prepared = (
-            self.prepare_records(topic_partition, records)  # type: ignore[arg-type]
+            await self.prepare_records(topic_partition, records)  # type: ignore[arg-type]
             if plain
-            else self.prepare(topic_partition, records)  # type: ignore[arg-type]
+            else await self.prepare(topic_partition, records)  # type: ignore[arg-type]
         )
         if acks == 0:
             await actor.append(prepared, acks, _drop)

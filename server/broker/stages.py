@@ -20,12 +20,12 @@ class StageCalls:
     _coordinators: Coordinators
     _leases: SegmentLeases
 
-    def announce_stage(
+    async def announce_stage(
         self, application: str, version: int, task: str, topic_partition: TopicPartition, records: Bytes
     ) -> StageWrite:
-        """Check record batches and give them their place among what the task has staged for the partition; the order of the
-        calls counts. The answer has to be given to `stage` or `give_up_stage`. Raises RequestError."""
-        return self._coordinators.stage_commits.stages.announce(application, version, task, topic_partition, records)
+        """Check record batches and give them their place among what the task has staged for the partition; the order
+        in which they return counts. The answer has to be given to `stage` or `give_up_stage`. Raises RequestError."""
+        return await self._coordinators.stage_commits.stages.announce(application, version, task, topic_partition, records)
 
     async def stage(self, write: StageWrite) -> StagedBytes:
         """Write what was announced; answers size and CRC of all that the task has staged for the partition. Raises

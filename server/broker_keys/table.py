@@ -6,10 +6,12 @@ from typing import Final
 
 from ...protocol.limits import (
     MAX_FRAME_BYTES,
+    MAX_HEADERS_PER_RECORD,
     MAX_IN_FLIGHT,
     MAX_IN_FLIGHT_BYTES,
     MAX_PARTITIONS_PER_TOPIC,
     MAX_PRODUCERS_PER_PARTITION,
+    MAX_RECORDS_PER_BATCH,
     MIB,
 )
 from ..broker_config import Address
@@ -92,6 +94,21 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
             unit="bytes",
             low=1024,
             high=2**40,
+        ),
+        number(
+            "max_records_per_batch",
+            MAX_RECORDS_PER_BATCH,
+            "What a producer may put into one batch, with headers twice as many. More is answered MESSAGE_TOO_LARGE, at which "
+            "Kafka's own producer divides the batch.",
+            low=1000,
+            high=2**31 - 1,
+        ),
+        number(
+            "max_headers_per_record",
+            MAX_HEADERS_PER_RECORD,
+            "More is answered INVALID_RECORD.",
+            low=100,
+            high=2**31 - 1,
         ),
         number(
             "checkpoint_interval_ms",

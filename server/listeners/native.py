@@ -163,7 +163,7 @@ class NativeCalls:
                 case messages.DescribeConfigsRequest():
                     self.session.respond(request.correlation_id, None, topic_calls.describe_configs(self.broker, message))
                 case messages.StageRequest():
-                    later = stage_calls.stage(self.broker, message)
+                    later = await stage_calls.stage(self.broker, message)
                     self.nursery.start_soon(self._answer, request.correlation_id, later)
                 case messages.OffsetsForTimesRequest():
                     call = partial(self._offsets_for_times, message)
@@ -209,7 +209,7 @@ class NativeCalls:
         if message.acks:
             self._produces[correlation_id] = pending
             self._watch_timeouts()
-        appends = self._prepare(message, pending)
+        appends = await self._prepare(message, pending)
         if message.transactional_id is not None:
             appends = await self._join_transaction(message.transactional_id, appends, pending)
         for slot, (actor, prepared) in appends.items():
@@ -220,16 +220,16 @@ class NativeCalls:
         elif not message.partitions:
             pending.answer()
 
-    def _prepare(self, message: messages.ProduceRequest, pending: PendingProduce) -> dict[int, Append]:
+    async def _prepare(self, message: messages.ProduceRequest, pending: PendingProduce) -> dict[int, Append]:
         """What can be appended, by slot; the other partitions have their answers."""
         appends: dict[int, Append] = {}
         for slot, each in enumerate(message.partitions):
             try:
                 topic_partition = TopicPartition(each.topic, each.partition)
                 if isinstance(each.records, tuple):
-                    append = self.broker.prepare_records(topic_partition, each.records)
+                    append = await self.broker.prepare_records(topic_partition, each.records)
                 else:
-                    append = self.broker.prepare(topic_partition, each.records)
+                    append = await self.broker.prepare(topic_partition, each.records)
                 check_transaction(message.transactional_id, topic_partition, append[1].batches[0][0])
                 appends[slot] = append
             except RequestError as exc:

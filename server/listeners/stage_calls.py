@@ -13,21 +13,31 @@ from ...protocol.types import TopicPartition
 from ..broker import Broker, StagedBytes, StagedShare, StageWrite
 
 
-def stage(broker: Broker, message: messages.StageRequest) -> Callable[[], Awaitable[Any]]:
+async def stage(broker: Broker, message: messages.StageRequest) -> Callable[[], Awaitable[Any]]:
     """Give every partition's batches their place, in the order of the requests, and answer what writes them."""
     writes: list[StageWrite | RequestError] = []
-    for each in message.partitions:
-        topic_partition = TopicPartition(each.topic, each.partition)
-        try:
-            writes.append(
-                broker.announce_stage(message.application, message.version, message.task, topic_partition, each.records)
-            )
-        except RequestError as exc:
-            writes.append(exc.as_answer())
-        except ValueError as exc:
-            writes.append(InvalidRequestError(f"{topic_partition}: {exc}"))
+    try:
+        for each in message.partitions:
+            writes.append(await _announced(broker, message, each))
+    except BaseException:  # cancelled: who comes later would wait for them
+        for write in writes:
+            if not isinstance(write, RequestError):
+                await broker.give_up_stage(write)
+        raise
     places = [(each.topic, each.partition) for each in message.partitions]
     return partial(_write, broker, places, writes)
+
+
+async def _announced(
+    broker: Broker, message: messages.StageRequest, each: messages.StagePartition
+) -> StageWrite | RequestError:
+    topic_partition = TopicPartition(each.topic, each.partition)
+    try:
+        return await broker.announce_stage(message.application, message.version, message.task, topic_partition, each.records)
+    except RequestError as exc:
+        return exc.as_answer()
+    except ValueError as exc:
+        return InvalidRequestError(f"{topic_partition}: {exc}")
 
 
 async def _write(broker: Broker, places: list[tuple[str, int]], writes: list[StageWrite | RequestError]) -> Any:

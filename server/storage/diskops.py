@@ -4,6 +4,9 @@ A storage procedure is a generator. Its body runs where the state lives; it *yie
 or has the operation's OSError thrown in. Who drives it decides where operations run: `drive` here runs them on the spot
 (start-up, tools, tests), `actors.disk` in worker threads. An operation sees descriptors and bytes, never a log.
 
+A procedure that works for long without the disk says so too: where it yields None others may have their turn (as the steps of
+`protocol.records.steps`), and what a codec does without the interpreter is an operation, `Compute`.
+
 A `FileHandle` names a file and holds its descriptor while it is open. Only its owner's thread installs or takes away the
 descriptor; a handle with a lease is not closed.
 """
@@ -23,7 +26,7 @@ from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file
 from .write_again import write_batches_again, write_file_again, write_index_again
 
 T = TypeVar("T")
-Procedure = Generator["DiskOp", Any, T]
+Procedure = Generator["DiskOp | None", Any, T]
 """A storage procedure that answers a T."""
 
 
@@ -364,6 +367,16 @@ class SyncDirectory(NamedTuple):
             raise _sync_failed(exc) from exc
 
 
+class Compute(NamedTuple):
+    """Answers what the function answers. It takes long, and works without the GIL for nearly all of it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def run(self, fs: FileSystem) -> Any:
+        return self.function(*self.args)
+
+
 DiskOp = (
     Read
     | Open
@@ -387,6 +400,7 @@ DiskOp = (
     | LinkEach
     | Unlink
     | SyncDirectory
+    | Compute
 )
 
 
@@ -411,6 +425,24 @@ def name_file(error: BaseException, operation: DiskOp) -> None:
         error.filename = file.path
 
 
+def compute(procedure: Procedure[T]) -> T:
+    """Run a procedure that needs no disk on the spot."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            operation = procedure.send(answer) if error is None else procedure.throw(error)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = error = None
+        if operation is not None:
+            assert isinstance(operation, Compute), operation
+            try:
+                answer = operation.function(*operation.args)
+            except Exception as exc:
+                error = exc
+
+
 def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
     """Run a procedure on the spot. Files that it reads are opened for the time of the call."""
     opened: list[FileHandle] = []
@@ -423,6 +455,8 @@ def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
             answer, error = None, None
+            if operation is None:
+                continue
             try:
                 file = getattr(operation, "file", None)
                 if isinstance(file, FileHandle) and file.fd is None and not isinstance(operation, Open):

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches, parse_header
+from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, iter_batches, parse_header
+from ...protocol.records.steps import STEPS_PER_PAUSE
 from ...protocol.types import Bytes
 from .diskops import Procedure, Read
 from .leader_epochs import EpochEntry
 from .segment_view import SegmentView
+from .unpacked import checked
+
+STEPS_PER_BATCH: Final = 4
+CHECKED_PER_STEP: Final = 8192
+"""Bytes of a batch whose checksum is computed."""
 
 
 class _Placed(NamedTuple):
@@ -33,7 +39,7 @@ def checked_prefix(
 
     `end_offset`: where the next segment starts, or the log ends. Raises CorruptRecordError when nothing good is left.
     """
-    placed, reason = _intact(data, position, epochs)
+    placed, reason = yield from _intact(data, position, epochs)
     stop = placed[-1].position + placed[-1].header.size_bytes if placed else position
     if not placed:
         if reason is not None:
@@ -57,15 +63,20 @@ def check_end(view: SegmentView, offset: int) -> Procedure[None]:
         raise _damaged(view.log.path, stop, f"the {view.size - stop} bytes up to the segment's end are no whole batch")
 
 
-def _intact(data: Bytes, position: int, epochs: Sequence[EpochEntry]) -> tuple[list[_Placed], str | None]:
+def _intact(data: Bytes, position: int, epochs: Sequence[EpochEntry]) -> Procedure[tuple[list[_Placed], str | None]]:
     """The whole batches up to the first one that is damaged by itself, and what is wrong with that one."""
     placed: list[_Placed] = []
+    unsaid = 0
     try:
         for header, batch in iter_batches(data):
-            check_batch(batch, header)
+            yield from checked(batch, header)
             _check_epoch(header, epochs)
             placed.append(_Placed(header, position))
             position += header.size_bytes
+            unsaid += STEPS_PER_BATCH + header.size_bytes // CHECKED_PER_STEP
+            if unsaid > STEPS_PER_PAUSE:
+                unsaid = 0
+                yield None
     except CorruptRecordError as exc:
         return placed, exc.message
     return placed, None

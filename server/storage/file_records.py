@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ...protocol.errors import CorruptRecordError
 from ...protocol.limits import KIB, MAX_SEGMENT_BYTES, MIB
 from ...protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
+from ...protocol.records.steps import STEPS_PER_PAUSE
 from ...protocol.types import Bytes
 from .diskops import FileHandle, Procedure, Read
 from .errors import StorageError
@@ -19,6 +20,7 @@ from .errors import StorageError
 FIRST_READ_BYTES: Final = 8 * KIB
 """Two index intervals: most lookups end within the first read."""
 LARGEST_READ_BYTES: Final = MIB
+HEADERS_PER_PAUSE: Final = 2 * STEPS_PER_PAUSE
 
 
 class FoundBatch(NamedTuple):
@@ -67,6 +69,7 @@ class FileSlice(NamedTuple):
         """The first batch whose header matches; only headers are looked at, in reads that grow to 1 MiB."""
         position, end = self.start, self.end
         read_bytes = FIRST_READ_BYTES
+        headers = 0
         while position + RECORD_BATCH_OVERHEAD <= end:
             view = memoryview((yield Read(self.file, position, min(read_bytes, end - position))))
             length, at = len(view), 0
@@ -79,6 +82,9 @@ class FileSlice(NamedTuple):
                     raise not_a_batch(self.file.path, position + at, header)
                 if position + at + size > end:
                     return None
+                headers += 1
+                if not headers % HEADERS_PER_PAUSE:
+                    yield None
                 if matches(header):
                     data = view[at : at + size] if at + size <= length else None
                     return FoundBatch(header, position + at, data)

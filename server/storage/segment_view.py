@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...protocol.records.batch import BatchHeader, check_batch
-from ...protocol.records.record import first_record_at
+from ...protocol.errors import RequestError
+from ...protocol.records.batch import BatchHeader
+from ...protocol.records.record import NOT_FOUND, FoundRecord, can_reach, first_record_steps
+from ...protocol.records.unpacking import is_large
 from ...protocol.types import NO_TIMESTAMP
 from .diskops import FileHandle, Procedure
 from .file_records import FileSlice, FoundBatch
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex
 from .transaction_index import AbortedTxn, TransactionIndex
+from .unpacked import checked, dropped, unpacked
 
 
 class TimestampAndOffset(NamedTuple):
@@ -133,8 +136,28 @@ class SegmentView(NamedTuple):
                 return None
             batch = yield from area.read_batch(found)
             if check_crcs:
-                check_batch(batch, found.header)
-            hit = first_record_at(batch, found.header, timestamp=timestamp, min_offset=starting_offset, max_bytes=max_bytes)
-            if hit is not None:
-                return TimestampAndOffset(hit[1], hit[0], found.header.partition_leader_epoch)
+                yield from checked(batch, found.header)
+            hit = yield from _first_in(batch, found.header, timestamp, starting_offset, max_bytes)
+            if hit is not NOT_FOUND:
+                return TimestampAndOffset(hit.timestamp, hit.offset, found.header.partition_leader_epoch)
             position = found.position + found.header.size_bytes
+
+
+def _first_in(
+    batch: memoryview, header: BatchHeader, timestamp: int, min_offset: int, max_bytes: int
+) -> Procedure[FoundRecord]:
+    """The first record with at least both of these; NOT_FOUND for none."""
+    if not can_reach(header, timestamp):
+        return NOT_FOUND
+    data = yield from unpacked(batch, header, max_bytes)
+    try:
+        for found in first_record_steps(data, header, timestamp=timestamp, min_offset=min_offset):
+            if found is None:
+                yield None
+    except RequestError:
+        yield from dropped(data)
+        raise
+    if is_large(data):
+        yield from dropped(data)
+    assert found is not None
+    return found

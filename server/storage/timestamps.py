@@ -9,14 +9,19 @@ matches all lie below the log start offset is passed over.
 
 from __future__ import annotations
 
+from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.records.batch import BatchHeader
-from ...protocol.records.record import iter_records
+from ...protocol.records.record import record_steps
+from ...protocol.records.steps import STEPS_PER_PAUSE
 from ...protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation
 from .diskops import Procedure
 from .log_snapshot import LogSnapshot
 from .segment_view import SegmentView, TimestampAndOffset
+from .unpacked import dropped, unpacked
 
+RECORDS_PER_PAUSE = STEPS_PER_PAUSE // 2
+"""Of those that are built."""
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
 
 
@@ -108,9 +113,17 @@ def _largest_readable(snapshot: LogSnapshot, view: SegmentView, end: int) -> Pro
         found = yield from area.find_batch(lambda header: header.last_offset >= start)
         assert found is not None
         batch = yield from area.read_batch(found)
-        for record in iter_records(batch, found.header, max_bytes=snapshot.max_decompressed_bytes):
-            if record.offset >= start:
-                largest = max(largest, record.timestamp)
+        data = yield from unpacked(batch, found.header, snapshot.max_decompressed_bytes)
+        try:
+            for index, record in enumerate(record_steps(data, found.header)):
+                if record is None or not (index + 1) % RECORDS_PER_PAUSE:
+                    yield None
+                if record is not None and record.offset >= start:
+                    largest = max(largest, record.timestamp)
+        except RequestError:
+            yield from dropped(data)
+            raise
+        yield from dropped(data)
     return largest
 
 

@@ -159,8 +159,8 @@ class Produces:
             wanted = _wanted(call, request, pending)
         if request.transactional_id is not None:
             wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
-        # All are checked before the first is enqueued: what waits for room does not come between.
-        for slot, (actor, prepared) in _prepare(call, wanted, pending).items():
+        # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
+        for slot, (actor, prepared) in (await _prepare(call, wanted, pending)).items():
             answer = partial(_put_answer_of_log, call, pending, wanted[slot][0], slot)
             await call.broker.submit(actor, prepared, request.acks, answer)
         if not request.acks:
@@ -216,12 +216,12 @@ def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) -> dic
     return wanted
 
 
-def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, Append]:
+async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, Append]:
     """What the logs can take, by slot; the other partitions have their answers."""
     appends: dict[int, Append] = {}
     for slot, (topic_partition, records) in wanted.items():
         try:
-            actor, prepared = call.broker.prepare(topic_partition, records)
+            actor, prepared = await call.broker.prepare(topic_partition, records)
         except RequestError as exc:
             _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
             continue

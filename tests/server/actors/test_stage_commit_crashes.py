@@ -49,7 +49,7 @@ async def stage(broker: Broker, version: int, task: str, partition: TopicPartiti
     """One batch for each text."""
     for text in texts:
         batch = one_batch(text)
-        staged = await broker.stage(broker.announce_stage(APPLICATION, version, task, partition, batch))
+        staged = await broker.stage(await broker.announce_stage(APPLICATION, version, task, partition, batch))
     return StagedShare(task, partition, staged)
 
 

@@ -52,7 +52,7 @@ async def stage(
     application: str = APPLICATION,
 ) -> StagedShare:
     """Stage one batch; answers what a commit names of the task and the partition."""
-    write = broker.announce_stage(application, version, task, partition, batch(*texts))
+    write = await broker.announce_stage(application, version, task, partition, batch(*texts))
     return StagedShare(task, partition, await broker.stage(write))
 
 
@@ -279,9 +279,9 @@ async def test_bytes_that_changed_on_the_device_are_refused(tmp_path: Path) -> N
 async def test_what_an_append_would_refuse_is_not_staged(tmp_path: Path, records: bytes, complaint: str) -> None:
     async with one_partition(tmp_path) as broker:
         with pytest.raises(RequestError, match=complaint):
-            broker.announce_stage(APPLICATION, 0, "1", PARTITION, records)
+            await broker.announce_stage(APPLICATION, 0, "1", PARTITION, records)
         with pytest.raises(InvalidTopicError):
-            broker.announce_stage(APPLICATION, 0, "1", TopicPartition("__stage_commits", 0), batch("a"))
+            await broker.announce_stage(APPLICATION, 0, "1", TopicPartition("__stage_commits", 0), batch("a"))
         assert stages_of(broker).staged_bytes == 0
         assert stages_of(broker).names() == []
 
@@ -289,8 +289,8 @@ async def test_what_an_append_would_refuse_is_not_staged(tmp_path: Path, records
 async def test_staging_nothing_tells_what_is_there(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         share = await stage(broker, "1", "a")
-        assert await broker.stage(broker.announce_stage(APPLICATION, 0, "1", PARTITION, b"")) == share.staged
-        assert await broker.stage(broker.announce_stage(APPLICATION, 0, "2", PARTITION, b"")) == (0, 0)
+        assert await broker.stage(await broker.announce_stage(APPLICATION, 0, "1", PARTITION, b"")) == share.staged
+        assert await broker.stage(await broker.announce_stage(APPLICATION, 0, "2", PARTITION, b"")) == (0, 0)
 
 
 async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
@@ -322,9 +322,9 @@ async def test_a_file_that_refused_a_write_takes_no_more(tmp_path: Path) -> None
 
 async def test_a_write_that_was_cancelled_leaves_no_hole(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        first = broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("a"))
-        second = broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("b"))
-        third = broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("c"))
+        first = await broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("a"))
+        second = await broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("b"))
+        third = await broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch("c"))
         await broker.stage(first)
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -336,7 +336,7 @@ async def test_a_write_that_was_cancelled_leaves_no_hole(tmp_path: Path) -> None
 async def test_writes_happen_in_the_order_in_which_they_were_announced(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         texts = [str(number) for number in range(20)]
-        writes = [broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch(text)) for text in texts]
+        writes = [await broker.announce_stage(APPLICATION, 0, "1", PARTITION, batch(text)) for text in texts]
         answers: list[StagedBytes] = []
 
         async def write(each: StageWrite) -> None:

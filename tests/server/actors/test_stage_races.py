@@ -47,7 +47,7 @@ async def test_a_connection_that_ends_with_requests_of_many_partitions_leaves_no
         with fs.hold("write", FILE) as gate:
             async with trio.open_nursery() as nursery:
                 for _ in range(3):
-                    nursery.start_soon(stage_calls.stage(broker, messages.StageRequest(APPLICATION, 0, "1", parts)))
+                    nursery.start_soon(await stage_calls.stage(broker, messages.StageRequest(APPLICATION, 0, "1", parts)))
                 await gate.reached()
                 nursery.cancel_scope.cancel()
                 gate.release()
@@ -64,7 +64,7 @@ async def test_a_connection_that_ends_with_requests_of_many_partitions_leaves_no
 async def test_asking_how_much_is_staged_takes_no_room(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         for task in "123":
-            assert await broker.stage(broker.announce_stage(APPLICATION, 0, task, PARTITION, b"")) == (0, 0)
+            assert await broker.stage(await broker.announce_stage(APPLICATION, 0, task, PARTITION, b"")) == (0, 0)
         assert stages_of(broker).names() == []
         assert stages_of(broker).staged_bytes == 0
 

@@ -1,0 +1,193 @@
+"""Unpacking the records of a batch that may be large, without holding up other threads.
+
+How much it becomes at most is found first, in steps; then one call unpacks it, in which the codecs work without the GIL. What
+is larger than LARGE_BYTES goes into anonymous memory of its own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and
+memory that the codec never reaches costs nothing. It reads like bytes, slices of it are bytes; `drop` gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from mmap import mmap
+from typing import Final, NamedTuple, cast
+
+from ..errors import CorruptRecordError, RecordTooLargeError
+from ..limits import KIB, MIB
+from ..types import CompressionType
+from .compression import GZIP_WINDOW_BITS, decompress, too_large
+from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
+from .steps import STEPS_PER_PAUSE, Steps
+
+LARGE_BYTES: Final = MIB
+_GZIP_MAX_RATIO: Final = 1032
+_GZIP_SIZE_BYTES: Final = 4
+_GZIP_INPUT_BYTES: Final = 64 * KIB
+_GZIP_OUTPUT_BYTES: Final = 256 * KIB
+"""zlib's output is copied into its place with the GIL: 0.1 ms."""
+
+Blocks = list[tuple[memoryview, int]]
+
+
+class Packed(NamedTuple):
+    """The compressed records of a batch and what is known about them."""
+
+    compression_type: CompressionType
+    data: memoryview
+    most_bytes: int
+    """Of what it can become."""
+    likely_bytes: int
+    """What it becomes if it says the truth: a gzip file ends with its size."""
+    blocks: Blocks
+    """Of snappy."""
+
+
+def measured(compression_type: CompressionType, data: memoryview) -> Steps[Packed]:
+    """Look at the container only. Raises CorruptRecordError."""
+    most_bytes = 0
+    blocks: Blocks = []
+    if compression_type == CompressionType.SNAPPY:
+        for block in xerial_blocks(data):
+            blocks.append(block)
+            most_bytes += block[1]
+            if not len(blocks) % STEPS_PER_PAUSE:
+                yield None
+    elif compression_type == CompressionType.GZIP:
+        most_bytes = _GZIP_MAX_RATIO * len(data)
+        likely_bytes = int.from_bytes(data[-_GZIP_SIZE_BYTES:], "little")
+        yield Packed(compression_type, data, most_bytes, min(most_bytes, likely_bytes), blocks)
+        return
+    else:
+        measure = lz4_frame_limit if compression_type == CompressionType.LZ4 else zstd_frames_limit
+        for limit in measure(data):
+            if limit is None:
+                yield None
+            else:
+                most_bytes = limit
+    yield Packed(compression_type, data, most_bytes, most_bytes, blocks)
+
+
+def unpack(packed: Packed, max_bytes: int) -> bytes:
+    """The plain records; `decompress` says what is raised."""
+    if packed.most_bytes <= LARGE_BYTES:
+        return decompress(packed.compression_type, packed.data, max_bytes=max_bytes)
+    if packed.compression_type == CompressionType.SNAPPY and packed.most_bytes > max_bytes:
+        raise too_large(packed.most_bytes, max_bytes)
+    output = _memory(min(packed.most_bytes, max_bytes))
+    try:
+        size = _UNPACKERS[packed.compression_type](packed, output, max_bytes)
+    except BaseException:
+        output.close()
+        raise
+    if size < len(output):
+        if not size:
+            output.close()
+            return b""
+        output.resize(size)
+    return cast(bytes, output)
+
+
+def copied(data: memoryview) -> Steps[bytes]:
+    """The bytes of `data` apart from it."""
+    if len(data) <= LARGE_BYTES:
+        yield bytes(data)
+        return
+    output = _memory(len(data))
+    for start in range(0, len(data), LARGE_BYTES):
+        output[start : start + LARGE_BYTES] = data[start : start + LARGE_BYTES]
+        yield None
+    yield cast(bytes, output)
+
+
+def is_large(data: bytes) -> bool:
+    """Whether `drop` has to be called, where nobody waits for it: it takes 0.2 ms for each MiB."""
+    return isinstance(data, mmap)
+
+
+def drop(data: bytes) -> None:
+    """Give large unpacked records back."""
+    cast(mmap, data).close()
+
+
+def _memory(size: int) -> mmap:
+    try:
+        return mmap(-1, size)
+    except OSError as exc:
+        raise MemoryError(f"{size} bytes for the records of a batch: {exc}") from exc
+
+
+def _gunzip(packed: Packed, output: mmap, max_bytes: int) -> int:
+    import zlib
+
+    data = packed.data
+    position = size = 0
+    while position < len(data):
+        member = zlib.decompressobj(GZIP_WINDOW_BITS)
+        rest: bytes | memoryview = b""
+        is_hungry = True
+        while not member.eof:
+            if is_hungry:
+                rest = data[position : position + _GZIP_INPUT_BYTES]
+                position += len(rest)
+                if not rest:
+                    raise CorruptRecordError(f"gzip data of {len(data)} bytes ends inside a member")
+            try:
+                chunk = member.decompress(rest, _GZIP_OUTPUT_BYTES)
+            except zlib.error as exc:
+                raise CorruptRecordError(f"gzip data of {len(data)} bytes: {exc}") from exc
+            rest = member.unconsumed_tail
+            is_hungry = not rest and len(chunk) < _GZIP_OUTPUT_BYTES
+            if size + len(chunk) > max_bytes:
+                raise too_large(None, max_bytes)
+            output[size : size + len(chunk)] = chunk
+            size += len(chunk)
+        position -= len(member.unused_data)
+    return size
+
+
+def _unsnap(packed: Packed, output: mmap, max_bytes: int) -> int:
+    from cramjam import DecompressionError, snappy
+
+    position = 0
+    with memoryview(output) as view:
+        for block, block_size in packed.blocks:
+            with view[position : position + block_size] as place:
+                try:
+                    snappy.decompress_raw_into(block, place)
+                except DecompressionError as exc:
+                    raise CorruptRecordError(f"snappy block of {len(block)} bytes: {exc}") from exc
+            position += block_size
+    return position
+
+
+def _unlz4(packed: Packed, output: mmap, max_bytes: int) -> int:
+    from cramjam import lz4
+
+    return _decompress_into(lz4.decompress_into, packed, output, max_bytes)
+
+
+def _unzstd(packed: Packed, output: mmap, max_bytes: int) -> int:
+    from cramjam import zstd
+
+    return _decompress_into(zstd.decompress_into, packed, output, max_bytes)
+
+
+def _decompress_into(decompress_into: Callable[[memoryview, mmap], int], packed: Packed, output: mmap, max_bytes: int) -> int:
+    from cramjam import DecompressionError
+
+    try:
+        return decompress_into(packed.data, output)
+    except DecompressionError as exc:
+        error: CorruptRecordError | RecordTooLargeError
+        if packed.most_bytes > max_bytes:
+            error = too_large(None, max_bytes)
+        else:
+            error = CorruptRecordError(f"compressed data of {len(packed.data)} bytes: {exc}")
+        raise error from exc
+
+
+_UNPACKERS: Final[dict[CompressionType, Callable[[Packed, mmap, int], int]]] = {
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unsnap,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
+}
