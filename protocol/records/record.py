@@ -31,11 +31,19 @@ from .payload import (
     read_headers_count,
     records_data,
 )
-from .steps import STEPS_PER_PAUSE, Steps, last
+from .steps import STEPS_PER_PAUSE, BatchLimits, Steps, last
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
 from .walk import RecordsWalk, walk_records
 
-__all__ = ["RecordsWalk", "first_record_at", "first_record_steps", "iter_records", "record_steps", "walk_records"]
+__all__ = [
+    "RecordsWalk",
+    "first_record_at",
+    "first_record_steps",
+    "iter_records",
+    "largest_timestamp_steps",
+    "record_steps",
+    "walk_records",
+]
 
 _PER_PAUSE: Final = 4 * STEPS_PER_PAUSE
 """Records that are only looked at for their time."""
@@ -61,15 +69,16 @@ def iter_records(
     """
     if header is None:
         header = _header_of(batch)
-    return _records(records_data(batch, header, max_bytes), header, pauses=False)
+    return _records(records_data(batch, header, max_bytes), header, None)
 
 
-def record_steps(data: bytes, header: BatchHeader) -> Iterator[Record | None]:
-    """The records of a batch whose plain records are `data`; None among the headers of a record that has many."""
-    return _records(data, header, pauses=True)
+def record_steps(data: bytes, header: BatchHeader, limits: BatchLimits) -> Iterator[Record | None]:
+    """The records of a batch whose plain records are `data`; None among the headers of a record that has many. Raises what
+    `limits` say of headers too."""
+    return _records(data, header, limits)
 
 
-def _records(data: bytes, header: BatchHeader, *, pauses: bool) -> Iterator[Any]:
+def _records(data: bytes, header: BatchHeader, limits: BatchLimits | None) -> Iterator[Any]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     earliest, latest = INT64_MIN - base_timestamp, INT64_MAX - base_timestamp
@@ -108,7 +117,8 @@ def _records(data: bytes, header: BatchHeader, *, pauses: bool) -> Iterator[Any]
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if data[position]:
                 count, position = read_headers_count(data, position, end)
-                if pauses and count > STEPS_PER_PAUSE:
+                if limits is not None and count > STEPS_PER_PAUSE:
+                    limits.check_headers(count, index)
                     headers, position = yield from _read_many_headers(data, position, count)
                 else:
                     headers, position = _read_headers(data, position, count)
@@ -191,6 +201,28 @@ def first_record_steps(data: bytes, header: BatchHeader, *, timestamp: int, min_
     if position != len(data):
         raise_consumption(header, position, data)
     yield NOT_FOUND
+
+
+def largest_timestamp_steps(data: bytes, header: BatchHeader, min_offset: int) -> Steps[int]:
+    """The largest timestamp of a record with at least this offset, -1 for none; `data` are the batch's plain records."""
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+    largest = NO_TIMESTAMP
+    position = index = 0
+    try:
+        for index in range(header.records_count):
+            length, position = decode_varint(data, position)
+            timestamp_delta, fields = decode_varlong(data, position + 1)
+            offset_delta, fields = decode_varint(data, fields)
+            position += length
+            if not fields <= position <= len(data):
+                raise_length(header, index, position - fields)
+            if header.base_offset + offset_delta >= min_offset:
+                largest = max(largest, header.base_timestamp + timestamp_delta if append_time is None else append_time)
+            if index % STEPS_PER_PAUSE == STEPS_PER_PAUSE - 1:
+                yield None
+    except IndexError:
+        raise_underflow(header, index, data)
+    yield largest
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 from ..errors import CorruptRecordError, RecordTooLargeError
 from ..limits import KIB, MIB
 from ..types import CompressionType
-from .compression import GZIP_WINDOW_BITS, decompress, too_large
+from .compression import GZIP_WINDOW_BITS, too_large
 from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
 from .steps import STEPS_PER_PAUSE, Steps
 
@@ -26,6 +26,7 @@ _GZIP_OUTPUT_BYTES: Final = 256 * KIB
 """zlib's output is copied into its place with the GIL: 0.1 ms."""
 
 Blocks = list[tuple[memoryview, int]]
+Output = bytearray | mmap
 
 
 class Packed(NamedTuple):
@@ -66,13 +67,23 @@ def measured(compression_type: CompressionType, data: memoryview) -> Steps[Packe
     yield Packed(compression_type, data, most_bytes, most_bytes, blocks)
 
 
+def unpack_at_once(packed: Packed, max_bytes: int) -> bytes | None:
+    """The plain records if they are at most `max_bytes` in few pieces, else None, also where something is wrong. Raises
+    CorruptRecordError."""
+    if packed.compression_type == CompressionType.GZIP:
+        return _gunzip_one(packed.data, max_bytes)
+    if packed.most_bytes > max_bytes or len(packed.blocks) > STEPS_PER_PAUSE:
+        return None
+    output = bytearray(packed.most_bytes)
+    size = _UNPACKERS[packed.compression_type](packed, output, max_bytes)
+    return bytes(memoryview(output)[:size])
+
+
 def unpack(packed: Packed, max_bytes: int) -> bytes:
-    """The plain records; `decompress` says what is raised."""
-    if packed.most_bytes <= LARGE_BYTES:
-        return decompress(packed.compression_type, packed.data, max_bytes=max_bytes)
+    """The plain records; `decompress` says what is raised. In a thread: it may take long."""
     if packed.compression_type == CompressionType.SNAPPY and packed.most_bytes > max_bytes:
         raise too_large(packed.most_bytes, max_bytes)
-    output = _memory(min(packed.most_bytes, max_bytes))
+    output = _memory(min(packed.most_bytes, max_bytes) or 1)
     try:
         size = _UNPACKERS[packed.compression_type](packed, output, max_bytes)
     except BaseException:
@@ -115,7 +126,18 @@ def _memory(size: int) -> mmap:
         raise MemoryError(f"{size} bytes for the records of a batch: {exc}") from exc
 
 
-def _gunzip(packed: Packed, output: mmap, max_bytes: int) -> int:
+def _gunzip_one(data: memoryview, max_bytes: int) -> bytes | None:
+    import zlib
+
+    member = zlib.decompressobj(GZIP_WINDOW_BITS)
+    try:
+        found = member.decompress(data, max_bytes + 1)
+    except zlib.error:
+        return None
+    return found if member.eof and not member.unused_data and len(found) <= max_bytes else None
+
+
+def _gunzip(packed: Packed, output: Output, max_bytes: int) -> int:
     import zlib
 
     data = packed.data
@@ -144,7 +166,7 @@ def _gunzip(packed: Packed, output: mmap, max_bytes: int) -> int:
     return size
 
 
-def _unsnap(packed: Packed, output: mmap, max_bytes: int) -> int:
+def _unsnap(packed: Packed, output: Output, max_bytes: int) -> int:
     from cramjam import DecompressionError, snappy
 
     position = 0
@@ -159,19 +181,21 @@ def _unsnap(packed: Packed, output: mmap, max_bytes: int) -> int:
     return position
 
 
-def _unlz4(packed: Packed, output: mmap, max_bytes: int) -> int:
+def _unlz4(packed: Packed, output: Output, max_bytes: int) -> int:
     from cramjam import lz4
 
     return _decompress_into(lz4.decompress_into, packed, output, max_bytes)
 
 
-def _unzstd(packed: Packed, output: mmap, max_bytes: int) -> int:
+def _unzstd(packed: Packed, output: Output, max_bytes: int) -> int:
     from cramjam import zstd
 
     return _decompress_into(zstd.decompress_into, packed, output, max_bytes)
 
 
-def _decompress_into(decompress_into: Callable[[memoryview, mmap], int], packed: Packed, output: mmap, max_bytes: int) -> int:
+def _decompress_into(
+    decompress_into: Callable[[memoryview, Output], int], packed: Packed, output: Output, max_bytes: int
+) -> int:
     from cramjam import DecompressionError
 
     try:
@@ -185,7 +209,7 @@ def _decompress_into(decompress_into: Callable[[memoryview, mmap], int], packed:
         raise error from exc
 
 
-_UNPACKERS: Final[dict[CompressionType, Callable[[Packed, mmap, int], int]]] = {
+_UNPACKERS: Final[dict[CompressionType, Callable[[Packed, Output, int], int]]] = {
     CompressionType.GZIP: _gunzip,
     CompressionType.SNAPPY: _unsnap,
     CompressionType.LZ4: _unlz4,

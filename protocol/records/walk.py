@@ -157,6 +157,11 @@ def walk_steps(data: bytes, header: BatchHeader, limits: BatchLimits = UNLIMITED
                 if folded < FOLDED_FEW:
                     position = skip_headers(data, position, end)
                     steps += folded >> 1
+                    if steps > STEPS_PER_PAUSE:
+                        all_steps += steps
+                        limits.check_steps(all_steps)
+                        steps = 0
+                        yield None
                 else:
                     count, position = read_headers_count(data, position, end)
                     limits.check_headers(count, expected >> 1)

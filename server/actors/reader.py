@@ -21,6 +21,7 @@ from ..storage.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.explain import Walk, explain_offset, explain_timestamp
 from ..storage.fetch import FetchedRecords, read, readable_bytes
+from ..storage.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.leader_epochs import LeaderEpochs
 from ..storage.log_snapshot import LogSnapshot
 from ..storage.segment_view import TimestampAndOffset
@@ -169,6 +170,17 @@ class Reader:
                 is_enough = is_enough or (fetched.ends_segment and len(fetched.records) > 0)
                 self._count(each.topic_partition, len(fetched.records))
         return answers, is_enough or size >= min_bytes
+
+    async def unpack(
+        self, answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], *, max_bytes: int
+    ) -> list[PlainRecords | RequestError | None]:
+        """The answers as plain records, see `plain_partitions`."""
+        wanted = [
+            WantedRecords(answer.fetched, question.offset, question.max_bytes)
+            for answer, question in zip(answers, asked, strict=True)
+        ]
+        procedure = plain_partitions(wanted, max_bytes=max_bytes, limits=self._manager.batch_limits)
+        return await self._disk.compute(procedure)
 
     def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
         with contextlib.suppress(RequestError):  # deleted meanwhile

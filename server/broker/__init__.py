@@ -50,6 +50,8 @@ from ..security.acls import AclFilter as AclFilter
 from ..security.acls import check_new_acl as check_new_acl
 from ..storage.append import AppendResult as AppendResult
 from ..storage.fetch import FetchedRecords as FetchedRecords
+from ..storage.fetched_records import PlainRecords as PlainRecords
+from ..storage.fetched_records import aborted_pairs as aborted_pairs
 from ..storage.leased_files import LeasedPartition as LeasedPartition
 from ..storage.paths import check_topic_name as check_topic_name
 from ..storage.paths import is_internal as is_internal

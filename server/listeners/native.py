@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from typing import Any, Final
@@ -17,7 +17,7 @@ from ...protocol.native import messages
 from ...protocol.native.connection import NativeConnection, Request
 from ...protocol.native.state import Role, State
 from ...protocol.types import TopicPartition
-from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchPartition, ReaderView
+from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchAnswer, FetchPartition, ReaderView
 from ..broker_config import Address
 from . import file_calls, group_calls, group_descriptions, stage_calls, topic_calls
 from .counters import ProtocolCounters
@@ -39,6 +39,8 @@ KEPT_PARTITION_BYTES: Final = 512
 REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn: with lookups about 0.3 ms. A peer that sends
 64 at once would otherwise hold everything up for as long as all of them take."""
+PARTITIONS_PER_TURN: Final = 128
+"""Appends of a request that are enqueued before others have their turn."""
 
 
 def server_version() -> str:
@@ -214,6 +216,8 @@ class NativeCalls:
             appends = await self._join_transaction(message.transactional_id, appends, pending)
         for slot, (actor, prepared) in appends.items():
             await self.broker.submit(actor, prepared, message.acks, partial(pending.put, slot))
+            if not slot % PARTITIONS_PER_TURN and slot:
+                await trio.lowlevel.checkpoint()
         if not message.acks:
             if not self.session.failed:
                 self.session.discard(correlation_id)
@@ -329,11 +333,21 @@ class NativeCalls:
                 partitions, max_bytes=max_bytes, min_bytes=min(message.min_bytes, max_bytes), view=view
             )
             if is_enough or not wants_more:
-                self.session.respond(correlation_id, None, fetch_body(answers, partitions, message, max_bytes=max_bytes))
+                self.session.respond(correlation_id, None, await self._fetch_body(answers, partitions, message, max_bytes))
                 return True
             return False
         finally:
             self.session.transport.unreserve(room)
+    async def _fetch_body(
+        self,
+        answers: Sequence[FetchAnswer],
+        asked: Sequence[FetchPartition],
+        message: messages.FetchRequest,
+        max_bytes: int,
+    ) -> Any:
+        if message.format is messages.Format.BATCHES:
+            return fetch_body(answers, asked, message)
+        return fetch_body(answers, asked, message, await self.broker.unpack(answers, asked, max_bytes=max_bytes))
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""

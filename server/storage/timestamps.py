@@ -12,16 +12,13 @@ from __future__ import annotations
 from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX
 from ...protocol.records.batch import BatchHeader
-from ...protocol.records.record import record_steps
-from ...protocol.records.steps import STEPS_PER_PAUSE
+from ...protocol.records.record import largest_timestamp_steps
 from ...protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation
 from .diskops import Procedure
 from .log_snapshot import LogSnapshot
 from .segment_view import SegmentView, TimestampAndOffset
 from .unpacked import dropped, unpacked
 
-RECORDS_PER_PAUSE = STEPS_PER_PAUSE // 2
-"""Of those that are built."""
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
 
 
@@ -115,11 +112,11 @@ def _largest_readable(snapshot: LogSnapshot, view: SegmentView, end: int) -> Pro
         batch = yield from area.read_batch(found)
         data = yield from unpacked(batch, found.header, snapshot.max_decompressed_bytes)
         try:
-            for index, record in enumerate(record_steps(data, found.header)):
-                if record is None or not (index + 1) % RECORDS_PER_PAUSE:
+            for readable in largest_timestamp_steps(data, found.header, start):
+                if readable is None:
                     yield None
-                if record is not None and record.offset >= start:
-                    largest = max(largest, record.timestamp)
+                else:
+                    largest = max(largest, readable)
         except RequestError:
             yield from dropped(data)
             raise

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.errors import RecordTooLargeError
 from ...protocol.limits import KIB, MIB
 from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
 from ...protocol.records.payload import records_data
-from ...protocol.records.unpacking import copied, drop, is_large, measured, unpack
+from ...protocol.records.unpacking import copied, drop, is_large, measured, unpack, unpack_at_once
 from ...protocol.types import CompressionType
 from .diskops import Compute, Procedure
 
@@ -50,11 +49,9 @@ def unpacked(batch: memoryview, header: BatchHeader, max_bytes: int) -> Procedur
         if packed.likely_bytes <= LIGHT_BYTES and len(records) <= LIGHT_PACKED_BYTES:
             for _ in range(packed.likely_bytes // BYTES_PER_PAUSE):
                 yield None
-            try:
-                return unpack(packed, min(LIGHT_BYTES, max_bytes))
-            except RecordTooLargeError:
-                if max_bytes <= LIGHT_BYTES:
-                    raise
+            data = unpack_at_once(packed, min(LIGHT_BYTES, max_bytes))
+            if data is not None:
+                return data
         return (yield Compute(unpack, (packed, max_bytes)))  # type: ignore[no-any-return]
     raise AssertionError(header)
 

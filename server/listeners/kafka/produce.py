@@ -57,6 +57,8 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 TIMEOUT_CHECK_S: Final = 1.0
 """How exact a timeout is, and the shortest: nothing is waited for but the device, so that 0, which some clients send, must not
 be over before the append was tried."""
+PARTITIONS_PER_TURN: Final = 128
+"""Appends of a request that are enqueued before others have their turn."""
 MAGIC_POSITION: Final = 16
 LEAST_SIZE: Final = LOG_OVERHEAD + 14
 """Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
@@ -156,13 +158,15 @@ class Produces:
         if request.transactional_id is None and _has_transactional_batch(request):
             _refuse_all(request, pending)
         else:
-            wanted = _wanted(call, request, pending)
+            wanted = await _wanted(call, request, pending)
         if request.transactional_id is not None:
             wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
         # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
         for slot, (actor, prepared) in (await _prepare(call, wanted, pending)).items():
             answer = partial(_put_answer_of_log, call, pending, wanted[slot][0], slot)
             await call.broker.submit(actor, prepared, request.acks, answer)
+            if not slot % PARTITIONS_PER_TURN and slot:
+                await trio.lowlevel.checkpoint()
         if not request.acks:
             turn.discard()
         elif not any(topic.partition_data for topic in request.topic_data):
@@ -200,10 +204,12 @@ def _named_partitions(call: Call, request: ProduceRequest) -> Iterator[tuple[Pro
             yield each, name
 
 
-def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) -> dict[int, Wanted]:
+async def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) -> dict[int, Wanted]:
     """What is to be appended, by slot; the other partitions have their answers."""
     wanted: dict[int, Wanted] = {}
     for slot, (each, name) in enumerate(_named_partitions(call, request)):
+        if not slot % PARTITIONS_PER_TURN and slot:
+            await trio.lowlevel.checkpoint()
         try:
             if isinstance(name, RequestError):
                 raise name

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from triolog.protocol.native import messages
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.steps import BatchLimits
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import FetchAnswer, FetchedRecords, FetchPartition
 from triolog.server.listeners.fetched import fetch_body
+from triolog.server.storage.diskops import compute
+from triolog.server.storage.fetched_records import WantedRecords, plain_partitions
 
 RECORDS = 100
 VALUE = bytes(1000)
@@ -26,7 +29,9 @@ def unpacked(fetched: FetchedRecords, partitions: int, max_bytes: int) -> list[t
     """(records, next offset) of each partition."""
     asked = [FetchPartition(TopicPartition("topic", number), 0, LARGE) for number in range(partitions)]
     answers = [FetchAnswer(question.topic_partition, fetched, None) for question in asked]
-    body = fetch_body(answers, asked, REQUEST, max_bytes=max_bytes)
+    wanted = [WantedRecords(fetched, 0, LARGE)] * partitions
+    plain = compute(plain_partitions(wanted, max_bytes=max_bytes, limits=BatchLimits()))
+    body = fetch_body(answers, asked, REQUEST, plain)
     return [(len(entry["records"]), entry["next_offset"]) for entry in body["partitions"]]
 
 
