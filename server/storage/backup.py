@@ -5,7 +5,7 @@
 | files of a sealed segment, `.snapshot`, `.batches`, bytes set aside | hard links: renamed and unlinked, never written |
 | `.log` of the active segment | its whole batches up to where it ended when the backup began |
 | indexes of the active segment | not there: whoever opens the copy rebuilds them |
-| `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint` | copies |
+| `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint`, `derived.json` | copies |
 | offset checkpoints | written to match: recovery point = base offset of the last segment, high watermark = log end |
 | other plain files of the directory | copies; not `.lock`, and not the clean marker |
 

@@ -6,7 +6,7 @@
 | `<20 digits>.snapshot` `.batches` | producers at that offset |
 | `<file>.corrupt-<position>`, `<file>.corrupt` | bytes that recovery or repair set aside |
 | `... .deleted` `.cleaned` `.swap` `.tmp` | left over by something that was cut off |
-| `leader-epoch-checkpoint` `partition.metadata` `quarantine-checkpoint` | small files |
+| `leader-epoch-checkpoint` `partition.metadata` `quarantine-checkpoint` `derived.json` | small files |
 | anything else | foreign |
 """
 
@@ -20,6 +20,7 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from .checkpoints import PARTITION_METADATA_FILE
+from .derived_files import FILE_NAME as DERIVED_FILE
 from .errors import LogDirectoryError
 from .filesystem import FileSystem
 from .gaps import FILE_NAME as QUARANTINE_FILE
@@ -41,7 +42,7 @@ from .paths import (
     segment_file,
 )
 
-_SMALL_FILES: Final = frozenset({LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, QUARANTINE_FILE})
+_SMALL_FILES: Final = frozenset({LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, QUARANTINE_FILE, DERIVED_FILE})
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 _SET_ASIDE: Final = re.compile(r".+\.corrupt(?:-\d+(?:\.\d+)?)?")
 

@@ -19,6 +19,7 @@ from ...protocol.limits import INT32_MAX, MAX_PRODUCERS_PER_PARTITION
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
+from .derived_files import DerivedFiles
 from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, SyncDirectory, SyncFile, Unlink, WriteFile
 from .errors import LogOfflineError
 from .gaps import OffsetGap
@@ -87,6 +88,7 @@ class Log:
     """A producer id beyond these is refused until older ones have expired."""
     unsynced_snapshot: int | None = None
     """Offset of a producer snapshot that was written at a roll and is not known to be on the device."""
+    derived: DerivedFiles = attrs.field(factory=DerivedFiles)
     gaps: tuple[OffsetGap, ...] = ()
     truncations: int = 0
     modified: bool = False
@@ -264,6 +266,9 @@ class Log:
                 yield from active.sync(self.recovery_point)
                 if active.transaction_index.entries:
                     yield SyncDirectory(self.directory)
+            if active.transaction_index.entries:
+                yield from self.derived.note(active)
+                yield from self.write_derived()
         elif active.size:
             raise ValueError(f"{self.topic_partition}: a segment with data starts at {base_offset} already")
         yield from take_snapshot(self.directory, self.producers, durable=False)
@@ -331,6 +336,11 @@ class Log:
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         yield WriteFile(path, self.leader_epochs.encode(), durable=self.sync_metadata)
 
+    def write_derived(self, *, durable: bool = False, must: bool = False) -> Procedure[None]:
+        """See DerivedFiles.write."""
+        durable = durable and self.sync_metadata
+        yield from self.derived.write(self.directory, self.segments, self.log_start_offset, durable=durable, must=must)
+
     # ---- end -------------------------------------------------------------------------------------------------------------
 
     def close(self) -> Procedure[None]:
@@ -343,6 +353,8 @@ class Log:
         active = self.active
         unsynced = self.unsynced(self.log_end_offset)
         yield from active.become_inactive()
+        yield from self.derived.note(active)
+        yield from self.write_derived(durable=True)
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:

@@ -19,7 +19,7 @@ from .gaps import OffsetGap, gap_at
 from .inventory import PartitionFiles
 from .paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from .segment_check import Gap, LogState, SegmentCheck
-from .small_files_check import check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
+from .small_files_check import check_derived, check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
 from .snapshot_check import SnapshotCheck
 
 NAME: Final = "name"
@@ -89,6 +89,7 @@ def check_partition(
     if not state.is_compacted:
         report_gaps(state.gaps, gaps, reporter)
     check_offsets(files, known, log_end_offset, reporter)
+    check_derived(fs, files, known.log_start_offset or 0, reporter)
     return PartitionSummary(
         files=files,
         log_start_offset=state.log_start_offset,

@@ -25,8 +25,11 @@ from ...protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
+from .checkpoints import LOG_START_FILE
 from .contain import contain, cut_off
-from .diskops import SyncFile, drive, execute
+from .derived_files import FILE_NAME as DERIVED_FILE
+from .derived_files import DerivedFiles
+from .diskops import Procedure, SyncFile, drive, execute
 from .errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from .filesystem import FileSystem, sync_file
 from .gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
@@ -35,12 +38,14 @@ from .load import LoadedFiles, load_files
 from .load_indexes import load_indexes
 from .log import Log
 from .overflow import split_overflow
+from .paths import is_internal
 from .producer_history import producers_at
 from .producer_snapshots import delete_snapshot, list_batches, list_snapshots, snapshot_paths, stray_snapshots, take_snapshot
 from .producer_state import ProducerState
 from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
 from .rebuild import SegmentRebuild, scan_segment
 from .segment import LogSegment
+from .segments import LogSegments
 from .truncate import truncate_fully_and_start_at
 from .write_again import force_batches, write_file_again
 
@@ -118,6 +123,29 @@ class _Opening:
         self.behind_cut: list[LogSegment] = []
         self.snapshots: set[int] = set()
         """Offsets of the producer snapshots that were written. Some may be deleted again."""
+        self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
+        self._raise_log_start(log_start_offset)
+
+    def _raise_log_start(self, known: int) -> None:
+        """The log start offset that the partition keeps for itself counts if it is the larger one and the log reaches it: a
+        Kafka that has cut the log meanwhile knew nothing of it. Nobody deletes records of the server's own topics."""
+        request = self.request
+        if not self.segments or known <= max(request.log_start_offset, self.segments.first.base_offset):
+            return
+        if is_internal(request.topic_partition.topic) or not drive(self.fs, _reaches(self.segments, known)):
+            return
+        LOGGER.warning(
+            "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the larger one counts, and the "
+            "checkpoint is put right",
+            request.topic_partition,
+            request.directory.rpartition("/")[0],
+            LOG_START_FILE,
+            request.log_start_offset,
+            request.directory,
+            DERIVED_FILE,
+            known,
+        )
+        self.request = attrs.evolve(request, log_start_offset=known)
 
     def run(self) -> Log:
         fs, request = self.fs, self.request
@@ -148,6 +176,7 @@ class _Opening:
         following = self.segments.higher(segment.base_offset)
         try:
             next_offset = drive(self.fs, load_indexes(segment, None if following is None else following.base_offset))
+            drive(self.fs, self.derived.check(segment))
         except (CorruptIndexError, CorruptRecordError) as exc:
             LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
             next_offset = self._rebuild(segment)
@@ -283,6 +312,7 @@ class _Opening:
             recovery_point=0,
             sync_metadata=request.sync_metadata,
             max_producers=request.max_producers,
+            derived=self.derived,
         )
         drive(self.fs, log.take_out(self.behind_cut))
         if not self.segments:
@@ -331,10 +361,18 @@ class _Opening:
                 LOGGER.warning(
                     "%s: what torn appends left behind is kept %d times; deleted: %s", log.directory, MOST_TAILS, gone
                 )
+        self._settle_derived(log)
         log.recovery_point = log.log_end_offset
         log.producers.on_recovery_point(log.recovery_point)
         log.high_watermark_to_end()
         log.check_invariant()
+
+    def _settle_derived(self, log: Log) -> None:
+        """Know what the transaction indexes say that were made anew, or that Kafka wrote."""
+        for segment in log.segments:
+            if segment in self.rebuilt or (segment.transaction_index.entries and not self.derived.is_known(segment)):
+                drive(self.fs, self.derived.note(segment))
+        drive(self.fs, log.write_derived(durable=True))
 
     def _settle_snapshots(self, log: Log) -> None:
         """Delete snapshots that belong to no segment or lie behind the end, then write one if none says what is known."""
@@ -395,6 +433,17 @@ class _Opening:
 
 
 # ---- helpers of an opening -------------------------------------------------------------------------------------------------
+
+
+def _reaches(segments: LogSegments, offset: int) -> Procedure[bool]:
+    """Whether an offset lies in the log, or at its end."""
+    active = segments.active
+    if active.base_offset >= offset:
+        return True
+    try:
+        return (yield from active.records.find_batch(lambda header: header.next_offset >= offset)) is not None
+    except CorruptRecordError:
+        return False
 
 
 def _close_log(fs: FileSystem, log: Log) -> None:

@@ -9,6 +9,7 @@
 | a gap that nothing documents | is documented: readers are told, appends are not affected |
 | a file that no part of a log has and a server would stumble over | renamed |
 | `partition.metadata` | written anew where the topic's id is known |
+| `derived.json` | renamed: a server makes it anew |
 | checkpoints of the log directory | see `repair_directory` |
 
 Left to people: batches whose CRC is right and whose records are not (their producer sent them so), and directories of another
@@ -33,6 +34,7 @@ from .checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
+from .derived_files import FILE_NAME as DERIVED_FILE
 from .earlier_batches import batches_path, encode_earlier
 from .errors import CheckpointError
 from .filesystem import FileSystem, read_at, read_file
@@ -101,6 +103,8 @@ class _PartitionRepair:
         self._set_snapshots_aside(bases)
         self._write_epochs(before)
         self._repair_metadata()
+        for finding in self._of("checkpoint", f"{self.files.path}/{DERIVED_FILE}"):
+            self.workshop.keep(finding.file)  # a server makes it anew
         if not self.workshop.dry_run:
             self.fs.sync_directory(self.files.path)
         return self.log_end_offset

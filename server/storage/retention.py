@@ -60,11 +60,11 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure
 
 
 def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
-    """Make `offset` the first readable one; False when it is that already, or lies below. Files stay as they are.
+    """Make `offset` the first readable one; False when it is that already, or lies below. Of the log's files `derived.json`
+    alone changes.
 
     Raises OffsetOutOfRangeError above the high watermark. The recovery point follows: what is not readable needs no recovery.
     """
-    yield from ()
     if offset > log.high_watermark:
         raise OffsetOutOfRangeError(
             f"{log.topic_partition}: the log start offset cannot be raised to {offset}, above the high watermark "
@@ -78,6 +78,7 @@ def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
     log.producers.on_log_start(offset)
     log.changed()
     log.check_invariant()
+    yield from log.write_derived()
     return True
 
 

@@ -22,6 +22,8 @@ from .checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
+from .derived_files import FILE_NAME as DERIVED_FILE
+from .derived_files import decode_facts, encode_facts
 from .errors import CheckpointError
 from .filesystem import FileSystem, read_file
 from .findings import Reporter
@@ -84,6 +86,23 @@ def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tup
     for name in files.set_aside:
         reporter.remark("quarantine", f"{files.path}/{name}", "bytes that were set aside")
     return gaps
+
+
+def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Reporter) -> None:
+    """What is known of derived files; the transaction indexes are held against the log itself. Raises OSError."""
+    path = f"{files.path}/{DERIVED_FILE}"
+    try:
+        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+        facts = decode_facts(path, data)
+    except FileNotFoundError:
+        return
+    except (CheckpointError, ValueError) as exc:
+        reporter.damage(CHECKPOINT, path, str(exc))
+        return
+    _check_form(path, data, encode_facts(facts), reporter)
+    if files.segments and facts.log_start_offset > max(log_start_offset, files.segments[0].base_offset):
+        text = f"says that records begin at offset {facts.log_start_offset}, the checkpoint says {log_start_offset}"
+        reporter.remark(CHECKPOINT, path, f"{text}; a server goes by the larger one, if the log reaches it")
 
 
 def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Reporter) -> uuid.UUID | None:

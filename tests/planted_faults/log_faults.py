@@ -81,6 +81,37 @@ PRODUCERS: Final = (
         tests=(f"{STORAGE}/test_earlier_batches.py::test_a_file_of_the_snapshots_crc_alone_is_told_from_another",),
     ),
     Fault(
+        name="transaction-index-unchecked",
+        why="A segment whose .txnindex was lost shows aborted records to committed readers.",
+        file="server/storage/recovery.py",
+        old="            drive(self.fs, self.derived.check(segment))\n",
+        new="",
+        tests=(
+            f"{STORAGE}/test_derived_files.py"
+            "::test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_and_said[missing-0]",
+            f"{STORAGE}/test_derived_files.py::test_what_kafka_wrote_is_known_once_it_is_adopted",
+        ),
+    ),
+    Fault(
+        name="log-start-in-one-place",
+        why="Deleted records are back when log-start-offset-checkpoint was lost.",
+        file="server/storage/recovery.py",
+        old="        self.request = attrs.evolve(request, log_start_offset=known)\n",
+        new="",
+        tests=(
+            f"{STORAGE}/test_derived_files.py"
+            "::test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint[0-True]",
+        ),
+    ),
+    Fault(
+        name="log-start-of-a-log-that-was-cut",
+        why="Records that a Kafka has written behind a cut are hidden, and put aside, for what was deleted before it.",
+        file="server/storage/recovery.py",
+        old="or not drive(self.fs, _reaches(self.segments, known)):\n",
+        new="or not self.segments:\n",
+        tests=(f"{STORAGE}/test_derived_files.py::test_an_offset_that_the_log_does_not_reach_is_passed_over[cut]",),
+    ),
+    Fault(
         name="snapshot-from-behind-the-scan",
         why="Sequences of batches that recovery takes out count as stored: what is sent again is acknowledged and not there.",
         file="server/storage/producer_snapshots.py",

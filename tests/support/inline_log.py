@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import attrs
-from triolog.protocol.errors import RequestError
+from triolog.protocol.errors import CorruptRecordError, RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record
@@ -116,11 +116,19 @@ class InlineLog:
                     index.buffer = None
 
     def stored(self) -> list[tuple[BatchHeader, tuple[Record, ...]]]:
-        """Every batch in the files, below the log start offset and above the high watermark too."""
+        """Every batch in the files, below the log start offset and above the high watermark too. A segment that lies wholly
+        below the log start offset may be torn, and has none then."""
         found = []
         for segment in self.log.segments:
             data = self.content(segment.log.path)[: segment.size]
-            batches = list(iter_batches(data))
+            following = self.log.segments.higher(segment.base_offset)
+            is_given_up = following is not None and following.base_offset <= self.log.log_start_offset
+            try:
+                batches = list(iter_batches(data))
+            except CorruptRecordError:
+                if is_given_up:
+                    continue
+                raise
             assert sum(header.size_bytes for header, _ in batches) == segment.size, segment.log.path
             found += [(header, records_of(bytes(batch))) for header, batch in batches]
         return found

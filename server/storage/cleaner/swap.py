@@ -59,6 +59,7 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
         cleaned = f"{log.directory}/{segment_file(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}"
         if (yield FileSize(cleaned)) is None:
             raise SegmentsChangedError(f"{cleaned} is gone; {log.topic_partition} stays as it is until the next compaction")
+    yield from _forget_derived(log, old)
     for base_offset in reversed(bases):
         for suffix in SEGMENT_SUFFIXES:
             name = f"{log.directory}/{segment_file(base_offset, suffix)}"
@@ -76,6 +77,11 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
         yield from _sync_names(log)
     _switch(log, new, old)
     log.doomed += doomed
+    for base_offset in bases:
+        replacement = log.segments.floor(base_offset)
+        assert replacement is not None
+        yield from log.derived.note(replacement)
+    yield from log.write_derived()
 
 
 def replace_group(log: Log, job: CleaningJob, group: CleanedGroup, truncations: int) -> Procedure[int]:
@@ -113,6 +119,13 @@ def _switch(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) ->
         assert following.base_offset == log.high_watermark, f"{log.topic_partition} was cleaned above its high watermark"
         log.set_high_watermark(log.high_watermark, log.high_watermark, 0)
     log.check_invariant()
+
+
+def _forget_derived(log: Log, old: Sequence[LogSegment]) -> Procedure[None]:
+    """What is known of the old segments does not count for the new ones, some of which may have their names and sizes."""
+    for segment in old:
+        log.derived.indexes.pop(segment.base_offset, None)
+    yield from log.write_derived()
 
 
 def _doom(log: Log, segment: LogSegment, *, keep_snapshot: bool) -> Procedure[Doomed]:

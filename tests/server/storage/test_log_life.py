@@ -22,6 +22,7 @@ from triolog.protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.append import AppendResult
 from triolog.server.storage.cleaner.compact import compact
+from triolog.server.storage.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.diskops import drive
 from triolog.server.storage.log import Log
 from triolog.server.storage.prepare import PreparedAppend, prepare_append, prepare_marker
@@ -66,6 +67,8 @@ class Life:
 
     seed: int
     rng: random.Random = attrs.field(init=False)
+    losses: random.Random = attrs.field(init=False)
+    """Of its own: what is lost makes no difference to what is done."""
     fs: CrashFileSystem = attrs.field(factory=lambda: CrashFileSystem(page_bytes=64))
     stored: list[Stored] = attrs.field(factory=list)
     """What is in the files."""
@@ -80,11 +83,13 @@ class Life:
     start_checkpoint: int = 0
     cleaner_checkpoint: int | None = None
     compacted: bool = False
+    is_cutting: bool = False
+    """Whether the power fails during what is done."""
     in_flight: list[Stored] = attrs.field(factory=list)
     steps: list[str] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
+        self.rng, self.losses = random.Random(self.seed), random.Random(self.seed)
         self.config = LogConfig(
             segment_bytes=self.rng.randint(200, 700),
             segment_index_bytes=self.rng.choice([60, 400]),
@@ -257,8 +262,21 @@ class Life:
         self.inline.close()
         self.promised = self.recovery_checkpoint = self.log.log_end_offset
         self.start_checkpoint = self.log.log_start_offset
+        if not self.is_cutting:
+            self.lose_what_is_kept_twice()
         self.reopen(was_clean=True)
         self.take_over_what_is_there(lost_from=None)
+        self.start_checkpoint = self.log.log_start_offset
+
+    def lose_what_is_kept_twice(self) -> None:
+        """A line of the log start checkpoint, a transaction index, what lies beside a snapshot, or what is known of derived
+        files: one of these at a time."""
+        names = self.fs.list_directory(DIRECTORY)
+        kind = self.losses.choice(["nothing", "line", ".txnindex", ".batches", DERIVED_FILE])
+        if kind == "line":
+            self.start_checkpoint = 0
+        elif lost := [name for name in names if name.endswith(kind)]:
+            self.fs.unlink(f"{DIRECTORY}/{self.losses.choice(lost)}")
 
     def kill(self) -> None:
         """The process is gone, the kernel is not: everything written is there, checkpoints are old."""
@@ -301,10 +319,12 @@ class Life:
         )
         self.steps.append(f"  during {deed.__name__}")
         self.fs.cut_after(self.rng.randint(0, 30))
+        self.is_cutting = True
         try:
             deed()
         except PowerCut:
             self.power_cut()
+        self.is_cutting = False
         self.fs.cut_after(None)
 
     # ---- what must hold ------------------------------------------------------------------------------------------------

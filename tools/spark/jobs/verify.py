@@ -20,7 +20,13 @@ from ....server.storage.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.partition_check import Known, check_names, check_offsets, check_partition, is_swapping, report_gaps
 from ....server.storage.paths import LOG_SUFFIX
 from ....server.storage.segment_check import Gap, LogState, SegmentCheck
-from ....server.storage.small_files_check import check_epoch_ends, check_gaps, check_leader_epochs, check_topic_id
+from ....server.storage.small_files_check import (
+    check_derived,
+    check_epoch_ends,
+    check_gaps,
+    check_leader_epochs,
+    check_topic_id,
+)
 from ....server.storage.snapshot_check import SnapshotCheck
 from ....server.storage.verify import read_directory_files
 from .manifest import Manifest
@@ -193,6 +199,7 @@ def _check_whole(files: PartitionFiles, known: Known, results: Sequence[Result],
         report_gaps(gaps, documented, reporter)
     check_epoch_ends(files, epochs, end_offset, reporter)
     check_offsets(files, known, end_offset, reporter)
+    check_derived(fs, files, known.log_start_offset or 0, reporter)
     return check_topic_id(fs, files, known.topic_id, reporter)
 
 
