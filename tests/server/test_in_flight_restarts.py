@@ -1,0 +1,158 @@
+"""Clients of Kafka's protocol with five requests in flight each, on a server that is stopped, or killed, and started again.
+
+Whatever they have heard, they send the five again, in order, as librdkafka does: each is answered, those that were answered
+before with the same offset, and every record is stored once, in the order it was sent. `TRIOLOG_TEST_SIGKILL_RUNS=5000` makes
+that many runs, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats the choices of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+
+from tests.support.counts import counts
+from tests.support.forked_servers import ServerForker
+from tests.support.kafka_wire import KafkaWire
+from tests.support.logs import open_driven
+from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.wire_client import WireClient
+
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(20))
+SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
+TOPIC: Final = "in-flight"
+PRODUCERS: Final = range(3)
+IN_FLIGHT: Final = 5
+STOPS: Final = 4
+VERSION: Final = 9
+STORAGE_ERROR: Final = 56
+
+
+@attrs.define(eq=False)
+class Run:
+    """One seeded run on one directory. `answered`: the base offset that a producer's request was answered with."""
+
+    folder: ServerFolder
+    rng: random.Random
+    sent: int = 0
+    """Requests of each producer."""
+    answered: dict[tuple[int, int], int] = attrs.field(factory=dict)
+
+    def play(self) -> None:
+        server = self.start()
+        with WireClient.connect(server.address) as client:
+            client.create_topic(TOPIC, config={"segment.bytes": str(self.rng.choice((600, 2_000, 1 << 20)))})
+        for _ in range(STOPS):
+            self.send_five_and_stop(server)
+            server = self.start()
+            self.send_them_again(server)
+        assert server.stop() == 0
+        self.check()
+
+    def start(self) -> ServerProcess:
+        durability = self.rng.choice(("os", "fsync", "group:5"))
+        return self.folder.start("--kafka", "127.0.0.1:0", "--durability", durability)
+
+    def send_five_and_stop(self, server: ServerProcess) -> None:
+        """A stop comes while answers are on their way, or when all were heard."""
+        self.sent += IN_FLIGHT
+        wires = [self.connect(server) for _ in PRODUCERS]
+        try:
+            requests = self.send(wires)
+            heard = self.rng.choice((0, self.rng.randrange(len(requests)), len(requests)))
+            for wire, producer, number in requests[:heard]:
+                self.hear(wire, producer, number, may_be_stopping=False)
+            if self.rng.random() < 0.6:
+                server.terminate()
+                for wire, producer, number in requests[heard:]:
+                    try:
+                        self.hear(wire, producer, number, may_be_stopping=True)
+                    except ConnectionError:
+                        continue
+                for wire in wires:
+                    wire.close()
+                assert server.wait_exit() == 0
+            else:
+                server.kill()
+        finally:
+            for wire in wires:
+                wire.close()
+
+    def send_them_again(self, server: ServerProcess) -> None:
+        wires = [self.connect(server) for _ in PRODUCERS]
+        try:
+            for wire, producer, number in self.send(wires):
+                self.hear(wire, producer, number, may_be_stopping=False)
+        finally:
+            for wire in wires:
+                wire.close()
+
+    def connect(self, server: ServerProcess) -> KafkaWire:
+        return KafkaWire.connect(Address.parse(json.loads(server.ready_file.read_text())["kafka"]))
+
+    def send(self, wires: list[KafkaWire]) -> list[tuple[KafkaWire, int, int]]:
+        """The last five requests of each producer, each in order, the producers in any."""
+        left = {producer: list(range(self.sent - IN_FLIGHT, self.sent)) for producer in PRODUCERS}
+        requests = []
+        while left:
+            producer = self.rng.choice(list(left))
+            number = left[producer].pop(0)
+            wires[producer].send(request(producer, number), VERSION)
+            requests.append((wires[producer], producer, number))
+            if not left[producer]:
+                del left[producer]
+        return requests
+
+    def hear(self, wire: KafkaWire, producer: int, number: int, *, may_be_stopping: bool) -> None:
+        [topic] = wire.receive().responses
+        [answer] = topic.partition_responses
+        if may_be_stopping and answer.error_code == STORAGE_ERROR:
+            return
+        assert answer.error_code == 0, f"request {number} of producer {producer}: error {answer.error_code}"
+        known = self.answered.setdefault((producer, number), answer.base_offset)
+        assert known == answer.base_offset, f"request {number} of producer {producer}"
+
+    def check(self) -> None:
+        partition = TopicPartition(TOPIC, 0)
+        log = open_driven(self.folder.data_dir / str(partition), topic_partition=partition)
+        stored = [(record.value, record.offset) for record in log.records()]
+        for producer in PRODUCERS:
+            mine = [(value, offset) for value, offset in stored if value is not None and value.startswith(b"%d:" % producer)]
+            expected = [
+                (b"%d:%d:%d" % (producer, number, each), self.answered[producer, number] + each)
+                for number in range(self.sent)
+                for each in range(2)
+            ]
+            assert mine == expected
+
+
+def request(producer: int, number: int) -> ProduceRequest:
+    """One batch of two records."""
+    records = build_batch(
+        [(1_000 + number, None, b"%d:%d:%d" % (producer, number, each), ()) for each in range(2)],
+        producer_id=1_000 + producer,
+        producer_epoch=0,
+        base_sequence=2 * number,
+    )
+    data = [ProduceTopic(name=TOPIC, partition_data=[ProducePartition(index=0, records=records)])]
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data)
+
+
+@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+def test_five_requests_in_flight_are_known_again_after_any_stop(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
+    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
+    try:
+        with ServerFolder(tmp_path, command=server_forker) as folder:
+            Run(folder, random.Random(seed)).play()
+            assert "Traceback" not in folder.wrote()
+    except BaseException as exc:
+        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
+        raise
