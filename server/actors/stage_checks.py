@@ -19,7 +19,7 @@ from ..storage.paths import is_internal
 from ..storage.stage_files import StagedBytes, check_staged, sync_staged
 from .log_manager import LogManager
 from .stage_appends import StageProducer, flush_for_producer
-from .stages import Stages
+from .stages import StagedFile, Stages
 
 
 class StagedShare(NamedTuple):
@@ -44,18 +44,17 @@ class StageChecks:
     async def check(self, shares: Sequence[StagedShare]) -> Files:
         """What is to be appended, by partition. Raises RequestError."""
         by_partition = self._by_partition(shares)
-        paths: dict[str, list[str]] = {}
+        staged: list[tuple[StagedFile, StagedBytes]] = []
         files: Files = {}
         for topic_partition in sorted(by_partition):
             checked = [await self._check_file(share) for share in by_partition[topic_partition]]
-            for path, _ in checked:
-                paths.setdefault(path.rsplit("/", 3)[0], []).append(path)
+            staged += [(found, StagedBytes(file.size_bytes, file.crc)) for found, file in checked]
             files[topic_partition] = tuple(file for _, file in checked)
             count = sum(file.records_count for file in files[topic_partition])
             if count > INT32_MAX:
                 raise InvalidRequestError(f"{topic_partition}: {count} records are staged, a commit has at most {INT32_MAX}")
         if self._manager.config.durable:
-            await self._sync(paths)
+            await self._sync(staged)
         return files
 
     async def note_ends(self, files: Files, producer: StageProducer) -> tuple[StageCommitPartition, ...] | None:
@@ -89,7 +88,7 @@ class StageChecks:
             self._manager.topics.writable(topic_partition)
         return by_partition
 
-    async def _check_file(self, share: StagedShare) -> tuple[str, CommittedFile]:
+    async def _check_file(self, share: StagedShare) -> tuple[StagedFile, CommittedFile]:
         topic_partition, disk = share.topic_partition, self._manager.disk
         file = self._stages.check_complete(self._name, share.task, topic_partition)
         if file.last_write is not None:
@@ -103,14 +102,20 @@ class StageChecks:
         if found.largest_batch_bytes > limit:
             raise InvalidRequestError(f"{what} has a batch of {found.largest_batch_bytes} bytes, above segment.bytes={limit}")
         size, crc = share.staged
-        return file.path, CommittedFile(task=share.task, size_bytes=size, crc=crc, records_count=found.records_count)
+        return file, CommittedFile(task=share.task, size_bytes=size, crc=crc, records_count=found.records_count)
 
-    async def _sync(self, paths: dict[str, list[str]]) -> None:
+    async def _sync(self, staged: Sequence[tuple[StagedFile, StagedBytes]]) -> None:
         disk = self._manager.disk
+        paths: dict[str, list[str]] = {}
+        for file, _ in staged:
+            paths.setdefault(file.path.rsplit("/", 3)[0], []).append(file.path)
+        doubtful = {file.path: expected for file, expected in staged if file.is_doubtful}
         try:
             for directory, of_directory in paths.items():
-                await disk.call(sync_staged, disk.fs, directory, self._name, of_directory)
+                await disk.call(sync_staged, disk.fs, directory, self._name, of_directory, doubtful)
         except OSError as exc:
+            for file, _ in staged:
+                file.is_doubtful = True
             raise LogOfflineError(
                 f"what is staged in {self._name} cannot be forced to the device: {exc}; stage it again"
             ) from exc

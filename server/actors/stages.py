@@ -49,6 +49,8 @@ class StagedFile:
     last_write: trio.Event | None = None
     """Set when the write announced last is over."""
     refusal: RequestError | None = None
+    is_doubtful: bool = False
+    """Whether a sync of it may have failed: in this process, or in the one before. It is written again before the next."""
 
 
 @attrs.define(eq=False)
@@ -100,7 +102,7 @@ class Stages:
                 continue
             for name, path, size in found:
                 stage = self._stages.setdefault(name, Stage(name))
-                stage.files[path.rpartition("/")[2]] = StagedFile(path, None, size)
+                stage.files[path.rpartition("/")[2]] = StagedFile(path, None, size, is_doubtful=True)
                 self._bytes += max(size, SMALLEST_FILE_BYTES)
 
     def names(self) -> list[str]:

@@ -180,7 +180,9 @@ def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: li
             for file in other.files:
                 files.append(file)
                 operations += other.sync_of(file, log.recovery_point)
-    operations += segment.sync_of(segment.log, log.recovery_point)
+    *again, sync = segment.sync_of(segment.log, log.recovery_point)
+    operations[:0] = again  # in front of the new bytes: what lies behind the committed ones is not kept
+    operations.append(sync)
     if log.names_unsynced:
         operations.append(SyncDirectory(log.directory))
 

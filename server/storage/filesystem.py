@@ -9,6 +9,7 @@ declines and `sync` does the strongest sync there is.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -66,6 +67,11 @@ class FileSystem(Protocol):
 
     def sync(self, fd: int) -> None:
         """Force data, and the size needed to read it back, to the device."""
+        ...
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        """Let the cache go of all whole pages in [start, stop) (None: to the end) that nobody maps: what is dirty is given to
+        the device before, whether that takes it or not."""
         ...
 
     def restrict(self, fd: int) -> None:
@@ -188,6 +194,13 @@ class OsFileSystem:
 
     def sync(self, fd: int) -> None:
         getattr(os, "fdatasync", os.fsync)(fd)
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with contextlib.suppress(OSError):
+            os.fsync(fd)
+        os.posix_fadvise(fd, start, 0 if stop is None else stop - start, os.POSIX_FADV_DONTNEED)
 
     def restrict(self, fd: int) -> None:
         os.fchmod(fd, 0o600)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
@@ -46,6 +47,8 @@ PROBE_FILE: Final = ".triolog-probe"
 _PASSING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EFBIG}
 )
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
+"""EINVAL: file systems that cannot sync a directory, such as some that others are mounted on."""
 
 _EMPTY_MEANS: Final = {
     RECOVERY_POINT_FILE: "so more than needed is recovered",
@@ -113,6 +116,8 @@ class LogDirectory:
         directory = cls(fs, path, durable, DirectoryLock.acquire(path))
         try:
             directory._read_identity()
+            if durable and directory.directory_id is None:
+                _sync_names_above(fs, path)
             directory.recovery_points = directory._read_offsets(RECOVERY_POINT_FILE)
             directory.log_start_offsets = directory._read_offsets(LOG_START_FILE)
         except BaseException:
@@ -160,8 +165,8 @@ class LogDirectory:
         self.was_clean = self.fs.file_size(path) is not None
         if self.was_clean:
             self.fs.unlink(path)
-            if self.durable:
-                self.fs.sync_directory(self.path)
+        if self.durable:  # also for names whose sync has failed in the last run
+            self.fs.sync_directory(self.path)
         return self.was_clean
 
     def mark_clean(self) -> None:
@@ -250,3 +255,18 @@ class LogDirectory:
 
     def close(self) -> None:
         self.lock.release()
+
+
+def _sync_names_above(fs: FileSystem, path: str) -> None:
+    """Force the name of a new directory to the device, and those of directories that may have been made for it. Who may not
+    read one has not made what is in it."""
+    above = os.path.dirname(os.path.abspath(path))
+    while True:
+        try:
+            fs.sync_directory(above)
+        except OSError as exc:
+            if exc.errno not in _NOT_OURS:
+                raise
+        if above == os.path.dirname(above):
+            return
+        above = os.path.dirname(above)

@@ -418,11 +418,12 @@ class _Opening:
     def _force_log(self, segment: LogSegment) -> None:
         """Force a log to the device, and write before what nobody can vouch for: all from the recovery point on."""
         promised, path = self.request.recovery_point, segment.log.path
-        doubtful = None if self._vouches else drive(self.fs, segment.view().translate_offset(promised))
-        if doubtful is None:
+        if self._vouches:
             sync_file(self.fs, path)
-        else:
-            force_batches(self.fs, path, doubtful.position, segment.size, promised)
+            return
+        doubtful = drive(self.fs, segment.view().translate_offset(promised))
+        start = segment.size if doubtful is None else doubtful.position
+        force_batches(self.fs, path, start, segment.size, promised)
 
     def _write_snapshots_again(self, offsets: set[int]) -> None:
         """Those that were there before: written at a roll, and maybe never synced."""

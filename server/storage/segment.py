@@ -16,7 +16,7 @@ from ..config import LogConfig
 from .diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
 from .errors import SegmentOffsetOverflowError
 from .file_records import FileSlice
-from .index import IndexTail
+from .index import AbstractIndex, IndexTail
 from .offset_index import OffsetIndex
 from .paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from .segment_view import SegmentView
@@ -259,8 +259,10 @@ class LogSegment:
             return [Sync(file)]
         if file is self.log:
             return [WriteBatchesAgain(file, self._position_before(recovery_point), self.size, recovery_point), Sync(file)]
-        indexes = (self.offset_index, self.time_index, self.transaction_index)
-        index = next(each for each in indexes if each.file is file)
+        index: AbstractIndex | TransactionIndex = self.transaction_index
+        for mapped in self.indexes:
+            if mapped.file is file:
+                mapped.buffer, index = None, mapped  # the kernel does not forget a page that is mapped
         return [WriteIndexAgain(file, index.size_in_bytes, index.content_check()), Sync(file)]
 
     def _position_before(self, offset: int) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from .diskops import FileHandle, drive
 from .file_records import FileSlice
 from .filesystem import CREATE, FileSystem, read_at, sync_file
 from .paths import STAGE_DIRECTORY
+from .write_again import write_file_again
 
 READ_BYTES: Final = 1 << 20
 OPEN_ATTEMPTS: Final = 10
@@ -166,9 +167,14 @@ def check_staged(fs: FileSystem, path: str, expected: StagedBytes, what: str) ->
     return StagedRecords(records, largest)
 
 
-def sync_staged(fs: FileSystem, directory: str, name: str, paths: Sequence[str]) -> None:
-    """Force files of a stage in one log directory, and their names, to the device. Raises OSError."""
+def sync_staged(
+    fs: FileSystem, directory: str, name: str, paths: Sequence[str], doubtful: Mapping[str, StagedBytes] | None = None
+) -> None:
+    """Force files of a stage in one log directory, and their names, to the device. What a sync may have failed on before is
+    `doubtful`, and written again. Raises CorruptRecordError, OSError."""
     for path in paths:
+        if doubtful and path in doubtful and write_file_again(fs, path) != doubtful[path]:
+            raise CorruptRecordError(f"{path} has not the bytes any more that were staged: stage it again under another task")
         sync_file(fs, path)
     fs.sync_directory(f"{directory}/{STAGE_DIRECTORY}/{name}")
     fs.sync_directory(f"{directory}/{STAGE_DIRECTORY}")

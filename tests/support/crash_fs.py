@@ -8,10 +8,10 @@ up to some moment, or any of them; a rename happens or does not.
 
 Failures are ordered with `fail_next`, a power cut in the middle of things with `cut_after`. A sync that fails does what Linux
 does: the pages are clean from then on and not on the device, reads still show them, later syncs succeed and do not bring them
-there. Writing a page again makes it dirty again. Every descriptor that was open is told of the failure by its next sync, once;
-one that is opened later only if nobody was told before (`lib/errseq.c`). `drop_caches` forgets clean pages, as the kernel may
-at any time. Names and cut sizes are metadata, which a journal keeps or stops over: a failed `sync_directory` leaves names
-unsynced, and the next one that succeeds takes them along.
+there. A page has to be dropped from the cache (`forget`) and written again; writing it again alone may help or not. Every
+descriptor that was open is told of the failure by its next sync, once; one that is opened later only if nobody was told before
+(`lib/errseq.c`). `drop_caches` forgets clean pages, as the kernel may at any time. Names and cut sizes are metadata, which a
+journal keeps or stops over: a failed `sync_directory` leaves names unsynced, and the next one that succeeds takes them along.
 """
 
 from __future__ import annotations
@@ -235,6 +235,10 @@ class CrashFileSystem:
         if descriptor.told != file.errors:
             descriptor.told, file.error_seen = file.errors, True
             raise _os_error(file.error, "sync")
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        self._enter("forget")
+        self._by_fd(fd).forget(start, stop, self._page_bytes)
 
     def restrict(self, fd: int) -> None:
         """There are no users here."""

@@ -42,6 +42,9 @@ class Content:
         stop = min(position + size, self.size)
         return bytes(self.data[position:stop]).ljust(stop - position, b"\0")
 
+    def page(self, number: int, page_bytes: int) -> bytes:
+        return bytes(self.data[number * page_bytes : (number + 1) * page_bytes]).ljust(page_bytes, b"\0")
+
     def apply(self, change: Change) -> None:
         if isinstance(change, Size):
             del self.data[change:]
@@ -56,7 +59,9 @@ class Content:
 
 @attrs.define(eq=False)
 class File:
-    """A file. What write-back failed on is clean in the cache and not on the device, until somebody writes the page again."""
+    """A file. What write-back failed on is clean in the cache and not on the device, until the page is dropped or cut off and
+    then written again. (Where a page only is written again, ext4 writes the bytes and may leave their extent marked unwritten,
+    which reads as zeros from the next mount on.)"""
 
     content: Content = attrs.field(factory=Content)
     base: Content = attrs.field(factory=Content)
@@ -100,7 +105,7 @@ class File:
     # ---- write-back --------------------------------------------------------------------------------------------------
 
     def sync(self, page_bytes: int) -> None:
-        """What was written since the last time goes to the device, page by page; what failed before stays where it is not."""
+        """What was written since the last time goes to the device, but for pages that failed before: they may or may not."""
         if not self.changes:
             return
         written = self._written_pages(page_bytes)
@@ -112,8 +117,10 @@ class File:
             self.lost_sizes.clear()
         self.lost_sizes = [max(size, reached) for size in self.lost_sizes]
         for number in list(self.lost):
-            if number in written or (cut_at is not None and number * page_bytes >= cut_at):
+            if cut_at is not None and number * page_bytes >= cut_at:
                 del self.lost[number]
+            elif number in written:
+                self.lost[number].append(self.content.page(number, page_bytes))
 
     def fail_write_back(self, error: int, page_bytes: int) -> None:
         """What was written since the last time is clean from now on and may be on the device or not; whoever has the file
@@ -136,14 +143,22 @@ class File:
         """Forget pages that are clean: reading them gives what the device has."""
         dirty = self._written_pages(page_bytes)
         for number in [number for number in self.lost if number not in dirty]:
-            page = rng.choice(self.lost.pop(number))
-            start = number * page_bytes
-            kept = page[: max(0, min(page_bytes, self.base.size - start))]
-            self.base = self.base.copy()
-            self.base.apply((start, kept))
-            kept = page[: max(0, min(page_bytes, self.content.size - start))]
-            self.content.apply((start, kept))
-            self._show(start, start + len(kept))
+            self._forget_page(number, rng.choice(self.lost.pop(number)), page_bytes)
+
+    def forget(self, start: int, stop: int | None, page_bytes: int) -> None:
+        """Forget all whole pages in [start, stop), dirty ones once they were written back: of those that failed before, the
+        device has what it had then."""
+        reaches_end = stop is None or stop >= self.content.size
+        for number in list(self.lost):
+            if number * page_bytes >= start and (reaches_end or (number + 1) * page_bytes <= (stop or 0)):
+                self._forget_page(number, self.lost.pop(number)[0], page_bytes)
+
+    def _forget_page(self, number: int, page: bytes, page_bytes: int) -> None:
+        start = number * page_bytes
+        self.base = self.base.copy()
+        for content in (self.base, self.content):
+            content.apply((start, page[: max(0, min(page_bytes, content.size - start))]))
+        self._show(start, min(start + page_bytes, self.content.size))
 
     def _written_pages(self, page_bytes: int) -> set[int]:
         return {
@@ -221,20 +236,17 @@ class File:
         sizes = [device.size]
         versions: dict[int, list[bytes]] = {}
 
-        def page(of: Content, number: int) -> bytes:
-            return bytes(of.data[number * page_bytes : (number + 1) * page_bytes]).ljust(page_bytes, b"\0")
-
         for change in self.changes:
             start, stop = _touched(content.size, change)
             if isinstance(change, Size):
                 stop = min(stop, max(start, len(content.data)) + ZERO_PAGES * page_bytes)
             numbers = range(start // page_bytes, -(-stop // page_bytes))
             for number in numbers:
-                versions.setdefault(number, [page(device, number)])
+                versions.setdefault(number, [device.page(number, page_bytes)])
             content.apply(change)
             sizes.append(content.size)
             for number in numbers:
-                versions[number].append(page(content, number))
+                versions[number].append(content.page(number, page_bytes))
         return versions, sizes
 
     def _show(self, start: int, stop: int) -> None:
