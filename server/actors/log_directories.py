@@ -22,6 +22,7 @@ from ...protocol.types import TopicPartition
 from ..broker_config import BrokerConfig
 from ..storage.catalogue import Catalogue
 from ..storage.checkpoints import encode_uuid, random_uuid
+from ..storage.creations_file import Creation
 from ..storage.errors import LogDirectoryError
 from ..storage.log_directory import Contents, LogDirectory, Offsets, is_passing
 from ..storage.topics_file import Topic
@@ -162,6 +163,13 @@ class LogDirectories:
         generation = catalogue.next_generation()
         for directory in list(self.live):
             passing = await self._guarded(directory, partial(directory.write_topics, generation, topics, catalogue.deleted))
+            if passing is not None:
+                raise passing
+
+    async def write_creations(self, creations: Sequence[Creation]) -> None:
+        """Let every directory in service say what is being made. Raises an OSError that may pass."""
+        for directory in list(self.live):
+            passing = await self._guarded(directory, partial(directory.write_creations, creations))
             if passing is not None:
                 raise passing
 

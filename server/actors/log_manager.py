@@ -111,6 +111,7 @@ class LogManager:
             self._catalogue.deleted.clear()
         if forgets or not found.is_uniform or topics != found.newest:
             await self.log_directories.write_topics(self._catalogue, topics)
+        await self.changes.resume(found.unfinished)
         delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000
         self.changes.doomed += [(delete_at, path) for path in found.doomed]
         jobs: list[Job] = []

@@ -27,6 +27,7 @@ from ..clock import NowMs
 from ..config import KNOWN_KEYS, LogConfig
 from ..storage.catalogue import Catalogue
 from ..storage.checkpoints import random_uuid
+from ..storage.creations_file import CREATIONS_FILE, Creation
 from ..storage.errors import LogOfflineError, StorageError
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
@@ -63,7 +64,14 @@ class TopicChanges:
     nursery: trio.Nursery
     doomed: list[tuple[float, str]] = attrs.field(factory=list)
     """Partition directories to delete, with the trio time from which on."""
+    _unfinished: list[Creation] = attrs.field(factory=list)
+    """Additions that failed and of which something is left; the next start removes it."""
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def resume(self, unfinished: Sequence[Creation]) -> None:
+        """Begin where a start has undone what was cut off, but for `unfinished`."""
+        self._unfinished += unfinished
+        await self._forget()
 
     # ---- make ------------------------------------------------------------------------------------------------------------
 
@@ -114,20 +122,26 @@ class TopicChanges:
                     await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
 
     async def _add_partitions(self, hosted: HostedTopic, topic: Topic) -> None:
-        """Make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
+        """Say what will be made, make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
+        first, generation = len(hosted.partitions), self.catalogue.generation
+        creation = Creation(name=topic.name, topic_id=topic.topic_id, first_partition=first, partitions=topic.partitions)
         made: list[tuple[Log, LogDirectory]] = []
         loads = self.directories.loads()
         try:
-            for number in range(len(hosted.partitions), topic.partitions):
-                log, directory = await self._make_log(topic, hosted.config, number, loads)
+            await self.directories.write_creations([*self._unfinished, creation])
+            for number in range(first, topic.partitions):
+                log, directory = await self._make_log(topic, hosted.config, number, loads, creation)
                 loads[id(directory)] += 1
                 made.append((log, directory))
+            for directory in {id(directory): directory for _, directory in made}.values():
+                await self.directories.disk.call(directory.sync_names)
             await self._write(topic)
         except (OSError, StorageError) as exc:
-            await self._take_back(made)
+            await self._take_back(creation, made, generation)
             raise LogOfflineError(
                 f"topic {topic.name!r} could not be made: {exc}; free space or check the device, then try again"
             ) from exc
+        await self._forget()
         hosted.topic = topic
         self.topics.add(hosted)
         for log, directory in made:
@@ -136,7 +150,7 @@ class TopicChanges:
             self.nursery.start_soon(actor.run)
 
     async def _make_log(
-        self, topic: Topic, config: LogConfig, number: int, loads: Mapping[int, int]
+        self, topic: Topic, config: LogConfig, number: int, loads: Mapping[int, int], creation: Creation
     ) -> tuple[Log, LogDirectory]:
         """In the directory with the fewest partitions, or the next one when the disk refuses it there."""
         topic_partition = TopicPartition(topic.name, number)
@@ -157,7 +171,8 @@ class TopicChanges:
             except OSError as exc:
                 LOGGER.error("%s cannot be made in %s: %s", topic_partition, directory.path, exc)
                 refused = exc
-                await self._remove(request.directory)
+                if not await self._remove(directory, request.directory):
+                    self._unfinished.append(creation)
         assert refused is not None
         raise refused
 
@@ -167,20 +182,47 @@ class TopicChanges:
         topics |= {topic.name: topic for topic in changed}
         await self.directories.write_topics(self.catalogue, list(topics.values()))
 
-    async def _take_back(self, made: Sequence[tuple[Log, LogDirectory]]) -> None:
-        """Undo an addition that failed, as far as the disk lets us."""
-        for log, _ in made:
-            await self._remove(log.directory)
+    async def _take_back(self, creation: Creation, made: Sequence[tuple[Log, LogDirectory]], generation: int) -> None:
+        """Undo an addition that failed, as far as the disk lets us; partitions that a topics.json names stay."""
+        is_gone = await self._take_entries_back(generation)
+        if is_gone:
+            for log, directory in made:
+                is_gone = await self._remove(directory, log.directory) and is_gone
+        if not is_gone:
+            self._unfinished.append(creation)
+        await self._forget()
+
+    async def _take_entries_back(self, generation: int) -> bool:
+        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then."""
+        if all(directory.topics_generation <= generation for directory in self.directories.live):
+            return True
         try:
             await self._write()
-        except OSError as exc:
-            LOGGER.error("a topic that could not be made could not be taken back either: %s", exc)
+        except (OSError, StorageError) as exc:
+            LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
+            return False
+        return True
 
-    async def _remove(self, path: str) -> None:
+    async def _forget(self) -> None:
+        """Nothing is being made any more. What says so is only in the way: it is not worth an error."""
         try:
-            await self.directories.disk.call(delete_directory, self.directories.disk.fs, path)
+            await self.directories.write_creations(self._unfinished)
+        except (OSError, StorageError) as exc:
+            LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
+
+    async def _remove(self, directory: LogDirectory, path: str) -> bool:
+        """Whether a partition's directory could be removed for good."""
+
+        def remove() -> None:
+            delete_directory(self.directories.disk.fs, path)
+            directory.sync_names()
+
+        try:
+            await self.directories.disk.call(remove)
         except OSError as exc:
-            LOGGER.error("%s could not be removed: %s", path, exc)
+            LOGGER.error("%s could not be removed: %s; the next start tries again", path, exc)
+            return False
+        return True
 
     # ---- configure -------------------------------------------------------------------------------------------------------
 
@@ -211,9 +253,11 @@ class TopicChanges:
                     await self._alter(hosted, attrs.evolve(hosted.topic, configs=configs), config)
 
     async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
+        generation = self.catalogue.generation
         try:
             await self._write(topic)
         except OSError as exc:
+            await self._take_entries_back(generation)
             raise LogOfflineError(
                 f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
                 "again"

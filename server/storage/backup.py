@@ -7,7 +7,7 @@
 | indexes of the active segment | not there: whoever opens the copy rebuilds them |
 | `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint`, `derived.json` | copies |
 | offset checkpoints | written to match: recovery point = base offset of the last segment, high watermark = log end |
-| other plain files of the directory | copies; not `.lock`, and not the clean marker |
+| other plain files of the directory | copies; not `.lock`, not the clean marker, and not what is being made |
 
 First every partition's segments and sizes are noted, which takes milliseconds, internal topics before the others: so no
 committed offset in the copy lies behind its log. Whatever was acknowledged before `plan_backup` is called was written, and is
@@ -40,6 +40,7 @@ from .checkpoints import (
     decode_offsets,
     encode_offsets,
 )
+from .creations_file import CREATIONS_FILE
 from .errors import LogDirectoryError, StorageError
 from .filesystem import READ, FileSystem, link_file, read_file, replace_file, sync_file
 from .inventory import PartitionFiles, read_directory, read_partition
@@ -53,7 +54,7 @@ MAX_ATTEMPTS: Final = 20
 """At copying one partition: each fails only if retention or compaction took a file in between."""
 _COPY_BYTES: Final = MIB
 _WRITTEN_ANEW: Final = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, TOPICS_FILE})
-_LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE})
+_LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE, CREATIONS_FILE})
 
 
 class _ChangedError(Exception):
@@ -105,9 +106,10 @@ def plan_backup(fs: FileSystem, source: str, wait: Callable[[], None]) -> Backup
     found = read_directory(fs, source)
     if not found.is_whole:
         raise LogDirectoryError(f"{source} is one partition; a backup is made of the log directory that it lies in")
+    newer = _made_since(fs, source, small)
     partitions = []
     for files in sorted(found.partitions, key=lambda files: (not files.topic_partition.topic.startswith("__"), files.path)):
-        plan = _noted(fs, files.path, wait)
+        plan = None if newer(files.topic_partition) else _noted(fs, files.path, wait)
         if plan is not None:
             partitions.append(plan)
     # Last, because it may only name too many: ids in the logs must not be given out again.
@@ -153,6 +155,18 @@ def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
             continue
         with contextlib.suppress(FileNotFoundError):
             yield name, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+
+
+def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Callable[[TopicPartition], bool]:
+    """Whether a partition was made after `small` was read: the copy would have it without the configuration of its topic."""
+    if TOPICS_FILE not in small:
+        return lambda topic_partition: False
+    path = f"{source}/{TOPICS_FILE}"
+    now, then = (
+        {topic.name: topic.partitions for topic in decode_topics(path, data)[1]}
+        for data in (read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES), small[TOPICS_FILE])
+    )
+    return lambda each: then.get(each.topic, 0) <= each.partition < now.get(each.topic, 0)
 
 
 def _noted(fs: FileSystem, path: str, wait: Callable[[], None]) -> PartitionPlan | None:

@@ -1,7 +1,7 @@
 """Which topics there are, from all log directories together, and where their partitions lie.
 
-`topics.json` is the truth for topics that have an entry; partition directories without one (Kafka's, or those of a creation
-that was cut off) are adopted; a deletion that was cut off is completed. Everything here blocks and is run in a thread.
+`topics.json` is the truth for topics that have an entry; partition directories without one (Kafka's) are adopted; a deletion
+that was cut off is completed, a creation (`creations_file`) is undone. Everything here blocks and is run in a thread.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import attrs
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from .checkpoints import random_uuid
-from .errors import LogDirectoryError, StorageError
+from .creations_file import Creation, is_left_over
+from .errors import LogDirectoryError
 from .filesystem import FileSystem
 from .log_directory import Contents, LogDirectory
-from .partition_directory import read_topic_id
+from .partition_directory import delete_directory, holds_nothing, topic_id_at
 from .paths import DELETE_DIR_SUFFIX, is_internal, marked_directory
 from .topics_file import Topic
 
@@ -42,6 +43,8 @@ class Found:
     """Partitions that are being deleted, by path."""
     stray: list[tuple[LogDirectory, str]] = attrs.field(factory=list)
     """Directories that are left alone: put aside, or of a partition that its topic does not have."""
+    unfinished: list[Creation] = attrs.field(factory=list)
+    """Of which something is left that could not be removed."""
     newest: list[Topic] = attrs.field(factory=list)
     """Topics of the newest topics.json."""
     is_uniform: bool = False
@@ -66,16 +69,18 @@ class Catalogue:
         for _, each in contents:
             if each.generation > self._generation:
                 self._generation, found.newest, self.deleted = each.generation, each.topics, each.deleted_topic_ids
+        topics = {topic.name: topic for topic in found.newest}
+        creations = [creation for _, each in contents for creation in each.creations]
         found.is_uniform = all(each.generation == self._generation > 0 for _, each in contents)
         for directory, each in contents:
             found.doomed |= each.doomed
             found.stray += [(directory, path) for path in each.stray]
+            self._undo_creations(directory, each, topics, found)
             for topic_partition, path in each.partitions.items():
-                if self.deleted and self._topic_id(path) in self.deleted:
+                if self.deleted and topic_id_at(self.fs, path) in self.deleted:
                     self._doom(topic_partition, directory, path, found)
                 elif topic_partition in found.partitions:
-                    other = found.partitions[topic_partition][1]
-                    raise LogDirectoryError(f"{topic_partition} is in {other} and in {path}; move one of them away")
+                    self._choose(topic_partition, directory, path, found, creations)
                 else:
                     found.partitions[topic_partition] = directory, path
         return found
@@ -83,7 +88,7 @@ class Catalogue:
     def settle(self, found: Found, adopted_configs: Mapping[str, Mapping[str, str]]) -> list[Topic]:
         """The topics to serve: the newest copy's, without those whose deletion was under way (which is completed here, in
         `found` too), and the adopted ones, configured as `adopted_configs` says."""
-        going = {self._topic_id(path) for path in found.doomed}
+        going = {topic_id_at(self.fs, path) for path in found.doomed}
         kept = []
         for topic in found.newest:
             if topic.topic_id in going:
@@ -94,6 +99,11 @@ class Catalogue:
         for topic in kept:
             self._put_surplus_aside(topic, found)
         return kept + self._adopt({topic.name for topic in kept}, found, adopted_configs)
+
+    @property
+    def generation(self) -> int:
+        """What topics.json was last written with, or tried to be."""
+        return self._generation
 
     def next_generation(self) -> int:
         """The generation to write topics.json with."""
@@ -114,7 +124,7 @@ class Catalogue:
         adopted = []
         for name, there in partitions.items():
             count = there[-1].partition + 1
-            topic_id = self._topic_id(found.partitions[there[0]][1]) or random_uuid()
+            topic_id = topic_id_at(self.fs, found.partitions[there[0]][1]) or random_uuid()
             default = ADOPTED_INTERNAL_CONFIGS if is_internal(name) else ADOPTED_CONFIGS
             config = dict(configs.get(name, default))
             LOGGER.info(
@@ -131,12 +141,55 @@ class Catalogue:
         surplus = [tp for tp in found.partitions if tp.topic == topic.name and tp.partition >= topic.partitions]
         found.stray += [found.partitions.pop(topic_partition) for topic_partition in surplus]
 
-    def _topic_id(self, path: str) -> uuid.UUID | None:
-        """The topic that a directory belonged to, None when that cannot be told."""
-        try:
-            return read_topic_id(self.fs, path)
-        except (OSError, StorageError, ValueError):
-            return None
+    def _choose(
+        self,
+        topic_partition: TopicPartition,
+        directory: LogDirectory,
+        path: str,
+        found: Found,
+        creations: Sequence[Creation],
+    ) -> None:
+        """A partition that is there twice: one of them may be what a creation began there before it went to the other."""
+        here, other = (directory, path), found.partitions[topic_partition]
+        ids = {creation.topic_id for creation in creations if creation.covers(topic_partition)}
+        known = {each[1]: topic_id_at(self.fs, each[1]) for each in (here, other)}
+        for extra in sorted((here, other), key=lambda each: known[each[1]] is not None):
+            if ids and known[extra[1]] in {None, *ids} and holds_nothing(self.fs, extra[1]):
+                kept = other if extra is here else here
+                LOGGER.warning("%s was begun and then made in %s: it is removed", extra[1], kept[1])
+                delete_directory(self.fs, extra[1])
+                extra[0].sync_names()
+                found.partitions[topic_partition] = kept
+                return
+        raise LogDirectoryError(f"{topic_partition} is in {other[1]} and in {path}; move one of them away")
+
+    def _undo_creations(self, directory: LogDirectory, contents: Contents, topics: Mapping[str, Topic], found: Found) -> None:
+        """Remove what creations that no topics.json names have left in a directory; it stays removed after a power cut."""
+        for creation in contents.creations:
+            left = [each for each in contents.partitions.items() if creation.covers(each[0])]
+            removed = 0
+            try:
+                for topic_partition, path in left:
+                    if is_left_over(self.fs, [creation], topics, topic_partition, path):
+                        del contents.partitions[topic_partition]
+                        found.stray.append((directory, path))
+                        delete_directory(self.fs, path)
+                        found.stray.pop()
+                        removed += 1
+                directory.sync_names()
+            except OSError as exc:
+                found.unfinished.append(creation)
+                LOGGER.error("%s: what a creation of topic %s left cannot be removed: %s", directory.path, creation.name, exc)
+            if removed:
+                LOGGER.warning(
+                    "%s: topic %s was being given partitions %d to %d when the server ended; nobody was told so, and the %d "
+                    "that were there are removed",
+                    directory.path,
+                    creation.name,
+                    creation.first_partition,
+                    creation.partitions - 1,
+                    removed,
+                )
 
     def _complete_deletion(self, topic: Topic, found: Found) -> None:
         """Take the partitions out that were not renamed yet."""

@@ -1,4 +1,4 @@
-"""What lies in a stopped log directory, by name and size: the tools that look inside start from this. Nothing is opened.
+"""What lies in a stopped log directory, by name and size: the tools that look inside start from this. No log is opened.
 
 | in a partition's directory | is |
 |---|---|
@@ -20,6 +20,7 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from .checkpoints import PARTITION_METADATA_FILE
+from .creations_file import left_over
 from .derived_files import FILE_NAME as DERIVED_FILE
 from .errors import LogDirectoryError
 from .filesystem import FileSystem
@@ -104,6 +105,8 @@ class StoppedDirectory:
     """Names of directories of partitions that are being deleted, are stray or future replicas."""
     foreign: tuple[str, ...] = ()
     """Names of directories that are no partition's."""
+    left_over: tuple[str, ...] = ()
+    """Names of directories of partitions whose creation was cut off; the next start removes them."""
     is_whole: bool = True
     """False when one partition or some topics were asked for."""
 
@@ -161,6 +164,8 @@ def read_directory(fs: FileSystem, path: str, *, topics: frozenset[str] | None =
             marked.append(name)
         elif topic_partition.topic != CLUSTER_METADATA_TOPIC and (topics is None or topic_partition.topic in topics):
             partitions.append(read_partition(fs, f"{path}/{name}"))
+    left = left_over(fs, path, {each.topic_partition: each.path for each in partitions})
+    partitions = [each for each in partitions if each.topic_partition not in left]
     missing = sorted((topics or frozenset()) - {each.topic_partition.topic for each in partitions})
     if missing:
         raise LogDirectoryError(f"{path} has no partition of topic {missing[0]!r}")
@@ -169,6 +174,7 @@ def read_directory(fs: FileSystem, path: str, *, topics: frozenset[str] | None =
         partitions=tuple(sorted(partitions, key=lambda each: each.topic_partition)),
         marked=tuple(marked),
         foreign=tuple(foreign),
+        left_over=tuple(str(each) for each in sorted(left)),
         is_whole=topics is None,
     )
 

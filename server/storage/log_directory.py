@@ -10,11 +10,12 @@ Everything here blocks and is run in a thread while nobody else touches the dire
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
@@ -35,6 +36,7 @@ from .checkpoints import (
     encode_offsets,
     random_uuid,
 )
+from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
 from .directory_lock import DirectoryLock
 from .errors import CheckpointError, LogDirectoryError
 from .filesystem import FileSystem, read_file, replace_file
@@ -87,6 +89,8 @@ class Contents:
     """Partitions on their way out, by path."""
     stray: list[str]
     """Paths of what Kafka put aside (`-stray`) or was copying (`-future`)."""
+    creations: list[Creation]
+    """What was being made when the server ended."""
 
 
 @attrs.define(eq=False)
@@ -104,6 +108,9 @@ class LogDirectory:
     directory_id: uuid.UUID | None = None
     recovery_points: dict[TopicPartition, int] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
+    topics_generation: int = 0
+    """Of the topics.json that is here for sure."""
+    _has_creations: bool = False
     _written: dict[str, bytes] = attrs.field(factory=dict)
 
     @classmethod
@@ -233,11 +240,44 @@ class LogDirectory:
         except FileNotFoundError:
             data = encode_topics(0, [])
         generation, topics = decode_topics(path, data)
-        deleted = decode_deleted_topic_ids(path, data)
-        return Contents(generation=generation, topics=topics, deleted_topic_ids=deleted, partitions={}, doomed={}, stray=[])
+        self.topics_generation = generation
+        return Contents(
+            generation=generation,
+            topics=topics,
+            deleted_topic_ids=decode_deleted_topic_ids(path, data),
+            partitions={},
+            doomed={},
+            stray=[],
+            creations=self._read_creations(),
+        )
+
+    def _read_creations(self) -> list[Creation]:
+        self._has_creations = True
+        try:
+            return read_creations(self.fs, self.path, self.topics_generation)
+        except CheckpointError as exc:
+            LOGGER.warning("%s; what was being made is adopted with the default configuration", exc)
+            return []
 
     def write_topics(self, generation: int, topics: list[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> None:
         self._write(TOPICS_FILE, encode_topics(generation, topics, deleted_topic_ids))
+        self.topics_generation = generation
+
+    def write_creations(self, creations: Sequence[Creation]) -> None:
+        """Put down what is being made from now on; it is on the device when this returns. That there is nothing need not be."""
+        path = f"{self.path}/{CREATIONS_FILE}"
+        if creations:
+            self._has_creations = True
+            replace_file(self.fs, path, encode_creations(self.topics_generation, creations), durable=self.durable)
+        elif self._has_creations:
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.unlink(path)
+            self._has_creations = False
+
+    def sync_names(self) -> None:
+        """Let the partitions that are here now outlive a power cut, and those that are gone be gone."""
+        if self.durable:
+            self.fs.sync_directory(self.path)
 
     # ---- health --------------------------------------------------------------------------------------------------------
 

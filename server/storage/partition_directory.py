@@ -1,13 +1,15 @@
 """Making and deleting the directory of a partition. Blocks; run in a thread.
 
-What a new one holds: `partition.metadata`, `leader-epoch-checkpoint` and an empty first segment, all on the device before
-the creation is answered.
+What a new one holds: `partition.metadata`, `leader-epoch-checkpoint` and an empty first segment. All of it is on the device
+when it was made; that its own name is too, before the creation is answered, is for whoever makes several of them.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import Final
 
+from ...protocol.limits import MIB
 from .checkpoints import (
     MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
@@ -16,11 +18,15 @@ from .checkpoints import (
     encode_partition_metadata,
     encode_uuid,
 )
-from .errors import LogDirectoryError
-from .filesystem import FileSystem, read_file, replace_file
+from .errors import LogDirectoryError, StorageError
+from .filesystem import FileSystem, read_at, read_file, replace_file, sync_file
 from .log import Log
-from .paths import LOG_SUFFIX
+from .paths import LOG_SUFFIX, base_offset_of, segment_file
 from .recovery import OpenLog, open_log
+
+_FIRST_LOG: Final = segment_file(0, LOG_SUFFIX)
+_LOOK_BYTES: Final = MIB
+"""Of a log that must be empty; where its first batch is not zeros there is something."""
 
 
 def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> Log:
@@ -32,11 +38,12 @@ def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> L
     fs.make_directory(request.directory)
     _check_vacant(fs, request.directory)
     metadata = encode_partition_metadata(topic_id)
-    replace_file(fs, f"{request.directory}/{PARTITION_METADATA_FILE}", metadata, durable=request.sync_metadata)
+    path = f"{request.directory}/{PARTITION_METADATA_FILE}"
+    replace_file(fs, path, metadata, durable=False)
     log = open_log(fs, request)
     if request.sync_metadata:
+        sync_file(fs, path)
         fs.sync_directory(request.directory)
-        fs.sync_directory(request.directory.rpartition("/")[0])
         log.names_synced = log.names_created
     return log
 
@@ -72,6 +79,26 @@ def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
         return decode_partition_metadata(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
     except FileNotFoundError:
         return None
+
+
+def topic_id_at(fs: FileSystem, directory: str) -> uuid.UUID | None:
+    """The topic that a directory belongs to, None when that cannot be told."""
+    try:
+        return read_topic_id(fs, directory)
+    except (OSError, StorageError, ValueError):
+        return None
+
+
+def holds_nothing(fs: FileSystem, directory: str) -> bool:
+    """Whether there is no more in a partition's directory than what makes one: a first segment without a byte of a record,
+    or with zeros where space was reserved, and small files. Raises OSError."""
+    for name in fs.list_directory(directory):
+        path = f"{directory}/{name}"
+        if fs.is_directory(path) or base_offset_of(name) not in (None, 0):
+            return False
+        if LOG_SUFFIX in name and (name != _FIRST_LOG or any(read_at(fs, path, 0, _LOOK_BYTES))):
+            return False
+    return True
 
 
 def delete_directory(fs: FileSystem, path: str) -> None:

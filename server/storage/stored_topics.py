@@ -1,7 +1,7 @@
 """The topics and partitions of a stopped log directory, without opening a log or changing anything: for tools.
 
-Topics are those of `topics.json`, without the ones whose deletion was under way, and those that only their partitions'
-directories tell of (Kafka's), which a server would adopt.
+Topics are those of `topics.json`, without the ones whose deletion or creation was under way, and those that only their
+partitions' directories tell of (Kafka's), which a server would adopt.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import attrs
 from ...protocol.types import TopicPartition
 from .catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS
 from .checkpoints import MAX_CHECKPOINT_BYTES, random_uuid
-from .errors import StorageError
+from .creations_file import left_over
 from .filesystem import FileSystem, read_file
-from .partition_directory import read_topic_id
+from .partition_directory import topic_id_at
 from .paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
@@ -46,7 +46,7 @@ class StoredTopics:
             name, count = topic_partition.topic, topic_partition.partition + 1
             if name not in topics:
                 config = ADOPTED_INTERNAL_CONFIGS if is_internal(name) else ADOPTED_CONFIGS
-                topic_id = _topic_id(fs, partitions[topic_partition]) or random_uuid()
+                topic_id = topic_id_at(fs, partitions[topic_partition]) or random_uuid()
                 topics[name] = Topic(name=name, topic_id=topic_id, partitions=count, configs=dict(config))
             elif topics[name].partitions < count:
                 topics[name] = attrs.evolve(topics[name], partitions=count)
@@ -63,12 +63,13 @@ def _directories(fs: FileSystem, directory: str) -> tuple[dict[TopicPartition, s
             continue
         topic_partition = parse_partition_directory(name)
         if name.endswith(DELETE_DIR_SUFFIX):
-            if (topic_id := _topic_id(fs, path)) is not None:
+            if (topic_id := topic_id_at(fs, path)) is not None:
                 doomed.add(topic_id)
         elif not is_marked(name) and topic_partition.topic != CLUSTER_METADATA_TOPIC:
             partitions[topic_partition] = path
-    kept = {tp: path for tp, path in sorted(partitions.items()) if _topic_id(fs, path) not in doomed}
-    return kept, doomed
+    left = left_over(fs, directory, partitions)
+    there = {tp: path for tp, path in sorted(partitions.items()) if tp not in left}
+    return {tp: path for tp, path in there.items() if topic_id_at(fs, path) not in doomed}, doomed
 
 
 def _listed(fs: FileSystem, directory: str) -> list[Topic]:
@@ -77,10 +78,3 @@ def _listed(fs: FileSystem, directory: str) -> list[Topic]:
         return decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))[1]
     except FileNotFoundError:
         return []
-
-
-def _topic_id(fs: FileSystem, path: str) -> uuid.UUID | None:
-    try:
-        return read_topic_id(fs, path)
-    except (OSError, StorageError, ValueError):
-        return None

@@ -25,6 +25,10 @@ from .errors import CheckpointError
 TOPICS_FILE: Final = "topics.json"
 FORMAT_VERSION: Final = 1
 CHECKSUM_KEY: Final = "crc32c"
+_ADVICE: Final = (
+    "copy the one of another log directory over it; or, if its content is right because you edited it, take the line "
+    f"{CHECKSUM_KEY!r} out"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +77,7 @@ def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
         version = document["format_version"]
         if version != FORMAT_VERSION:
             raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
-        _check_checksum(path, document)
+        check_checksum(path, document, _ADVICE)
         return int(document["generation"]), [_decode_topic(entry) for entry in document["topics"]]
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
@@ -87,18 +91,16 @@ def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
         raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
 
 
-def _checksum(document: dict[str, Any]) -> int:
+def checksum(document: dict[str, Any]) -> int:
+    """Of a document of ours as `json.dumps(document, indent=1)` writes it."""
     return crc32c(json.dumps(document, indent=1).encode())
 
 
-def _check_checksum(path: str, document: dict[str, Any]) -> None:
-    """Take the checksum out of the document. Raises CheckpointError when there is one and it is another."""
+def check_checksum(path: str, document: dict[str, Any], advice: str) -> None:
+    """Take the checksum out of the document. Raises CheckpointError with the advice when there is one and it is another."""
     found = document.pop(CHECKSUM_KEY, None)
-    if found is not None and found != (computed := _checksum(document)):
-        raise CheckpointError(
-            f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: copy the one of another log directory over it; "
-            f"or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
-        )
+    if found is not None and found != (computed := checksum(document)):
+        raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice}")
 
 
 def _decode_topic(entry: dict[str, Any]) -> Topic:

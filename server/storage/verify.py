@@ -1,6 +1,6 @@
 """Checking everything in a stopped log directory; nothing is changed. What is checked: `partition_check`, and here the files of
-the directory itself: its offset checkpoints, `meta.properties`, `topics.json`, the clean marker, and that every partition of a
-topic says the same topic id.
+the directory itself: its offset checkpoints, `meta.properties`, `topics.json`, `topics-in-creation.json`, the clean marker, and
+that every partition of a topic says the same topic id.
 
 The directory must not change meanwhile: callers hold its lock.
 """
@@ -23,6 +23,7 @@ from .checkpoints import (
     decode_meta_properties,
 )
 from .cleaner.checkpoint import CLEANER_OFFSET_FILE
+from .creations_file import CREATIONS_FILE, read_creations
 from .errors import CheckpointError
 from .filesystem import FileSystem, read_file
 from .findings import Observer, Reporter
@@ -86,11 +87,16 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
         reporter.remark("name", f"{path}/{name}", "a partition that is being deleted, is stray or a future replica")
     for name in directory.foreign:
         reporter.damage("name", f"{path}/{name}", "is no directory of a partition: a server does not start on it; move it away")
+    for name in directory.left_over:
+        reporter.remark(
+            "creation", f"{path}/{name}", "its topic was being made when the server ended; the next start removes it"
+        )
     _check_meta_properties(fs, f"{path}/{META_PROPERTIES_FILE}", reporter)
     was_clean = fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
     if not was_clean and directory.is_whole:
         text = "there is no clean marker: the server did not stop in order, and checks its logs when it starts"
         reporter.remark("clean stop", f"{path}/{CLEAN_SHUTDOWN_FILE}", text)
+    _check_creations(fs, path, reporter)
     _check_producer_ids(fs, path, reporter)
     _check_security(fs, path, reporter)
     says = DirectorySays(
@@ -113,6 +119,13 @@ def _check_meta_properties(fs: FileSystem, path: str, reporter: Reporter) -> Non
         return
     except (CheckpointError, ValueError) as exc:
         reporter.damage("identity", path, str(exc))
+
+
+def _check_creations(fs: FileSystem, directory: str, reporter: Reporter) -> None:
+    try:
+        read_creations(fs, directory, 0)
+    except CheckpointError as exc:
+        reporter.damage("creation", f"{directory}/{CREATIONS_FILE}", str(exc))
 
 
 def _check_producer_ids(fs: FileSystem, directory: str, reporter: Reporter) -> None:

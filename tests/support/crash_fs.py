@@ -169,6 +169,14 @@ class CrashFileSystem:
 
     # ---- FileSystem --------------------------------------------------------------------------------------------------
 
+    @property
+    def writes_at_once(self) -> bool:
+        return True
+
+    @property
+    def is_instant(self) -> bool:
+        return True
+
     def open(self, path: str, flags: int) -> int:
         self._enter("open")
         directory, name = self._parent(path)

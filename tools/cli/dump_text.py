@@ -22,6 +22,7 @@ from ...server.storage.checkpoints import (
     decode_partition_metadata,
     encode_uuid,
 )
+from ...server.storage.creations_file import CREATIONS_FILE, decode_creations
 from ...server.storage.errors import CheckpointError
 from ...server.storage.filesystem import FileSystem, read_file
 from ...server.storage.gaps import FILE_NAME as QUARANTINE_FILE
@@ -95,6 +96,14 @@ def _topics(path: str, data: bytes) -> Iterator[str]:
         yield f"{topic.name}: id {encode_uuid(topic.topic_id)}, partitions {topic.partitions}{config}"
 
 
+def _creations(path: str, data: bytes) -> Iterator[str]:
+    generation, creations = decode_creations(path, data)
+    yield f"generation {generation}"
+    for creation in creations:
+        numbers = f"partitions {creation.first_partition} to {creation.partitions - 1}"
+        yield f"{creation.name}: id {encode_uuid(creation.topic_id)}, {numbers} were being made"
+
+
 def _producer_ids(path: str, data: bytes) -> Iterator[str]:
     yield f"producer ids from {decode_producer_id_block(path, data)} on were never given out"
 
@@ -121,6 +130,7 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     META_PROPERTIES_FILE: _meta_properties,
     CLEAN_SHUTDOWN_FILE: _clean_shutdown,
     TOPICS_FILE: _topics,
+    CREATIONS_FILE: _creations,
     PRODUCER_ID_BLOCK_FILE: _producer_ids,
     SECURITY_FILE: _security,
 }

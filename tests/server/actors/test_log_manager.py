@@ -196,6 +196,7 @@ async def test_a_creation_that_the_disk_refuses_leaves_nothing_and_can_be_repeat
             await broker.create_topic(TOPIC, 2)
         assert list(broker.topics()) == []
         assert partition_directories(tmp_path / "one") == partition_directories(tmp_path / "two") == []
+        fs.heal()
         await broker.create_topic(TOPIC, 2)
     assert fs.open_paths == []
 

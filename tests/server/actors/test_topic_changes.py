@@ -11,6 +11,8 @@ import trio
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
+from triolog.server.storage.checkpoints import decode_uuid
+from triolog.server.storage.creations_file import CREATIONS_FILE, Creation, encode_creations
 from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.topics_file import TOPICS_FILE, decode_topics
 
@@ -280,6 +282,122 @@ async def test_records_that_are_in_the_way_stay_when_they_cannot_be_looked_at(tm
         with pytest.raises(LogOfflineError, match="topic-1 cannot be looked at"):
             await broker.create_partitions(TOPIC, 2)
         assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+
+
+# ---- cut off ----------------------------------------------------------------------------------------------------------
+
+
+def cut_off(directory: Path, name: str, topic_id: str, *, first: int = 0, partitions: int = 9) -> None:
+    """Let it look as if the server had ended while it made that."""
+    generation, _ = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
+    creation = Creation(name=name, topic_id=decode_uuid(topic_id), first_partition=first, partitions=partitions)
+    (directory / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
+
+
+async def test_what_is_being_made_is_on_the_device_before_its_first_directory_and_gone_afterwards(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with running_broker(tmp_path, fs=fs, durability="fsync") as broker:
+        fs.calls.clear()
+        await broker.create_topic(TOPIC, 30)
+        calls = [(call.operation, call.path.removeprefix(f"{tmp_path}/")) for call in fs.calls]
+        synced = [place for place, call in enumerate(calls) if call == ("sync_directory", str(tmp_path))]
+        assert calls.index(("sync", f"{CREATIONS_FILE}.tmp")) < calls.index(("rename", f"{CREATIONS_FILE}.tmp")) < synced[0]
+        assert synced[0] < calls.index(("make_directory", f"{TOPIC}-0"))
+        assert calls.index(("make_directory", f"{TOPIC}-29")) < synced[1] < calls.index(("open", f"{TOPICS_FILE}.tmp"))
+        assert synced[-1] < calls.index(("unlink", CREATIONS_FILE))
+        assert [call for call in calls if CREATIONS_FILE in call[1]].count(("sync", f"{CREATIONS_FILE}.tmp")) == 1
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_a_topic_that_was_being_made_is_gone_after_the_start_and_can_be_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        topic_id = await broker.create_topic(TOPIC, 3, {"cleanup.policy": "compact"})
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    cut_off(tmp_path, TOPIC, topic_id)
+    async with running_broker(tmp_path) as broker:
+        assert list(broker.topics()) == []
+        assert "topic topic was being given partitions 0 to 8 when the server ended" in caplog.text
+        assert not list(tmp_path.glob(f"{TOPIC}-*"))
+        assert not (tmp_path / CREATIONS_FILE).exists()
+        await broker.create_topic(TOPIC, 5, {"cleanup.policy": "compact"})
+    async with running_broker(tmp_path) as broker:
+        assert len(broker.describe_topic(TOPIC).partitions) == 5
+        assert stored_configs(tmp_path) == {"cleanup.policy": "compact"}
+
+
+async def test_partitions_with_records_are_adopted_even_where_some_were_being_made(tmp_path: Path) -> None:
+    """A person has put them there, from another server or from a copy."""
+    async with running_broker(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        topic_id = await broker.create_topic(TOPIC, 2)
+        await broker.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    cut_off(tmp_path, TOPIC, topic_id)
+    async with running_broker(tmp_path) as broker:
+        assert await values_from(broker, TopicPartition(TOPIC, 1)) == [b"precious"]
+        assert not (tmp_path / f"{TOPIC}-0").exists()
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_without_its_list_of_topics_a_directory_is_adopted_whole(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic_id = await broker.create_topic(TOPIC, 2)
+        cut_off(tmp_path, TOPIC, topic_id)
+    (tmp_path / TOPICS_FILE).unlink()
+    async with running_broker(tmp_path) as broker:
+        assert len(broker.describe_topic(TOPIC).partitions) == 2
+
+
+async def test_a_list_of_what_is_being_made_that_cannot_be_read_is_said_and_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.append(PARTITION, value("x"))
+    (tmp_path / CREATIONS_FILE).write_bytes(b"{")
+    async with running_broker(tmp_path) as broker:
+        assert await values_from(broker) == [b"x"]
+        assert f"{CREATIONS_FILE} cannot be read" in caplog.text
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_when_it_is_back(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two) as broker:
+        older = [(path / TOPICS_FILE).read_bytes() for path in (one, two)]
+        topic_id = await broker.create_topic(TOPIC, 4)
+    for path, data in zip((one, two), older, strict=True):
+        (path / TOPICS_FILE).write_bytes(data)
+        cut_off(path, TOPIC, topic_id, partitions=4)
+    async with running_broker(one) as broker:
+        assert list(broker.topics()) == []
+        await broker.create_topic(TOPIC, 3, {"retention.ms": "5"})
+    async with running_broker(one, two) as broker:
+        assert len(broker.describe_topic(TOPIC).partitions) == 3
+        assert broker.describe_topic(TOPIC).configs == {"retention.ms": "5"}
+        assert not list(two.glob(f"{TOPIC}-*"))
+
+
+async def test_what_cannot_be_removed_is_named_until_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        topic_id = await broker.create_topic("made", 2)
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    cut_off(tmp_path, "made", topic_id)
+    fs = GateFileSystem()
+    fs.fail("unlink", "made-1/00000000000000000000.log", number=errno.EIO, times=None)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert list(broker.topics()) == [TOPIC]
+        assert [each.stray for each in broker.log_directories()] == [(str(tmp_path / "made-1"),)]
+        assert "what a creation of topic made left cannot be removed" in caplog.text
+        await broker.create_topic("another")
+        assert (tmp_path / CREATIONS_FILE).exists()
+    async with running_broker(tmp_path) as broker:
+        assert sorted(broker.topics()) == ["another", TOPIC]
+        assert not (tmp_path / "made-1").exists()
+        assert not (tmp_path / CREATIONS_FILE).exists()
 
 
 # ---- the server's own topics ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from triolog.server.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
+    PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    encode_partition_metadata,
 )
+from triolog.server.storage.creations_file import CREATIONS_FILE, Creation, encode_creations
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.producer_id_block import (
@@ -25,7 +29,7 @@ from triolog.server.storage.producer_id_block import (
     read_producer_id_block,
     write_producer_id_block,
 )
-from triolog.server.storage.topics_file import TOPICS_FILE, decode_topics, encode_topics
+from triolog.server.storage.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
 
 from tests.server.storage.test_verify import verified
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -153,6 +157,35 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_in_the_copy(logs: StoppedLogs,
     assert make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: None) == []
     assert decode_topics("", (tmp_path / "copy" / TOPICS_FILE).read_bytes())[1] == []
     assert not list((tmp_path / "copy").glob(f"{TOPIC}-*"))
+
+
+def test_a_topic_that_is_being_made_meanwhile_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    """Not with the configuration of an adopted one."""
+    generation, topics = decode_topics("", (logs.path / TOPICS_FILE).read_bytes())
+    made = Topic(name="made", topic_id=uuid.UUID(int=1000), partitions=2, configs={"retention.ms": "5"})
+    creation = Creation(name="made", topic_id=made.topic_id, first_partition=0, partitions=2)
+    (logs.path / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
+    for number in range(2):
+        directory = logs.path / f"made-{number}"
+        directory.mkdir()
+        (directory / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(made.topic_id))
+        (directory / "00000000000000000000.log").touch()
+
+    class MadeMeanwhile(OsFileSystem):
+        """The topic is made when its first partition has been looked at."""
+
+        def list_directory(self, path: str) -> list[str]:
+            if path.endswith("made-0"):
+                (logs.path / TOPICS_FILE).write_bytes(encode_topics(generation + 1, [*topics, made]))
+                (logs.path / CREATIONS_FILE).unlink(missing_ok=True)
+            return super().list_directory(path)
+
+    for number, fs in enumerate((OsFileSystem(), MadeMeanwhile())):
+        copy = tmp_path / f"copy-{number}"
+        make_backup(fs, plan_backup(fs, str(logs.path), never), str(copy), never)
+        assert not list(copy.glob("made-*"))
+        assert not (copy / CREATIONS_FILE).exists()
+        assert not verified(copy).damages
 
 
 def test_checkpoints_match_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:

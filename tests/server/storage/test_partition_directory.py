@@ -40,7 +40,7 @@ def request(directory: Path, *, sync_metadata: bool = True) -> OpenLog:
     )
 
 
-def test_a_new_partition_has_its_files_and_all_names_are_on_the_device(tmp_path: Path) -> None:
+def test_a_new_partition_has_its_files_and_their_names_are_on_the_device(tmp_path: Path) -> None:
     fs, directory = SyncedDirectories(), tmp_path / "topic-0"
     log = create_partition(fs, request(directory), TOPIC_ID)
     assert sorted(path.name for path in directory.iterdir()) == [
@@ -50,7 +50,7 @@ def test_a_new_partition_has_its_files_and_all_names_are_on_the_device(tmp_path:
     ]
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
     assert read_topic_id(fs, str(directory)) == TOPIC_ID
-    assert fs.synced[-2:] == [str(directory), str(tmp_path)]
+    assert fs.synced[-1:] == [str(directory)]
 
 
 def test_where_nothing_outlives_the_process_no_directory_is_synced(tmp_path: Path) -> None:

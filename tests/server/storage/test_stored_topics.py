@@ -9,6 +9,7 @@ import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS
 from triolog.server.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
+from triolog.server.storage.creations_file import CREATIONS_FILE, Creation, encode_creations
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.paths import DELETE_DIR_SUFFIX, marked_directory
@@ -51,6 +52,19 @@ def test_a_topic_that_is_being_deleted_is_none(tmp_path: Path) -> None:
     make(tmp_path, marked_directory(TopicPartition("listed", 0), DELETE_DIR_SUFFIX), LISTED.topic_id)
     make(tmp_path, "listed-1", LISTED.topic_id)
     assert read(tmp_path) == StoredTopics(topics=(), partitions={})
+
+
+def test_a_topic_that_was_being_made_is_none(tmp_path: Path) -> None:
+    creation = Creation(name="made", topic_id=uuid.UUID(int=3000), first_partition=0, partitions=3)
+    grown = Creation(name="listed", topic_id=LISTED.topic_id, first_partition=3, partitions=6)
+    (tmp_path / TOPICS_FILE).write_bytes(encode_topics(1, [LISTED]))
+    (tmp_path / CREATIONS_FILE).write_bytes(encode_creations(1, [creation, grown]))
+    make(tmp_path, "listed-3", LISTED.topic_id)
+    make(tmp_path, "listed-4", LISTED.topic_id)
+    make(tmp_path, "made-1", creation.topic_id)
+    stored = read(tmp_path)
+    assert stored.topics == (LISTED,)
+    assert list(stored.partitions) == [TopicPartition("listed", 3)]
 
 
 def test_directories_that_are_no_partitions_of_ours_are_passed_over(tmp_path: Path) -> None:

@@ -325,6 +325,7 @@ def test_a_name_without_a_base_offset_fails(tmp_path: Path, suffix: str) -> None
         ("meta.properties", "version=1\n", "lacks cluster.id"),
         ("topics.json", "{}", "cannot be read"),
         ("producer-id-block", "0\n0\n", "first free producer id"),
+        ("topics-in-creation.json", "{}", "cannot be read"),
     ],
 )
 def test_an_unreadable_text_file_fails(tmp_path: Path, name: str, content: str, words: str) -> None:
