@@ -338,6 +338,7 @@ class NativeCalls:
             return False
         finally:
             self.session.transport.unreserve(room)
+
     async def _fetch_body(
         self,
         answers: Sequence[FetchAnswer],
