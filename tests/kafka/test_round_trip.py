@@ -11,6 +11,10 @@ import confluent_kafka
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.checkpoints import PARTITION_METADATA_FILE
+from triolog.server.storage.derived_files import FILE_NAME as DERIVED_FILE
+from triolog.server.storage.earlier_batches import encode_earlier
+from triolog.server.storage.paths import BATCHES_SUFFIX
+from triolog.server.storage.producer_snapshots import crc_of
 
 from tests.kafka.migration import migrate
 from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served_by_kafka, served_by_triolog
@@ -60,6 +64,8 @@ class Journey:
     """By triolog, from the directory that Kafka left after a clean stop."""
     written_on: Answers
     """By Kafka, with more records from one of its own producers and the open transaction ended."""
+    ours: tuple[dict[str, bytes], dict[str, bytes]]
+    """Files of ours in the partitions' directories, before Kafka went on there and when it was killed."""
     killed: Answers
     """By triolog, from the directory that Kafka left when it was killed."""
 
@@ -78,6 +84,8 @@ def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
         migrated, committed = served_by_kafka(broker.address, questions), _committed_offset(broker.address)
         broker.stop()
         back = served_by_triolog(broker.log_directory, questions)
+        _put_batches(broker.log_directory)
+        ours = _ours(broker.log_directory)
         broker.start()
         _write_on(broker.address)
         written_on = served_by_kafka(broker.address, questions)
@@ -89,6 +97,7 @@ def journey(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.T
             topic_ids=(topic_ids, _topic_ids(broker.log_directory)),
             back=back,
             written_on=written_on,
+            ours=(ours, _ours(broker.log_directory)),
             killed=served_by_triolog(broker.log_directory, questions),
         )
 
@@ -105,6 +114,17 @@ def _questions(answers: Answers) -> Questions:
 
 def _topic_ids(directory: Path) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in directory.glob(f"*/{PARTITION_METADATA_FILE}")}
+
+
+def _put_batches(directory: Path) -> None:
+    """Beside every snapshot, as a server that writes puts one; nothing was written when the directory was served."""
+    for path in directory.glob("*/*.snapshot"):
+        path.with_suffix(BATCHES_SUFFIX).write_bytes(encode_earlier([], crc_of(path.read_bytes())))
+
+
+def _ours(directory: Path) -> dict[str, bytes]:
+    paths = [*directory.glob(f"*/*{BATCHES_SUFFIX}"), *directory.glob(f"*/{DERIVED_FILE}")]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
 def _committed_offset(address: str) -> int:
@@ -159,6 +179,13 @@ def test_triolog_serves_what_a_killed_kafka_left(journey: Journey, partition: To
 
 def test_kafka_knows_what_groups_committed(journey: Journey) -> None:
     assert journey.committed == COMMITTED
+
+
+def test_kafka_leaves_files_of_ours_alone(journey: Journey) -> None:
+    before, after = journey.ours
+    assert before == after
+    for name in (BATCHES_SUFFIX, DERIVED_FILE):
+        assert any(path.endswith(name) for path in before)
 
 
 def test_topic_ids_are_those_that_kafka_gave(journey: Journey) -> None:
