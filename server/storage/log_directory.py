@@ -54,7 +54,7 @@ _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ERO
 
 _EMPTY_MEANS: Final = {
     RECOVERY_POINT_FILE: "so more than needed is recovered",
-    LOG_START_FILE: "so deleted records whose files are still there can be read again",
+    LOG_START_FILE: "so what each partition keeps of it in its derived.json counts",
 }
 
 

@@ -6,10 +6,12 @@ the last TAIL_BYTES before it are looked through for those before: a client's fi
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from ...protocol.errors import CorruptRecordError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader
 from .diskops import Procedure
@@ -18,6 +20,8 @@ from .producer_entry import BatchMetadata
 from .producer_snapshots import load_newest, replay
 from .producer_state import ProducerState
 from .segment_view import SegmentView
+
+LOGGER: Final = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4 * MIB
 """Holds what a client with default sizes has in flight."""
@@ -37,7 +41,8 @@ def producers_at(
 
 
 def remember_earlier(producers: ProducerState, views: Sequence[SegmentView]) -> Procedure[None]:
-    """Let the entries have the batches before their newest, as far as the end of the log before the snapshot shows them."""
+    """Let the entries have the batches before their newest, as far as the end of the log before the snapshot shows them. What
+    cannot be read there is passed over: nobody else needs it now."""
     entries = producers.entries
     found: dict[int, deque[BatchMetadata]] = {}
 
@@ -62,7 +67,10 @@ def remember_earlier(producers: ProducerState, views: Sequence[SegmentView]) -> 
         tail.append((view, (yield from view.position_before(view.size - left))))
         left -= view.size
     for view, position in reversed(tail):
-        yield from view.bytes_from(position).visit_headers(see)
+        try:
+            yield from view.bytes_from(position).visit_headers(see)
+        except (CorruptRecordError, OSError) as exc:
+            LOGGER.warning("%s; batches of producers behind it are not known again when they are sent again", str(exc))
     for producer_id, batches in found.items():
         entry = entries[producer_id]
         entries[producer_id] = entry._replace(batches=(*batches, *entry.batches))

@@ -286,14 +286,21 @@ class _Opening:
         """After a clean stop: the snapshot that was written then. Without any the headers of the whole log are looked through,
         once (Kafka forgets): of a transaction that is open somewhere nothing else would tell."""
         snapshots = [offset for offset in drive(self.fs, list_snapshots(log.directory)) if offset <= log.log_end_offset]
-        if not snapshots and log.log_end_offset > log.log_start_offset:
+        is_replayed = not snapshots and log.log_end_offset > log.log_start_offset
+        if is_replayed:
             LOGGER.warning(
                 "%s has no producer snapshot; the headers of all of its %d bytes are looked through, and one is written",
                 log.directory,
                 log.size_in_bytes,
             )
         views = [segment.view() for segment in self.segments]
-        return drive(self.fs, producers_at(log.directory, snapshots, views, log.log_start_offset, log.log_end_offset))
+        try:
+            return drive(self.fs, producers_at(log.directory, snapshots, views, log.log_start_offset, log.log_end_offset))
+        except CorruptRecordError as exc:
+            if not is_replayed:
+                raise
+            LOGGER.warning("%s; the producers of %s, and what they have open, are forgotten", str(exc), log.topic_partition)
+            return ProducerState(log.log_end_offset)
 
     # ---- the log -----------------------------------------------------------------------------------------------------------
 

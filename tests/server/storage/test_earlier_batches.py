@@ -146,6 +146,24 @@ def test_without_the_file_the_end_of_the_log_tells_the_same(tmp_path: Path) -> N
     answered_again(driven.reopen(was_clean=True), answers)
 
 
+def test_a_damaged_batch_in_the_end_of_the_log_keeps_nobody_from_opening_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind a clean stop nobody else looks there."""
+    driven, answers = stopped(tmp_path / NAME)
+    Path(batches_path(driven.log.directory, driven.log.log_end_offset)).unlink()
+    size = driven.log.active.size // len(answers)
+    with open(driven.log.active.log.path, "r+b") as file:
+        file.seek(size * (len(answers) - 4) + 16)
+        file.write(b"\7")
+    with caplog.at_level(logging.WARNING):
+        driven = driven.reopen(was_clean=True)
+    assert "magic 7" in caplog.text
+    last = max(number for _, number in answers)
+    assert driven.append(request(PRODUCERS[0], last)).base_offset == answers[PRODUCERS[0], last].base_offset
+    goes_on(driven, answers)
+
+
 class CountingReads(OsFileSystem):
     """Counts the bytes that are read of the log."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -185,6 +186,24 @@ def test_a_clean_log_without_any_snapshot_knows_its_producers_and_writes_one(
     assert (last_sequence(driven), driven.log.producers.end_offset, driven.log.last_stable_offset) == (2, 4, 3)
     assert snapshot_offsets(tmp_path) == [4]
     assert newest_batches(open_driven(tmp_path)) == newest_batches(driven)
+
+
+def test_a_clean_log_that_is_damaged_and_has_no_snapshot_is_served_without_its_producers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    segment_of(tmp_path, 0, *(idempotent(offset, offset) for offset in range(3)))
+    open_driven(tmp_path, was_clean=False).close()
+    (tmp_path / f"{3:020}.snapshot").unlink()
+    log = tmp_path / f"{0:020}.log"
+    # An index entry behind it, so that nobody looks there when the log is opened.
+    (tmp_path / f"{0:020}.index").write_bytes(struct.pack(">ii", 2, 2 * (log.stat().st_size // 3)))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3 + 16] = 7
+    log.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        driven = open_driven(tmp_path)
+    assert "the producers of topic-0, and what they have open, are forgotten" in caplog.text
+    assert (driven.log.producers.entries, driven.log.log_end_offset) == ({}, 3)
 
 
 def test_the_snapshot_of_a_clean_start_is_on_the_device_before_the_log_is_served() -> None:
