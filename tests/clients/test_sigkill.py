@@ -1,9 +1,9 @@
 """SIGKILL under unmodified clients: librdkafka feeds a topic, moves it in transactions and reads the result as a group.
 
-A run is a seed, one directory, one port and several servers on them, each killed after a number of acknowledgements, now and
-then again while it starts. The clients (`sigkill_loads`, `sigkill_members`) know nothing of the kills. At the end every input
-is exactly once in the output for a reader of committed records, nothing of an aborted transaction was ever seen, no committed
-offset has gone back, and both groups have come to the end.
+A run is a seed, one directory, one port and several servers on them, each killed, or stopped in order, after a number of
+acknowledgements, now and then again while it starts. The clients (`sigkill_loads`, `sigkill_members`) know nothing of that. At
+the end every input is exactly once in the output for a reader of committed records, nothing of an aborted transaction was ever
+seen, no committed offset has gone back, and both groups have come to the end.
 
 `TRIOLOG_TEST_SIGKILL_CLIENT_RUNS=100` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
 moment to the microsecond.
@@ -69,8 +69,7 @@ class Run:
             while self.kills < KILLS:
                 self.progress.wait_for_more(self.rng.randint(*ACKNOWLEDGEMENTS))
                 promised = dict(self.commits.acknowledged)
-                server.kill()
-                self.kills += 1
+                self._end(server)
                 server = self._restart()
                 self._check_committed(promised)
             self.progress.wait_for_more(self.rng.randint(*ACKNOWLEDGEMENTS))
@@ -99,6 +98,14 @@ class Run:
         }
         durability = self.rng.choice(("os", "fsync"))
         return self.folder.spawn("--kafka", self.address, "--durability", durability, extra_environment=quick)
+
+    def _end(self, server: ServerProcess) -> None:
+        """A kill, or every third time a stop in order, with the same requests in flight."""
+        if self.rng.random() < 1 / 3:
+            assert server.stop() == 0
+        else:
+            server.kill()
+        self.kills += 1
 
     def _restart(self) -> ServerProcess:
         while self.kills < KILLS and self.rng.random() < 0.25:
