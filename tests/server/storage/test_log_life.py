@@ -8,6 +8,7 @@ drops what was not promised. `TRIOLOG_TEST_LIFE_SEEDS=10000` runs as many histor
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable, Iterable
@@ -424,8 +425,8 @@ class Life:
 
     # ---- a history -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        deeds: list[tuple[int, Callable[[], None]]] = [
+    def deeds(self) -> list[tuple[int, Callable[[], None]]]:
+        return [
             (12, self.append),
             (2, self.resend),
             (3, self.flush),
@@ -442,6 +443,9 @@ class Life:
             (1, self.power_cut),
             (3, self.power_cut_during),
         ]
+
+    def run(self) -> None:
+        deeds = self.deeds()
         weights = [weight for weight, _ in deeds]
         for _ in range(STEPS):
             ((_, deed),) = self.rng.choices(deeds, weights)
@@ -462,6 +466,56 @@ def test_every_history_keeps_what_it_promised(chunk: int) -> None:
             raise AssertionError(
                 f"TRIOLOG_TEST_LIFE_SEED={seed} TRIOLOG_TEST_LIFE_SEEDS=1 repeats it; the last steps were\n{last}"
             ) from exc
+
+
+@attrs.define(eq=False)
+class FailingLife(Life):
+    """A history on a device that refuses a sync now and then. The server restarts, and the power cut comes later, if at all."""
+
+    def failed_sync_during(self) -> None:
+        deed = self.rng.choice(
+            [
+                *(self.append, self.append, self.flush, self.roll, self.compact),
+                *(self.truncate, self.restart, self.kill, self.delete_records),
+            ]
+        )
+        self.steps.append(f"  during {deed.__name__}")
+        self.fs.fail_next("sync", errno.EIO, skip=self.rng.choice([0, 0, 1, 2, 4, 8]))
+        try:
+            deed()
+        except OSError:
+            self.start_again()
+        self.fs.forget_failures()
+
+    def start_again(self) -> None:
+        self.steps.append("  it failed")
+        self.stored += self.in_flight
+        self.history += self.in_flight
+        self.in_flight = []
+        self.fs.end_process()
+        for file in self.log.files():
+            file.fd = None
+        if self.rng.random() < 0.3:
+            self.fs.drop_caches(self.rng)
+        self.reopen(was_clean=False)
+        self.take_over_what_is_there(lost_from=self.promised)
+        self.promised = self.log.log_end_offset
+
+    def deeds(self) -> list[tuple[int, Callable[[], None]]]:
+        return [*super().deeds(), (6, self.failed_sync_during), (2, self.power_cut)]
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_every_history_with_failed_syncs_keeps_what_it_promised(chunk: int) -> None:
+    """Without a power cut between the failure and the restart, and with one at any time behind it."""
+    seeds = counts(400)
+    for seed in range(chunk * seeds // 4, (chunk + 1) * seeds // 4):
+        life = FailingLife(seed)
+        try:
+            life.run()
+        except (AssertionError, TriologError, OSError, ValueError, KeyError) as exc:
+            last = "\n".join(life.steps[-16:])
+            raise AssertionError(f"seed {seed} repeats it; the last steps were\n{last}") from exc
 
 
 FAILED_ONCE: Final = (
