@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from triolog.server.storage.paths import STAGE_DIRECTORY
 from triolog.server.storage.stage_files import file_name, find_staged, stage_name
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, Clock
 
 OTHER: Final = TopicPartition(TOPIC, 1)
@@ -404,6 +406,28 @@ async def test_what_is_staged_outlives_a_restart(tmp_path: Path) -> None:
         share = await stage(broker, "1", "b")
         await broker.commit_stage(APPLICATION, 0, [share])
         assert await values_from(broker) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_sync_may_have_failed_on_is_written_again_before_a_commit_is_decided(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """The second sync would succeed: the kernel has forgotten what it could not write."""
+    name = file_name("1", PARTITION)
+    fs = GateFileSystem()
+    async with one_partition(tmp_path, fs=fs) as broker:
+        share = await stage(broker, "1", "a")
+        fs.fail("sync", name, number=errno.EIO)
+        with pytest.raises(LogOfflineError, match="cannot be forced to the device"):
+            await broker.commit_stage(APPLICATION, 0, [share])
+        if not restarts:
+            await broker.commit_stage(APPLICATION, 0, [share])
+    if restarts:
+        async with one_partition(tmp_path, fs=fs) as broker:
+            await broker.commit_stage(APPLICATION, 0, [share])
+    done = [(call.operation, Path(call.path).name) for call in fs.calls if call.operation in ("write", "rename", "sync")]
+    again = [("write", f"{name}.tmp"), ("rename", f"{name}.tmp"), ("sync", name)]
+    assert [each for each in done if name in each[1]] == [("write", name), ("sync", name), *again]
 
 
 async def test_an_application_that_is_silent_for_long_is_forgotten(tmp_path: Path) -> None:

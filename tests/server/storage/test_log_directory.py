@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import uuid
@@ -122,6 +123,64 @@ def test_topics_are_read_back(tmp_path: Path) -> None:
         assert (directory.contents().generation, directory.contents().topics) == (0, [])
         directory.write_topics(4, topics)
         assert (directory.contents().generation, directory.contents().topics) == (4, topics)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+class SyncedDirectories(OsFileSystem):
+    """Notes which directories are synced, and refuses some."""
+
+    def __init__(self, **refused: int) -> None:
+        self.synced: list[str] = []
+        self.refused = refused
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        if Path(path).name in self.refused:
+            raise OSError(self.refused[Path(path).name], "refused", path)
+        super().sync_directory(path)
+
+
+def test_the_names_of_a_new_directory_and_of_those_above_are_on_the_device(tmp_path: Path) -> None:
+    """Until its identity is: a start that was cut off in between begins again."""
+    path = tmp_path / "new" / "data"
+    above = [str(path.parent), *(str(each) for each in path.parent.parents)]
+    for _ in range(2):
+        fs = SyncedDirectories()
+        directory = LogDirectory.open(fs, str(path), durable=True)
+        assert fs.synced == above
+        directory.close()
+    directory = LogDirectory.open(fs, str(path), durable=True)
+    directory.settle_identity("cluster", 7)
+    directory.close()
+    fs.synced.clear()
+    LogDirectory.open(fs, str(path), durable=True).close()
+    assert fs.synced == []
+
+
+def test_a_directory_above_that_may_not_be_read_is_passed_over_and_one_that_fails_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "data"
+    fs = SyncedDirectories(new=errno.EACCES)
+    LogDirectory.open(fs, str(path), durable=True).close()
+    assert str(tmp_path) in fs.synced
+    with pytest.raises(OSError, match="refused"):
+        LogDirectory.open(SyncedDirectories(new=errno.EIO), str(path), durable=True)
+    LogDirectory.open(fs, str(path), durable=True).close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_names_are_on_the_device_before_anything_is_loaded(tmp_path: Path, clean: bool) -> None:
+    """A sync of them may have failed in the last run: what is seen now must not be taken back later."""
+    with opened(tmp_path) as directory:
+        directory.settle_identity("cluster", 7)
+        if clean:
+            directory.mark_clean()
+    fs = SyncedDirectories()
+    directory = LogDirectory.open(fs, str(tmp_path), durable=True)
+    assert directory.take_clean_marker() is clean
+    assert fs.synced == [str(tmp_path)]
+    directory.close()
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------

@@ -167,6 +167,19 @@ def test_what_was_synced_is_there_after_a_power_cut(fs: CrashFileSystem) -> None
     assert fs.durable_content(PATH) == TWO
 
 
+def test_what_a_sync_failed_on_is_on_the_device_once_it_is_named_as_doubtful(fs: CrashFileSystem) -> None:
+    staged = append_staged(fs, PATH, NOTHING, [TWO])
+    fs.fail_next("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        sync_staged(fs, "/data", NAME, [PATH])
+    sync_staged(fs, "/data", NAME, [PATH])
+    assert fs.durable_content(PATH) == b""
+    sync_staged(fs, "/data", NAME, [PATH], {PATH: staged})
+    assert fs.durable_content(PATH) == TWO
+    with pytest.raises(CorruptRecordError, match="has not the bytes any more"):
+        sync_staged(fs, "/data", NAME, [PATH], {PATH: StagedBytes(len(TWO), 5)})
+
+
 def test_an_empty_directory_goes_with_its_last_file(fs: CrashFileSystem) -> None:
     other = f"{PATH}2"
     for path in (PATH, other):
