@@ -54,10 +54,11 @@ def write_batches_again(
     LostWriteError when one of them is not what was written, OSError."""
     position = _find(fs, fd, path, start, end, from_offset)
     held, forget_from = b"", max(0, position - folio_bytes)
+    piece_bytes = max(RECORD_BATCH_OVERHEAD, min(PIECE_BYTES, window_bytes))
     while True:
         window, stop = [held], position
         while stop < end and stop - position < window_bytes:
-            window.append(_read_batches(fs, fd, path, stop, end))
+            window.append(_read_batches(fs, fd, path, stop, end, piece_bytes))
             stop += len(window[-1])
         fs.forget(fd, forget_from, stop if stop < end else None)
         content = b"".join(window)
@@ -72,17 +73,17 @@ def write_batches_again(
 def _find(fs: FileSystem, fd: int, path: str, start: int, end: int, from_offset: int) -> int:
     """Where the first batch of [start, end) starts that reaches the offset; `end` when none does."""
     position = start
-    while position < end:
-        header = parse_header(_read(fs, fd, path, position, min(RECORD_BATCH_OVERHEAD, end - position)))
+    while position + RECORD_BATCH_OVERHEAD <= end:
+        header = parse_header(_read(fs, fd, path, position, RECORD_BATCH_OVERHEAD))
         if header.last_offset >= from_offset or header.magic != MAGIC or header.size_bytes < RECORD_BATCH_OVERHEAD:
             break
         position += header.size_bytes
     return min(position, end)
 
 
-def _read_batches(fs: FileSystem, fd: int, path: str, position: int, end: int) -> bytes:
-    """Whole batches from a position on, of which each carries its CRC."""
-    wanted = min(PIECE_BYTES, end - position)
+def _read_batches(fs: FileSystem, fd: int, path: str, position: int, end: int, piece_bytes: int) -> bytes:
+    """Whole batches from a position on, of which each carries its CRC: about a piece, one at least."""
+    wanted = min(piece_bytes, end - position)
     piece = _read(fs, fd, path, position, wanted)
     try:
         stop, size = _whole_batches(memoryview(piece))

@@ -476,4 +476,57 @@ RECOVERY: Final = (
     ),
 )
 
-LOG_FAULTS: Final = (*PRODUCERS, *TRANSACTIONS, *READING, *TRUNCATION, *RETENTION, *CLEANER, *RECOVERY)
+FAILED_SYNCS: Final = (
+    Fault(
+        name="recovery-trusts-the-page-cache",
+        why="What the device refused before a restart is served and acknowledged behind it, and a power cut takes it.",
+        file="server/storage/recovery.py",
+        old="        return self.request.was_clean or not self.durable\n",
+        new="        return True\n",
+        tests=(
+            f"{STORAGE}/test_failed_syncs.py::"
+            "test_what_is_acknowledged_after_a_restart_without_a_power_cut_survives_the_next_one",
+            f"{STORAGE}/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",
+        ),
+    ),
+    Fault(
+        name="written-again-where-it-was",
+        why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
+        file="server/storage/write_again.py",
+        old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
+        new="",
+        tests=(
+            f"{STORAGE}/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",
+            f"{STORAGE}/test_failed_syncs.py::"
+            "test_what_is_acknowledged_after_a_restart_without_a_power_cut_survives_the_next_one",
+        ),
+    ),
+    Fault(
+        name="folio-of-two-windows",
+        why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
+        file="server/storage/write_again.py",
+        old="        held = content[-folio_bytes:]\n",
+        new='        held = b""\n',
+        tests=(f"{STORAGE}/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+    ),
+    Fault(
+        name="written-again-unseen",
+        why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",
+        file="server/storage/write_again.py",
+        old="        check_batch(piece[at : at + size], header)\n",
+        new="",
+        tests=(f"{STORAGE}/test_write_again.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
+    ),
+    Fault(
+        name="sync-after-a-failed-one",
+        why="The kernel lets the next sync of a file succeed, and what it forgot counts as being on the device.",
+        file="server/storage/diskops.py",
+        old="            file.failed_sync = exc.errno or errno.EIO\n",
+        new="            pass\n",
+        tests=(
+            f"{STORAGE}/test_diskops.py::test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_again",
+        ),
+    ),
+)
+
+LOG_FAULTS: Final = (*PRODUCERS, *TRANSACTIONS, *READING, *TRUNCATION, *RETENTION, *CLEANER, *RECOVERY, *FAILED_SYNCS)

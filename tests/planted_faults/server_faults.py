@@ -33,6 +33,33 @@ PARTITIONS: Final = (
         new="                pass\n",
         tests=(f"{ACTORS}/test_partition.py::test_what_a_failed_write_put_down_is_taken_back_at_once",),
     ),
+    Fault(
+        name="sync-beside-a-sync",
+        why="The kernel tells a failure to one sync of a descriptor; the other one acknowledges what is lost.",
+        file="server/actors/partition.py",
+        old="await (self._flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))",
+        new="await self.disk.run(plan.operations, plan.files)",
+        tests=(f"{ACTORS}/test_flusher.py::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
+    ),
+    Fault(
+        name="no-room-is-final",
+        why="A thin volume that is full for a moment takes every log offline until a restart.",
+        file="server/storage/errors.py",
+        old="        return self.errno in _NO_ROOM\n",
+        new="        return False\n",
+        tests=(f"{ACTORS}/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
+    ),
+    Fault(
+        name="stage-synced-twice",
+        why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
+        file="server/actors/stage_checks.py",
+        old="                file.is_doubtful = True\n",
+        new="                pass\n",
+        tests=(
+            f"{ACTORS}/test_stage_commits.py::"
+            "test_what_a_sync_may_have_failed_on_is_written_again_before_a_commit_is_decided[False]",
+        ),
+    ),
 )
 
 DELETION: Final = (
