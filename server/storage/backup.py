@@ -238,7 +238,7 @@ def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, link
             linked_bytes += os.stat(path).st_size
             if os.stat(path).st_ino != inode:
                 raise _ChangedError
-            sync_file(fs, path)
+            _sync_link(fs, path, source)
         else:
             copied_bytes += _copy_file(fs, source, path, inode)
     for name in plan.copies:
@@ -256,6 +256,15 @@ def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, link
         linked_bytes=linked_bytes,
         copied_bytes=copied_bytes,
     )
+
+
+def _sync_link(fs: FileSystem, path: str, source: str) -> None:
+    """Force a file to the device that the server has too: of a failure the kernel may tell nobody else. Raises OSError."""
+    try:
+        sync_file(fs, path)
+    except OSError as exc:
+        advice = "a server that runs on it may not be told: kill it (no orderly stop), check the device and start it again"
+        raise OSError(exc.errno, f"{exc.strerror}; {advice}", source) from exc
 
 
 def _copy_active(fs: FileSystem, plan: PartitionPlan, directory: str) -> tuple[int, int]:
