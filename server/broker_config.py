@@ -20,7 +20,7 @@ from ..protocol.limits import (
     MAX_RECORDS_PER_BATCH,
     MIB,
 )
-from .config import LogConfig
+from .config import DataPermissions, LogConfig
 
 
 class Address(NamedTuple):
@@ -77,6 +77,7 @@ class BrokerConfig:
     """Everything a server needs to know before it starts."""
 
     data_dirs: tuple[str, ...]
+    data_permissions: DataPermissions = DataPermissions.OWNER
     native: Address | None = None
     kafka: Address | None = None
     kafka_advertised: Address | None = None

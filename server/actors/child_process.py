@@ -62,10 +62,10 @@ class ChildProcess:
 
 
 @asynccontextmanager
-async def open_child_process(module: str) -> AsyncIterator[ChildProcess]:
+async def open_child_process(module: str, *arguments: str) -> AsyncIterator[ChildProcess]:
     """`module` of the storage package, running. Leaving the block ends it, whatever it is doing; what it logs goes where ours
     goes."""
-    command = [sys.executable, "-P", "-m", f"{STORAGE}.{module}", str(os.getpid())]
+    command = [sys.executable, "-P", "-m", f"{STORAGE}.{module}", str(os.getpid()), *arguments]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield ChildProcess(process)

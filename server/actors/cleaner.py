@@ -188,7 +188,7 @@ class Cleaner:
 
     async def _run_round(self, candidate: _Candidate, job: CleaningJob) -> CleaningResult:
         truncations = candidate.truncations
-        async with open_cleaner_process(job) as process:
+        async with open_cleaner_process(job, self.manager.config.data_permissions) as process:
             while not isinstance(done := await process.next(), CleaningResult):
                 if done.cleaned is not None:
                     replace = partial(replace_group, job=job, group=done, truncations=truncations)

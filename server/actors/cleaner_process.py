@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ..config import DataPermissions
 from ..storage.cleaner.job import CleanedGroup, CleanedState, CleaningJob, CleaningResult
 from ..storage.errors import StorageError
 from .child_process import ChildDiedError, ChildProcess, open_child_process
@@ -71,9 +72,11 @@ class CleanerProcess:
 
 
 @asynccontextmanager
-async def open_cleaner_process(job: CleaningJob) -> AsyncIterator[CleanerProcess]:
-    """A process at work on the job. Leaving the block ends it, whatever it is doing."""
-    async with open_child_process(MODULE) as child:
+async def open_cleaner_process(
+    job: CleaningJob, permissions: DataPermissions = DataPermissions.OWNER
+) -> AsyncIterator[CleanerProcess]:
+    """A process at work on the job, whose files get these permissions. Leaving the block ends it, whatever it is doing."""
+    async with open_child_process(MODULE, permissions.value) as child:
         running = CleanerProcess(child)
         await running.begin(job)
         yield running

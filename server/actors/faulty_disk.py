@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...protocol.types import Bytes
+from ..config import DataPermissions
 from ..faults.disk_faults import DiskFaults
 from ..storage.filesystem import OsFileSystem
 
@@ -23,7 +24,10 @@ SEGMENT: Final = ".log"
 class FaultyFileSystem(OsFileSystem):
     """The real file system, as long as nothing is asked of `faults` and `crash` is not called. Shared by worker threads."""
 
-    def __init__(self, faults: DiskFaults, *, in_memory: bool = False) -> None:
+    def __init__(
+        self, faults: DiskFaults, *, in_memory: bool = False, permissions: DataPermissions = DataPermissions.OWNER
+    ) -> None:
+        super().__init__(permissions)
         self._faults = faults
         self._in_memory = in_memory
         self._paths: dict[int, str] = {}

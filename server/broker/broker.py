@@ -97,7 +97,7 @@ async def open_broker_core(
 
     Raises StorageError or OSError when the directories cannot be used.
     """
-    disk = Disk(fs or OsFileSystem())
+    disk = Disk(fs or OsFileSystem(config.data_permissions))
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
         compaction = Compaction(manager)

@@ -15,9 +15,9 @@ from ...protocol.limits import (
     MIB,
 )
 from ..broker_config import Address
-from ..config import Durability
+from ..config import DataPermissions, Durability
 from .coordinators import COORDINATOR_KEYS
-from .key import BrokerKey, number, paths, switch, text
+from .key import BrokerKey, number, one_of, paths, switch, text
 from .security import SECURITY_KEYS
 
 BROKER_KEYS: Final[dict[str, BrokerKey]] = {
@@ -25,6 +25,13 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
     for key in (
         BrokerKey(
             name="data_dirs", type="list", read=paths, default="-", doc="Log directories; comma-separated in a variable."
+        ),
+        BrokerKey(
+            name="data_permissions",
+            type="string",
+            read=one_of(DataPermissions),
+            default="owner",
+            doc="Who may read what the server makes in its log directories: owner (0600, 0700), group (0640, 0750) or umask.",
         ),
         BrokerKey(
             name="native",

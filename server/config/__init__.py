@@ -8,6 +8,7 @@ Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_k
 
 from .key import ConfigKey as ConfigKey
 from .log_config import LogConfig as LogConfig
+from .permissions import DataPermissions as DataPermissions
 from .topic_keys import FORMER_KEYS as FORMER_KEYS
 from .topic_keys import KEPT_KEYS as KEPT_KEYS
 from .topic_keys import KNOWN_KEYS as KNOWN_KEYS

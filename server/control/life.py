@@ -94,7 +94,9 @@ class Life:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """One life, until it is stopped."""
-        self._fs = FaultyFileSystem(self.disk_faults, in_memory=_lies_in_memory(self.directory))
+        self._fs = FaultyFileSystem(
+            self.disk_faults, in_memory=_lies_in_memory(self.directory), permissions=self.config.data_permissions
+        )
         self._stop, self._ended = trio.Event(), trio.Event()
         try:
             async with open_broker_core(self.config, fs=self._fs, now_ms=self.clock.now_ms) as core:
@@ -238,7 +240,7 @@ class Life:
         `durable`: it is on the device when this returns."""
         from ..storage.backup import make_backup, plan_backup
 
-        fs = OsFileSystem() if durable else UnsyncedFileSystem()
+        fs = (OsFileSystem if durable else UnsyncedFileSystem)(self.config.data_permissions)
 
         def copy() -> None:
             def wait() -> None:

@@ -42,7 +42,7 @@ from .checkpoints import (
 )
 from .creations_file import CREATIONS_FILE
 from .errors import LogDirectoryError, StorageError
-from .filesystem import READ, FileSystem, link_file, read_file, replace_file, sync_file
+from .filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
 from .inventory import PartitionFiles, read_directory, read_partition
 from .paths import BATCHES_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from .producer_id_block import PRODUCER_ID_BLOCK_FILE
@@ -132,7 +132,7 @@ def make_backup(
     Raises OSError, LogDirectoryError for a target that cannot be.
     """
     _check_target(plan.source, target)
-    os.makedirs(target, exist_ok=True)
+    fs.make_directory(target)
     backups = []
     for partition in plan.partitions:
         backup = _back_up(fs, partition, target, wait, links=links)
@@ -216,7 +216,7 @@ def _back_up(
     """None for a partition that is gone."""
     directory = f"{target}/{plan.topic_partition}"
     for _ in range(MAX_ATTEMPTS):
-        os.mkdir(directory)
+        fs.make_directory(directory)
         try:
             return _copy_partition(fs, plan, directory, links=links)
         except (FileNotFoundError, _ChangedError):
@@ -290,13 +290,15 @@ def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None,
         if inode is not None and status.st_ino != inode:
             raise _ChangedError
         size = status.st_size if size is None else size
-        with open(path, "xb") as target:
+        target = fs.open(path, CREATE | os.O_EXCL)
+        try:
             position = 0
             while position < size and (piece := fs.read(fd, min(_COPY_BYTES, size - position), position)):
-                target.write(piece)
+                fs.write(target, [piece], position)
                 position += len(piece)
-            target.flush()
-            fs.sync(target.fileno())
+            fs.sync(target)
+        finally:
+            fs.close(target)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return position
     finally:

@@ -26,6 +26,7 @@ import attrs
 
 from .checkpoints import LOCK_FILE
 from .errors import LogDirectoryError
+from .file_modes import open_file
 
 _OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _WHOLE_FILE: Final = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -51,7 +52,7 @@ class DirectoryLock:
             on_failure.callback(os.close, directory_fd)
             with _saying_who(directory, path):
                 _lock_directory(directory_fd)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             on_failure.callback(os.close, fd)
             with _saying_who(directory, path):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ...protocol.types import Bytes
+from ..config import DataPermissions
 from .errors import FileTooLargeError
+from .file_modes import make_directories, open_file
 from .memory_mounts import lies_in_memory
 
 IOV_MAX: Final = 1024
@@ -115,7 +117,13 @@ class FileSystem(Protocol):
 
 
 class OsFileSystem:
-    """The real thing. Holds no state, so worker threads share one."""
+    """The real thing, which makes files and directories for whom `permissions` say. Nothing in it changes, so worker threads
+    share one."""
+
+    permissions: DataPermissions = DataPermissions.OWNER
+
+    def __init__(self, permissions: DataPermissions = DataPermissions.OWNER) -> None:
+        self.permissions = permissions
 
     @property
     def writes_at_once(self) -> bool:
@@ -126,7 +134,7 @@ class OsFileSystem:
         return False
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags, 0o644)
+        return open_file(path, flags, self.permissions.file_mode)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -244,7 +252,7 @@ class OsFileSystem:
         return found.f_blocks * found.f_frsize
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_directories(path, self.permissions.directory_mode)
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)

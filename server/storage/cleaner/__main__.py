@@ -1,4 +1,4 @@
-"""The cleaner's process: `python -m triolog.server.storage.cleaner`, started by a server, one for each round.
+"""The cleaner's process: `python -m triolog.server.storage.cleaner PID PERMISSIONS`, started by a server, one for each round.
 
 | who | line | meaning |
 |---|---|---|
@@ -18,6 +18,7 @@ from typing import Final, TextIO
 
 from ....protocol.errors import CorruptRecordError, InvalidRecordError, TriologError
 from ....protocol.limits import MIB
+from ...config import DataPermissions
 from ..child_process import ParentWatch, read_line, run_child, say
 from ..errors import SnapshotExpiredError
 from ..filesystem import FileSystem, OsFileSystem
@@ -66,4 +67,4 @@ def work(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(partial(work, OsFileSystem())))
+    sys.exit(run_child(partial(work, OsFileSystem(DataPermissions(sys.argv[2])))))

@@ -18,6 +18,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.actors.cleaner import MOST_DEATHS, Cleaner
 from triolog.server.actors.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
 from triolog.server.broker import Broker
+from triolog.server.config import DataPermissions
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
 from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob
 from triolog.server.storage.cleaner.selection import choose, plan_round
@@ -262,6 +263,15 @@ async def test_cleaned_files_of_a_killed_server_are_discarded_at_the_next_start(
     async with compacted(tmp_path) as broker:
         assert leftovers(tmp_path) == []
         assert await records_from(broker) == before
+
+
+async def test_cleaned_files_are_for_whom_the_others_are(tmp_path: Path) -> None:
+    async with compacted(tmp_path, data_permissions=DataPermissions.GROUP) as broker:
+        await fill(broker)
+        assert await cleaner_of(broker).clean_dirtiest()
+        files = [path for path in (tmp_path / f"{TOPIC}-0").iterdir() if path.is_file()]
+        assert {path.suffix for path in files} >= {".log", ".index", ".timeindex"}
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
 
 
 async def test_a_process_ends_with_its_server(tmp_path: Path) -> None:

@@ -188,6 +188,18 @@ def test_a_topic_that_is_being_made_meanwhile_is_not_in_the_copy(logs: StoppedLo
         assert not verified(copy).damages
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, links: bool) -> None:
+    """What is linked is as it is."""
+    for path in logs.path.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    made(planned(logs), tmp_path / "copy", links=links)
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "copy", *(tmp_path / "copy").rglob("*"))}
+    linked = {path for path in modes if path.is_file() and path.stat().st_nlink > 1}
+    assert bool(linked) is links
+    assert {mode for path, mode in modes.items() if path not in linked} == {0o700, 0o600}
+
+
 def test_checkpoints_match_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
     (logs.path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7}))
     (logs.path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: 10**6}))

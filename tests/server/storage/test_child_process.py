@@ -18,7 +18,7 @@ SEGMENT: Final = json.dumps({"path": "/nowhere", "size": 1, "base_offset": 0, "e
 
 def run(module: str, sent: bytes, *, is_heard: bool = True) -> tuple[int, str]:
     """Exit status and standard error of a process to which a server has sent so much before it was gone."""
-    command = [sys.executable, "-P", "-m", f"triolog.server.storage.{module}", str(os.getpid())]
+    command = [sys.executable, "-P", "-m", f"triolog.server.storage.{module}", str(os.getpid()), "owner"]
     reading, writing = os.pipe()
     if not is_heard:
         os.close(reading)

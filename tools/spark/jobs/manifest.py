@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 
 from ....protocol.errors import TriologError
+from ....server.config import DataPermissions
 from ....server.storage import filesystem
 
 VERSION: Final = 2
@@ -119,7 +120,7 @@ class Manifest:
 def replace_file(path: Path, content: bytes) -> None:
     """The content under that name, all of it or what was there before, also after a power cut. OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    filesystem.replace_file(filesystem.OsFileSystem(), str(path.absolute()), content)
+    filesystem.replace_file(filesystem.OsFileSystem(DataPermissions.UMASK), str(path.absolute()), content)
 
 
 def absolute(path: str) -> str:
