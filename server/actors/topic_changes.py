@@ -198,7 +198,7 @@ class TopicChanges:
             return True
         try:
             await self._write()
-        except (OSError, StorageError) as exc:
+        except OSError as exc:
             LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
             return False
         return True
@@ -207,7 +207,7 @@ class TopicChanges:
         """Nothing is being made any more. What says so is only in the way: it is not worth an error."""
         try:
             await self.directories.write_creations(self._unfinished)
-        except (OSError, StorageError) as exc:
+        except OSError as exc:
             LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
 
     async def _remove(self, directory: LogDirectory, path: str) -> bool:

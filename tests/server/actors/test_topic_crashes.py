@@ -28,6 +28,9 @@ SETTINGS: Final = {"segment.index.bytes": "120", "file.delete.delay.ms": "0"}
 CUTS: Final = counts(20)
 """Power cuts at each moment."""
 
+ONE_OR_TWO: Final = (pytest.param(1, marks=pytest.mark.full), 2)
+"""Log directories."""
+
 State = dict[str, tuple[int, dict[str, str]]]
 """Partitions and configuration of each topic."""
 KEPT: Final[State] = {"kept": (2, {"retention.ms": "5"})}
@@ -153,7 +156,7 @@ class Outcomes:
         return killed
 
 
-@pytest.mark.parametrize("directories", [1, 2])
+@pytest.mark.parametrize("directories", ONE_OR_TWO)
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again(
     tmp_path: Path, name: str, directories: int
@@ -188,7 +191,7 @@ async def test_a_start_that_undoes_or_completes_a_change_and_is_cut_off_itself_i
     assert outcomes == {name == "delete"}
 
 
-@pytest.mark.parametrize("directories", [pytest.param(1, marks=pytest.mark.full), 2])
+@pytest.mark.parametrize("directories", ONE_OR_TWO)
 @pytest.mark.parametrize("operation", ["open", "write", "sync", "rename", "make_directory", "sync_directory", "unlink"])
 @pytest.mark.parametrize("name", ["create", "grow", "alter"])
 async def test_a_change_that_the_disk_refuses_is_whole_or_absent_also_when_the_server_is_killed_then(
