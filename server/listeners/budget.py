@@ -102,10 +102,10 @@ class Share:
         account.queue(self, is_small=is_small)
         try:
             while not woken.is_set():
-                with trio.move_on_after(STALL_S) as patience:
+                with trio.move_on_after(self.budget.stall_s) as patience:
                     await woken.wait()
                 if patience.cancelled_caught:
-                    account.end_what_stands_still(trio.current_time())
+                    account.end_what_stands_still(trio.current_time(), self.budget.stall_s)
         finally:
             self._woken = None
             account.leave_queue(self, is_small=is_small)
@@ -224,14 +224,14 @@ class Account:
         self.used -= share.charged
         return True
 
-    def end_what_stands_still(self, now: float) -> None:
+    def end_what_stands_still(self, now: float, stall_s: float) -> None:
         """Give up the frames whose peers send nothing. As often as one could have begun to stand still, whoever asks."""
-        if now < self._looked_at + STALL_S / 2:
+        if now < self._looked_at + stall_s / 2:
             return
         self._looked_at = now
-        for share in [each for each in self.charged if each.stands_still_since(now - STALL_S)]:
+        for share in [each for each in self.charged if each.stands_still_since(now - stall_s)]:
             share.give_up(
-                f"{share.unread_bytes()} bytes of a frame have stood still for {STALL_S:g} s while others wait for memory"
+                f"{share.unread_bytes()} bytes of a frame have stood still for {stall_s:g} s while others wait for memory"
             )
 
 
@@ -240,6 +240,7 @@ class InFlightBudget:
     """Bytes of requests of all connections of a broker. Owner: the broker's listeners."""
 
     limit: int
+    stall_s: float = STALL_S
     shares: dict[Share, None] = attrs.field(factory=dict)
     _broker: Account = attrs.field(init=False)
     _principals: dict[str, Account] = attrs.field(factory=dict)

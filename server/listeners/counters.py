@@ -7,10 +7,17 @@ is a place for each API of a protocol, and in it one for each error that it has 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
 from ..broker import Durations
+
+STALLED: Final = "stalled"
+"""A frame stood still while others waited for memory."""
+NEWCOMER: Final = "newcomer"
+"""The oldest one that had not shown who it is made room for another."""
+OUT_OF_MEMORY: Final = "out_of_memory"
 
 
 @attrs.define(eq=False)
@@ -46,9 +53,9 @@ class ProtocolCounters:
     """Connections that were ended for what they cost others, by why: see `docs/operations.md`."""
     apis: dict[str, ApiCounters] = attrs.field(factory=dict)
 
-    def end(self, why: str, count: int = 1) -> None:
-        """One more connection is ended, or several; there are a handful of reasons."""
-        self.ended[why] = self.ended.get(why, 0) + count
+    def end(self, why: str) -> None:
+        """One more connection is ended."""
+        self.ended[why] = self.ended.get(why, 0) + 1
 
     def api(self, name: str) -> ApiCounters:
         """The counters of an API that the server has."""

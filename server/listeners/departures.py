@@ -35,9 +35,13 @@ class Departures:
             return
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
-            for descriptor, events in self._epoll.poll(0, EVENTS_PER_TURN):
-                if (left := self._forget(descriptor)) is not None:
-                    left(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+            for event in self._epoll.poll(0, EVENTS_PER_TURN):
+                self._tell(*event)
+
+    def _tell(self, descriptor: int, events: int) -> None:
+        """A frame of its own: a session must not be kept by who told it last."""
+        if (left := self._forget(descriptor)) is not None:
+            left(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
 
     def close(self) -> None:
         """Nobody is told any more."""

@@ -1,8 +1,8 @@
 """Places for connections: `max_connections` of all listeners together, each listener with some that no other one takes.
 
 A connection is a newcomer until its peer has shown who it is: by its hello or its login, or, where neither is asked for, by a
-first request. Newcomers have a quarter of the places of a listener at most. When there is no place for another
-one, the oldest newcomer goes, so that peers which say nothing keep nobody out; when there is none, it waits to be accepted.
+first request. When there is no place for another one the oldest newcomer goes, so that peers which say nothing keep nobody out;
+when there is none either, it waits to be accepted. A connection whose peer is known goes for nobody.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import trio
 
 KEPT_SHARE: Final = 8
 """A part of all places of this size is kept for the listeners, divided equally."""
-NEWCOMERS_SHARE: Final = 4
-"""Of all places, for a listener's newcomers."""
 
 
 @attrs.define(eq=False)
@@ -34,23 +32,35 @@ class Places:
 
     def close(self, places: ListenerPlaces) -> None:
         self._listeners.pop(places, None)
-        self._left.unpark_all()
-
-    @property
-    def taken(self) -> int:
-        return sum(len(each.connections) for each in self._listeners)
+        self.left()
 
     def has_room(self, asking: ListenerPlaces) -> bool:
         """Whether one listener may have another connection, with what is kept for the others."""
-        kept = self.limit // (KEPT_SHARE * len(self._listeners))
+        kept = self._kept()
         others = sum(max(kept, len(each.connections)) for each in self._listeners if each is not asking)
         return len(asking.connections) + others < self.limit
+
+    def _kept(self) -> int:
+        return self.limit // (KEPT_SHARE * len(self._listeners))
+
+    def end_newcomer(self, asking: ListenerPlaces) -> bool:
+        """End one for another that asks, of its own listener if there is one; whether there is any to be ended."""
+        kept = self._kept()
+        others = (each for each in self._listeners if each is not asking and len(each.connections) > kept)
+        for places in (asking, *others):
+            if places.newcomers:
+                oldest = next(iter(places.newcomers))
+                places.leave(oldest)
+                oldest.cancel()
+                return True
+        return False
 
     async def wait(self) -> None:
         """Until a connection has left."""
         await self._left.park()
 
     def left(self) -> None:
+        """Somebody may come in."""
         if self._left:
             self._left.unpark_all()
 
@@ -64,23 +74,16 @@ class ListenerPlaces:
     newcomers: dict[trio.CancelScope, None] = attrs.field(factory=dict)
     """Those whose peers are not known yet, the oldest first."""
 
-    @property
-    def most_newcomers(self) -> int:
-        return max(1, self.places.limit // NEWCOMERS_SHARE)
-
-    async def take(self, connection: trio.CancelScope) -> int:
-        """Give a newcomer its place, waiting for one. Answers how many others had to go for it."""
-        ended = 0
-        while len(self.newcomers) >= self.most_newcomers or not self.places.has_room(self):
-            if self.newcomers:
-                oldest = next(iter(self.newcomers))
-                self.leave(oldest)
-                oldest.cancel()
-                ended += 1
+    async def take(self, connection: trio.CancelScope) -> bool:
+        """Give a newcomer its place, waiting for one. Answers whether another one had to go for it."""
+        has_ended_one = False
+        while not self.places.has_room(self):
+            if self.places.end_newcomer(self):
+                has_ended_one = True
             else:
                 await self.places.wait()
         self.connections[connection] = self.newcomers[connection] = None
-        return ended
+        return has_ended_one
 
     def known(self, connection: trio.CancelScope) -> None:
         """Its peer has shown who it is; the connection goes for nobody any more."""

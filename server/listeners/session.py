@@ -22,7 +22,7 @@ from ...protocol.native.fields import Body
 from ...protocol.receive_buffer import LENGTH_BYTES
 from ...protocol.types import ANONYMOUS
 from .budget import FREE_BYTES, InFlightBudget, Share
-from .counters import ApiCounters
+from .counters import STALLED, ApiCounters
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Session:
     def _give_up(self, why: str) -> None:
         """Its frame keeps memory that others wait for."""
         LOGGER.warning("%s (client %s) is disconnected: %s", self.peer, self.client_id, why)
-        self.transport.counters.end("stalled")
+        self.transport.counters.end(STALLED)
         self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
 
     def _wake_waiting(self) -> None:
@@ -161,7 +161,7 @@ class Session:
             try:
                 event = self.connection.next_event()
             except RemoteProtocolError as exc:
-                LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, exc)
+                LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, str(exc))
                 self.fail(exc)
                 return None
             if isinstance(event, Request):

@@ -15,7 +15,7 @@ import trio
 
 from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
-from .counters import ProtocolCounters
+from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
 from .departures import Departures
 from .places import ListenerPlaces, Places
 from .tls import TlsServer, TlsTransport
@@ -125,22 +125,31 @@ class Listener:
                     continue
                 scope = trio.CancelScope()
                 try:
-                    ended = await self._places.take(scope)
+                    has_ended_one = await self._places.take(scope)
                 except BaseException:
                     await trio.aclose_forcefully(stream)
                     raise
-                if ended:
-                    self._count_ended("newcomer", ended)
+                if has_ended_one:
+                    self.admission.counters(self.protocol).end(NEWCOMER)
                 nursery.start_soon(self._serve, stream, scope)
 
-    def _count_ended(self, why: str, count: int = 1) -> None:
-        self.admission.counters(self.protocol).end(why, count)
-
     async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
-        _set_options(stream)
+        """Serve a connection to its end. That there was no memory for what it sent, or asked for, is no other one's matter."""
         counters = self.admission.counters(self.protocol)
         counters.connections += 1
         counters.accepted += 1
+        try:
+            await self._serve_stream(stream, scope, counters)
+        except* MemoryError:
+            counters.end(OUT_OF_MEMORY)
+            LOGGER.error("a connection of %s is ended: there was no memory for it", self.protocol)
+        finally:
+            stream.socket.close()
+            counters.connections -= 1
+            self._places.leave(scope)
+
+    async def _serve_stream(self, stream: trio.SocketStream, scope: trio.CancelScope, counters: ProtocolCounters) -> None:
+        _set_options(stream)
         plain = Transport(
             stream,
             _peer_of(stream),
@@ -151,15 +160,10 @@ class Listener:
             departures=self._departures,
             became_known=partial(self._places.known, scope),
         )
-        try:
-            with scope:
-                transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
-                if transport is not None:
-                    await self._serve_on(transport)
-        finally:
-            stream.socket.close()
-            counters.connections -= 1
-            self._places.leave(scope)
+        with scope:
+            transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
+            if transport is not None:
+                await self._serve_on(transport)
 
     async def _serve_on(self, transport: Transport) -> None:
         served = self.open(transport)

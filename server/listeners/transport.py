@@ -261,6 +261,7 @@ class Transport:
 
     def close(self) -> None:
         """The connection has ended: nobody is told any more, and no byte is kept."""
+        self._reserved_bytes = 0
         self.forget_unsent()
         self.progressed = self.broke = self.became_known = _nothing
 

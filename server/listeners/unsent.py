@@ -17,7 +17,7 @@ from ...protocol.limits import KIB, MIB
 FREE_BYTES: Final = 64 * KIB
 MAX_UNSENT_BYTES: Final = 16 * MIB
 """Answers that a peer has not taken; past it no more requests are read from it, and no long poll is answered."""
-MAX_UNSENT_UNDER_PRESSURE_BYTES: Final = MIB
+MAX_UNSENT_UNDER_PRESSURE_BYTES: Final = FREE_BYTES
 SEND_TIMEOUT_S: Final = 60.0
 """A peer that does not take a piece for so long is gone."""
 SEND_TIMEOUT_UNDER_PRESSURE_S: Final = 5.0

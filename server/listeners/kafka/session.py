@@ -23,6 +23,7 @@ from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffe
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..budget import FREE_BYTES, InFlightBudget, Share
+from ..counters import OUT_OF_MEMORY, STALLED
 from ..idle import IDLE_TIMEOUT_S, end_when_idle
 from ..transport import Transport
 from .error_answers import error_codes
@@ -188,6 +189,9 @@ class KafkaSession:
         self._turns.append(turn)
         try:
             await take_up(turn)
+        except MemoryError:
+            self.transport.counters.end(OUT_OF_MEMORY)
+            self.fail(f"there was no memory for its {request.api.name} of {request.size_bytes} bytes")
         except Exception:
             LOGGER.exception("%s v%d of %s met a bug", request.api.name, request.version, self.peer)
             self.fail("its request met a bug of the server")
@@ -315,7 +319,7 @@ class KafkaSession:
 
     def _give_up(self, why: str) -> None:
         """Its frame keeps memory that others wait for."""
-        self.transport.counters.end("stalled")
+        self.transport.counters.end(STALLED)
         self._log_end(why)
         self.stop_reading()
 

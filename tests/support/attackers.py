@@ -1,0 +1,172 @@
+"""Peers that take what they can get, and an established client of either protocol beside them.
+
+All are in the test's own trio loop; the two listeners share one broker and one `Admission`, as in a server. The answers of an
+established client are counted, not timed: who gets `count` answers while the attackers hold on is served.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+from triolog.protocol.kafka.apis import ApiKey
+from triolog.protocol.limits import KIB
+from triolog.protocol.native import messages
+from triolog.protocol.native.connection import NEED_DATA, NativeConnection, Response
+from triolog.protocol.native.state import Role
+from triolog.protocol.schema.primitives import write_unsigned_varint
+from triolog.server.listeners.native import native_listener
+from triolog.server.listeners.sockets import Admission, Listener
+
+from tests.support.kafka_server import (
+    LOCALHOST,
+    TOPIC,
+    KafkaServer,
+    batch,
+    fetch_partition,
+    fetch_request,
+    kafka_server,
+    produced,
+)
+from tests.support.kafka_stream import PATIENCE_S, KafkaStream, connected
+from tests.support.kafka_wire import frame
+
+FETCH_VERSION: Final = 12
+UNKNOWN_TAG: Final = 10_000
+LONG_MS: Final = 120_000
+PIECE_BYTES: Final = 32 * KIB
+
+
+# ---- what they send --------------------------------------------------------------------------------------------------------
+
+
+def padded_fetch(padding_bytes: int, correlation_id: int = 1) -> bytes:
+    """A Fetch without topics that waits for long, with padding in a tagged field that nobody knows. It needs no right."""
+    request = frame(fetch_request(max_wait_ms=LONG_MS), FETCH_VERSION, correlation_id)
+    assert request.endswith(b"\0"), "no tagged fields"
+    tagged = b"\1" + write_unsigned_varint(UNKNOWN_TAG) + write_unsigned_varint(padding_bytes) + bytes(padding_bytes)
+    payload = request[4:-1] + tagged
+    return struct.pack(">i", len(payload)) + payload
+
+
+def unfinished_frame(claimed_bytes: int, sent_bytes: int) -> bytes:
+    """The beginning of a request, whose rest never comes."""
+    return struct.pack(">i", claimed_bytes) + struct.pack(">hhih", ApiKey.PRODUCE, 9, 1, -1) + bytes(sent_bytes - 14)
+
+
+# ---- who is to be served -----------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class NativeStream:
+    """A connection of the native protocol. Owner: the test."""
+
+    stream: trio.SocketStream
+    connection: NativeConnection = attrs.field(factory=lambda: NativeConnection(Role.CLIENT))
+    _ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
+
+    async def send(self, message: Any) -> None:
+        pieces = self.connection.send_request(next(self._ids), message.api, messages.VERSION, message.to_body())
+        await self.send_raw(b"".join(pieces))
+
+    async def send_raw(self, data: bytes) -> None:
+        with trio.fail_after(PATIENCE_S):
+            await self.stream.send_all(data)
+
+    async def receive(self) -> Response:
+        """The next answer."""
+        while (event := self.connection.next_event()) is NEED_DATA:
+            with trio.fail_after(PATIENCE_S):
+                self.connection.receive_data(await self.stream.receive_some(64 * KIB))
+        assert isinstance(event, Response), event
+        return event
+
+    async def call(self, message: Any) -> Response:
+        await self.send(message)
+        return await self.receive()
+
+
+@asynccontextmanager
+async def native_stream(address: tuple[str, int], *, say_hello: bool = True, **options: Any) -> AsyncIterator[NativeStream]:
+    """A connection that has said hello, for the time of the block."""
+    async with connected(address, **options) as plain:
+        client = NativeStream(plain.stream)
+        if say_hello:
+            assert (await client.call(messages.HelloRequest("client"))).error is None
+        yield client
+
+
+@attrs.define(eq=False)
+class BothListeners:
+    """A broker that listens for both protocols. Owner: the test."""
+
+    kafka: KafkaServer
+    native: Listener
+    native_address: tuple[str, int]
+
+    @property
+    def admission(self) -> Admission:
+        return self.kafka.admission
+
+    def kafka_client(self, **options: Any) -> Any:
+        return self.kafka.connected(**options)
+
+    def native_client(self, **options: Any) -> Any:
+        return native_stream(self.native_address, **options)
+
+
+@asynccontextmanager
+async def both_listeners(path: Path, *, idle_timeout_s: float = 600.0, **settings: Any) -> AsyncIterator[BothListeners]:
+    """A server with the topic TOPIC of three partitions; settings are `running_broker`'s."""
+    async with kafka_server(path, **settings) as kafka:
+        await kafka.broker.create_topic(TOPIC, 3)
+        native = native_listener(kafka.broker, LOCALHOST, kafka.admission, idle_timeout_s=idle_timeout_s)
+        address = await kafka.nursery.start(native.run)
+        yield BothListeners(kafka, native, address)
+
+
+@attrs.define(eq=False)
+class Established:
+    """A client of each protocol that was there before the attackers."""
+
+    kafka: KafkaStream
+    native: NativeStream
+
+    async def are_served(self, count: int) -> None:
+        """Each gets so many answers: a record is stored and read, over both protocols."""
+        for number in range(count):
+            offset = await produced(self.kafka, batch(f"{number}"))
+            answer = await self.kafka.call(fetch_request(fetch_partition(offset)), 11)
+            assert answer.responses[0].partitions[0].records
+            partition = messages.ProducePartition(TOPIC, 1, batch(f"{number}"))
+            assert (await self.native.call(messages.ProduceRequest((partition,)))).error is None
+
+
+@asynccontextmanager
+async def established(server: BothListeners) -> AsyncIterator[Established]:
+    async with server.kafka_client() as kafka, server.native_client() as native:
+        clients = Established(kafka, native)
+        await clients.are_served(1)
+        yield clients
+
+
+@asynccontextmanager
+async def kafka_peers(server: BothListeners, count: int, **options: Any) -> AsyncIterator[list[KafkaStream]]:
+    """Connections that have sent nothing yet."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(server.kafka_client(**options)) for _ in range(count)]
+
+
+async def send_as_taken(peer: KafkaStream | NativeStream, data: bytes) -> None:
+    """Send for as long as the server takes it, and until it ends the connection."""
+    try:
+        for start in range(0, len(data), PIECE_BYTES):
+            await peer.stream.send_all(data[start : start + PIECE_BYTES])
+    except trio.BrokenResourceError:
+        """Given up by the server."""
