@@ -1,0 +1,88 @@
+"""A real server whose memory has a limit below what its peers send: the connections that ask too much end, and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import struct
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+from triolog.protocol.limits import MIB
+from triolog.protocol.native import messages
+
+from tests.support.attackers import unfinished_frame
+from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
+from tests.support.kafka_wire import KafkaWire
+from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.wire_client import WireClient
+
+SPARE_BYTES: Final = 48 * MIB
+"""What the server may take beside what it has when it is started."""
+FRAME_BYTES: Final = 60 * MIB
+
+pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+
+
+def kafka_address(server: ServerProcess) -> Address:
+    return Address.parse(json.loads(server.ready_file.read_text())["kafka"])
+
+
+def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        peer.send_raw(data)
+
+
+def test_a_frame_for_which_there_is_no_memory_ends_its_connection_and_no_other(server_folder: ServerFolder) -> None:
+    """A frame of many MB under a small memory limit ended the whole server."""
+    server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os")
+    address = kafka_address(server)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaWire.connect(address))
+        native = stack.enter_context(WireClient.connect(server.address))
+        native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 1),)))
+        produced_and_fetched(kafka)
+        limit = server.memory_bytes("VmSize") + SPARE_BYTES
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (limit, limit))
+        for _ in range(4):
+            attacker = stack.enter_context(KafkaWire.connect(address))
+            send_what_is_taken(attacker, unfinished_frame(FRAME_BYTES + 100, FRAME_BYTES))
+            produced_and_fetched(kafka)
+            greeted = stack.enter_context(WireClient.connect(server.address))
+            send_what_is_taken(greeted, struct.pack(">I", FRAME_BYTES + 100) + bytes(FRAME_BYTES))
+            assert native.call(messages.MetadataRequest(())).topics == ()
+        produced_and_fetched(kafka)
+        assert "there was no memory" in server.stderr()
+        assert "met a bug" not in server.stderr()
+    assert server.stop() == 0
+
+
+def produced_and_fetched(client: KafkaWire) -> None:
+    answer = client.call(produce_request(batch("x" * 100)), 9)
+    [partition] = answer.responses[0].partition_responses
+    assert partition.error_code == 0, partition
+    fetched = client.call(fetch_request(fetch_partition(partition.base_offset)), 11)
+    assert fetched.responses[0].partitions[0].records
+
+
+def test_readers_that_never_read_take_no_more_than_the_limit_for_answers(server_folder: ServerFolder) -> None:
+    """Twenty-five of them took 1.4 GB for a minute."""
+    limit = {"TRIOLOG_MAX_BROKER_IN_FLIGHT_BYTES": str(32 * MIB)}
+    server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os", extra_environment=limit)
+    address = kafka_address(server)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaWire.connect(address))
+        native = stack.enter_context(WireClient.connect(server.address))
+        native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 2),)))
+        for _ in range(60):
+            kafka.call(produce_request(batch(bytes(900_000)), partition=1), 9)
+        before = server.memory_bytes()
+        for _ in range(25):
+            attacker = stack.enter_context(KafkaWire.connect(address))
+            asked = fetch_request(fetch_partition(partition=1, max_bytes=50 * MIB), max_bytes=50 * MIB)
+            for _ in range(20):
+                attacker.send(asked, 11)
+            produced_and_fetched(kafka)
+        assert server.memory_bytes() - before < 32 * MIB + 25 * MIB + 60 * MIB
