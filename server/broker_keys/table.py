@@ -70,7 +70,13 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
         ),
         number("node_id", 1, "Identity in meta.properties.", low=0, high=2**31 - 1),
         BrokerKey(name="cluster_id", type="string", read=text, default="random", doc="Identity in meta.properties."),
-        number("max_connections", 1000, "Further ones wait to be accepted.", low=1, high=100_000),
+        number(
+            "max_connections",
+            1000,
+            "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing.",
+            low=1,
+            high=100_000,
+        ),
         number(
             "max_frame_bytes",
             MAX_FRAME_BYTES,
@@ -97,7 +103,7 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
         number(
             "max_broker_in_flight_bytes",
             256 * MIB,
-            "Bytes of unanswered requests of all connections.",
+            "Memory for requests of all connections, and as much again for answers that clients have not taken.",
             unit="bytes",
             low=1024,
             high=2**40,

@@ -71,7 +71,7 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
 
 def _copied(counters: ProtocolCounters) -> ProtocolCounters:
     apis = {name: ApiCounters(api.durations.copy(), dict(api.errors)) for name, api in counters.apis.items()}
-    return attrs.evolve(counters, apis=apis)
+    return attrs.evolve(counters, apis=apis, ended=dict(counters.ended))
 
 
 @attrs.frozen(eq=False)
@@ -158,6 +158,8 @@ def _connections(protocols: Sequence[ProtocolCounters], security: Mapping[str, i
     yield _gauge("connections", "Connections that are open.", ["protocol"], of("connections"))
     yield _counter("connections_accepted", "Connections that were accepted.", ["protocol"], of("accepted"))
     yield _counter("connections_refused", "Connections ended for what their peer sent.", ["protocol"], of("refused"))
+    ended = (((each.protocol, why), count) for each in protocols for why, count in sorted(each.ended.items()))
+    yield _counter("connections_ended", "Connections ended for what they cost others.", ["protocol", "reason"], ended)
     yield _counter("received_bytes", "Bytes from clients.", ["protocol"], of("received_bytes"))
     yield _counter("sent_bytes", "Bytes to clients.", ["protocol"], of("sent_bytes"))
     events = (((name,), count) for name, count in security.items())

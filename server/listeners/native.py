@@ -34,8 +34,6 @@ LOGGER: Final = logging.getLogger(__name__)
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of a fetch answer."""
 TIMEOUT_CHECK_S: Final = 1.0
-KEPT_PARTITION_BYTES: Final = 512
-"""What a partition of a long poll is counted as: the objects of its question, which are more than its bytes were."""
 REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn: with lookups about 0.3 ms. A peer that sends
 64 at once would otherwise hold everything up for as long as all of them take."""
@@ -290,7 +288,6 @@ class NativeCalls:
         view = ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP)
         if await self._answer_fetch(correlation_id, message, partitions, max_bytes, view, wants_more=message.max_wait_ms > 0):
             return
-        self.session.keep_only(correlation_id, KEPT_PARTITION_BYTES * len(partitions))
         self.nursery.start_soon(self._fetch_late, correlation_id, message, partitions, max_bytes, view)
 
     async def _fetch_late(

@@ -134,13 +134,6 @@ class Session:
         if self.share.charged:
             self.share.give_back()
 
-    def keep_only(self, correlation_id: int, kept_bytes: int) -> None:
-        """A request waits and needs no more than this of what it holds."""
-        taken = self._taken.get(correlation_id)
-        if taken is not None and kept_bytes < taken.held_bytes:
-            self._taken[correlation_id] = taken._replace(held_bytes=kept_bytes)
-            self._return(taken.held_bytes - kept_bytes)
-
     # ---- reading -------------------------------------------------------------------------------------------------------
 
     async def next_request(self) -> Request | None:

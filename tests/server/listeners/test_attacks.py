@@ -65,17 +65,6 @@ async def test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody(se
         await until(lambda: server.admission.budget.held == 0)
 
 
-async def test_a_native_long_poll_keeps_none_of_its_frame(server: BothListeners) -> None:
-    names = tuple(messages.FetchPartition(TOPIC, 0, 0) for _ in range(3))
-    async with established(server) as clients, server.native_client() as attacker:
-        body = {**messages.FetchRequest(names, max_wait_ms=LONG_MS, min_bytes=MIB).to_body()}
-        body = {"unknown": bytes(MIB), **body}
-        pieces = attacker.connection.send_request(9, "fetch", messages.VERSION, body)
-        await attacker.send_raw(b"".join(pieces))
-        await clients.are_served(ANSWERS)
-        await until(lambda: server.admission.budget.held < 10 * KIB)
-
-
 async def test_unfinished_frames_are_charged_as_they_come_and_small_requests_never_wait_for_them(
     server: BothListeners,
 ) -> None:
