@@ -7,6 +7,8 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 ACTORS: Final = "tests/server/actors"
+ATTACKS: Final = "tests/server/listeners/test_attacks.py"
+BUDGET: Final = "tests/server/listeners/test_budget.py"
 
 PARTITIONS: Final = (
     Fault(
@@ -229,4 +231,47 @@ MEMBERS: Final = (
     ),
 )
 
-SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *MEMBERS, *DIRECTORIES)
+MEMORY: Final = (
+    Fault(
+        name="parked-request-keeps-its-frame",
+        why="Three fetches with padding freeze all requests for as long as they wait.",
+        file="server/listeners/kafka/session.py",
+        old="        returned = max(0, turn.held_bytes - kept_bytes)\n",
+        new="        returned = 0\n",
+        tests=(f"{ATTACKS}::test_parked_fetches_with_padding_keep_none_of_it_and_hold_up_nobody",),
+    ),
+    Fault(
+        name="memory-of-a-peer-that-left",
+        why="What a peer held that went away in the middle of a frame is never free again.",
+        file="server/listeners/budget.py",
+        old="        back, self.held, self.charged = self.charged, 0, 0\n",
+        new="        back, self.held = 0, 0\n",
+        tests=(f"{ATTACKS}::test_what_a_peer_held_returns_when_it_goes",),
+    ),
+    Fault(
+        name="nobody-goes-on-outside",
+        why="Frames that are not whole fill the memory, and each waits for the others for ever.",
+        file="server/listeners/budget.py",
+        old="        if self.ahead is not None:\n            return False\n",
+        new="        if self.ahead is not None or self.used:\n            return False\n",
+        tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
+    ),
+    Fault(
+        name="everybody-goes-on-outside",
+        why="A frame that is answered lets its connection go on beyond the limit, and then the next one: memory has no limit.",
+        file="server/listeners/budget.py",
+        old="            return not share.is_whole\n",
+        new="            return True\n",
+        tests=(f"{BUDGET}::test_the_one_that_goes_on_outside_goes_on_for_one_frame",),
+    ),
+    Fault(
+        name="departure-unseen",
+        why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
+        file="server/listeners/departures.py",
+        old="        epoll.register(descriptor, select.EPOLLRDHUP)\n",
+        new="        epoll.register(descriptor, select.EPOLLPRI)\n",
+        tests=(f"{ATTACKS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),
+    ),
+)
+
+SERVER_FAULTS: Final = (*PARTITIONS, *DELETION, *COORDINATORS, *MEMBERS, *DIRECTORIES, *MEMORY)
