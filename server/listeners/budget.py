@@ -85,7 +85,7 @@ class Share:
             self._accounts = self.budget.accounts_of(self.payer())
             self._gained_at = trio.current_time()
         is_small = self.charged + size <= SMALL_BYTES
-        for account in self._accounts:
+        for account in self._deciding():
             if not account.has_room(self, size, is_small=is_small):
                 return account
         for account in self._accounts:
@@ -95,6 +95,12 @@ class Share:
         if self._gained >= PROGRESS_BYTES:
             self._gained, self._gained_at = 0, trio.current_time()
         return None
+
+    def _deciding(self) -> tuple[Account, ...]:
+        """Who has to have room. Who goes on outside the broker's account waits for no principal's: someone who waits for the
+        broker may go on outside that one."""
+        *_, broker = self._accounts
+        return (broker,) if broker.ahead is self else self._accounts
 
     async def _wait(self, account: Account) -> None:
         woken = self._woken = trio.Event()

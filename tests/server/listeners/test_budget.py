@@ -40,6 +40,7 @@ class Peer:
 
     async def receive(self, size: int) -> None:
         """Some bytes of a frame have come."""
+        self.share.is_receiving = False
         self.unread += size
         self.share.held += size
         await self.share.charge()
@@ -135,15 +136,17 @@ async def test_who_holds_little_does_not_wait_for_who_holds_much(autojump_clock:
 
 
 async def test_the_one_that_goes_on_outside_goes_on_for_one_frame(autojump_clock: trio.testing.MockClock) -> None:
-    budget = InFlightBudget(2)
-    first, second = Peer.of(budget), Peer.of(budget)
+    budget = InFlightBudget(16 * FREE_BYTES)
+    full, first, second = Peer.of(budget), Peer.of(budget), Peer.of(budget)
+    await full.receive(9 * FREE_BYTES)
+    full.take()
     async with trio.open_nursery() as nursery:
         await first.receive(2 * FREE_BYTES)
         state = await waits(second.receive, 2 * FREE_BYTES, nursery=nursery)
         await first.receive(FREE_BYTES)
         assert state(), "one at a time"
         first.take()
-        again = await waits(first.receive, FREE_BYTES, nursery=nursery)
+        again = await waits(first.receive, FREE_BYTES // 2, nursery=nursery)
         assert again(), "its next frame waits as everybody's"
         first.answer()
         await trio.testing.wait_all_tasks_blocked()
@@ -187,6 +190,7 @@ async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
     budget = InFlightBudget(rng.choice([1, 100 * KIB, MIB, LIMIT]))
     largest = 3 * MIB
     answered = 0
+    peers = [Peer.of(budget, f"User:{number % 3}") for number in range(20)]
 
     async def live(peer: Peer) -> None:
         nonlocal answered
@@ -207,7 +211,8 @@ async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
 
     with trio.fail_after(3600):
         async with trio.open_nursery() as nursery:
-            for number in range(20):
-                nursery.start_soon(live, Peer.of(budget, f"User:{number % 3}"))
+            for peer in peers:
+                nursery.start_soon(live, peer)
     assert answered > 0
+    assert [peer.ended for peer in peers if peer.ended] == []
     assert (budget.used, budget.held, budget.shares, budget._principals) == (0, 0, {}, {})
