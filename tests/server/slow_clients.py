@@ -96,13 +96,18 @@ def main() -> None:
 
 async def run(address: tuple[str, int], connections: int, requests: int) -> None:
     """Make the topic, then measure."""
-    topics = [MetadataRequestTopic(topic_id=bytes(16), name=TOPIC)]
+    await make_topics(address, TOPIC)
+    await measure(address, connections, requests)
+
+
+async def make_topics(address: tuple[str, int], *names: str) -> None:
+    """By asking for them."""
+    topics = [MetadataRequestTopic(topic_id=bytes(16), name=name) for name in names]
     asking = MetadataRequest(
         topics=topics, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
     )
     async with connected(address) as client:
         await client.call(asking, 9)
-    await measure(address, connections, requests)
 
 
 if __name__ == "__main__":
