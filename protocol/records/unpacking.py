@@ -1,6 +1,6 @@
 """Unpacking the records of a batch that may be large, without holding up other threads.
 
-How much it becomes at most is found first, in steps; then one call unpacks it, in which the codecs work without the GIL. What
+How much it becomes at most is found first, in steps; then it is unpacked, for which the codecs work without the GIL. What
 is larger than LARGE_BYTES goes into anonymous memory of its own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and
 memory that the codec never reaches costs nothing. It reads like bytes, slices of it are bytes; `drop` gives it back.
 """
@@ -16,14 +16,17 @@ from ..limits import KIB, MIB
 from ..types import CompressionType
 from .compression import GZIP_WINDOW_BITS, too_large
 from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
-from .steps import STEPS_PER_PAUSE, Steps
+from .steps import STEPS_PER_PAUSE, Steps, last
 
 LARGE_BYTES: Final = MIB
 _GZIP_MAX_RATIO: Final = 1032
 _GZIP_SIZE_BYTES: Final = 4
 _GZIP_INPUT_BYTES: Final = 64 * KIB
+_GZIP_NEXT_BYTES: Final = 4 * KIB
+"""Of each member but the first: zlib copies what it was given and lies behind a member."""
 _GZIP_OUTPUT_BYTES: Final = 256 * KIB
 """zlib's output is copied into its place with the GIL: 0.1 ms."""
+PIECES_PER_PAUSE: Final = STEPS_PER_PAUSE
 
 Blocks = list[tuple[memoryview, int]]
 Output = bytearray | mmap
@@ -75,26 +78,33 @@ def unpack_at_once(packed: Packed, max_bytes: int) -> bytes | None:
     if packed.most_bytes > max_bytes or len(packed.blocks) > STEPS_PER_PAUSE:
         return None
     output = bytearray(packed.most_bytes)
-    size = _UNPACKERS[packed.compression_type](packed, output, max_bytes)
+    size = last(_UNPACKERS[packed.compression_type](packed, output, max_bytes))
     return bytes(memoryview(output)[:size])
 
 
-def unpack(packed: Packed, max_bytes: int) -> bytes:
-    """The plain records; `decompress` says what is raised. In a thread: it may take long."""
+def unpack(packed: Packed, max_bytes: int) -> Steps[bytes]:
+    """The plain records; `decompress` says what is raised. Each step belongs into a thread: the codec may take long for it.
+    There are steps only where the pieces are so many and small that the interpreter takes most of the time."""
     if packed.compression_type == CompressionType.SNAPPY and packed.most_bytes > max_bytes:
         raise too_large(packed.most_bytes, max_bytes)
     output = _memory(min(packed.most_bytes, max_bytes) or 1)
+    size = 0
     try:
-        size = _UNPACKERS[packed.compression_type](packed, output, max_bytes)
+        for found in _UNPACKERS[packed.compression_type](packed, output, max_bytes):
+            if found is None:
+                yield None
+            else:
+                size = found
     except BaseException:
         output.close()
         raise
+    if not size:
+        output.close()
+        yield b""
+        return
     if size < len(output):
-        if not size:
-            output.close()
-            return b""
         output.resize(size)
-    return cast(bytes, output)
+    yield cast(bytes, output)
 
 
 def copied(data: memoryview) -> Steps[bytes]:
@@ -137,18 +147,21 @@ def _gunzip_one(data: memoryview, max_bytes: int) -> bytes | None:
     return found if member.eof and not member.unused_data and len(found) <= max_bytes else None
 
 
-def _gunzip(packed: Packed, output: Output, max_bytes: int) -> int:
+def _gunzip(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
     import zlib
 
     data = packed.data
-    position = size = 0
+    position = size = members = 0
     while position < len(data):
+        members += 1
+        if not members % PIECES_PER_PAUSE:
+            yield None
         member = zlib.decompressobj(GZIP_WINDOW_BITS)
         rest: bytes | memoryview = b""
         is_hungry = True
         while not member.eof:
             if is_hungry:
-                rest = data[position : position + _GZIP_INPUT_BYTES]
+                rest = data[position : position + (_GZIP_INPUT_BYTES if members == 1 else _GZIP_NEXT_BYTES)]
                 position += len(rest)
                 if not rest:
                     raise CorruptRecordError(f"gzip data of {len(data)} bytes ends inside a member")
@@ -163,34 +176,36 @@ def _gunzip(packed: Packed, output: Output, max_bytes: int) -> int:
             output[size : size + len(chunk)] = chunk
             size += len(chunk)
         position -= len(member.unused_data)
-    return size
+    yield size
 
 
-def _unsnap(packed: Packed, output: Output, max_bytes: int) -> int:
+def _unsnap(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
     from cramjam import DecompressionError, snappy
 
     position = 0
     with memoryview(output) as view:
-        for block, block_size in packed.blocks:
+        for number, (block, block_size) in enumerate(packed.blocks, 1):
+            if not number % PIECES_PER_PAUSE:
+                yield None
             with view[position : position + block_size] as place:
                 try:
                     snappy.decompress_raw_into(block, place)
                 except DecompressionError as exc:
                     raise CorruptRecordError(f"snappy block of {len(block)} bytes: {exc}") from exc
             position += block_size
-    return position
+    yield position
 
 
-def _unlz4(packed: Packed, output: Output, max_bytes: int) -> int:
+def _unlz4(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
     from cramjam import lz4
 
-    return _decompress_into(lz4.decompress_into, packed, output, max_bytes)
+    yield _decompress_into(lz4.decompress_into, packed, output, max_bytes)
 
 
-def _unzstd(packed: Packed, output: Output, max_bytes: int) -> int:
+def _unzstd(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
     from cramjam import zstd
 
-    return _decompress_into(zstd.decompress_into, packed, output, max_bytes)
+    yield _decompress_into(zstd.decompress_into, packed, output, max_bytes)
 
 
 def _decompress_into(
@@ -209,7 +224,7 @@ def _decompress_into(
         raise error from exc
 
 
-_UNPACKERS: Final[dict[CompressionType, Callable[[Packed, Output, int], int]]] = {
+_UNPACKERS: Final[dict[CompressionType, Callable[[Packed, Output, int], Steps[int]]]] = {
     CompressionType.GZIP: _gunzip,
     CompressionType.SNAPPY: _unsnap,
     CompressionType.LZ4: _unlz4,

@@ -4,7 +4,7 @@ large is an operation (`diskops.Compute`).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from ...protocol.limits import KIB, MIB
 from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
@@ -52,7 +52,11 @@ def unpacked(batch: memoryview, header: BatchHeader, max_bytes: int) -> Procedur
             data = unpack_at_once(packed, min(LIGHT_BYTES, max_bytes))
             if data is not None:
                 return data
-        return (yield Compute(unpack, (packed, max_bytes)))  # type: ignore[no-any-return]
+        steps = unpack(packed, max_bytes)
+        data = None
+        while data is None:
+            data = cast("bytes | None", (yield Compute(next, (steps,))))
+        return data
     raise AssertionError(header)
 
 

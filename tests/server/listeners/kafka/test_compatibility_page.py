@@ -7,7 +7,7 @@ from pathlib import Path
 
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
-from triolog.protocol.limits import MAX_DECOMPRESSED_BYTES, MIB
+from triolog.protocol.limits import MAX_DECOMPRESSED_BYTES, MAX_HEADERS_PER_RECORD, MAX_RECORDS_PER_BATCH, MIB
 from triolog.server.listeners import idle, transport, unsent
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session
 from triolog.server.listeners.kafka.calls import SERVED
@@ -33,5 +33,7 @@ def test_the_limits_on_the_page_are_the_ones_that_hold() -> None:
     assert f"for {idle.IDLE_TIMEOUT_S / 60:.0f} minutes" in PAGE
     assert f"| {fetch.MAX_FETCH_BYTES // MIB} MiB |" in PAGE
     assert f"| {MAX_DECOMPRESSED_BYTES // MIB} MiB |" in PAGE
+    assert f"| {MAX_RECORDS_PER_BATCH:,}; twice as many |" in PAGE
+    assert f"| headers of a record | {MAX_HEADERS_PER_RECORD:,} |" in PAGE
     assert f"| {fetch_sessions.MAX_SESSIONS:,} |" in PAGE
     assert f"| {fetch_sessions.MAX_SESSION_PARTITIONS:,}, {fetch_sessions.MAX_PARTITIONS:,} |" in PAGE
