@@ -171,7 +171,15 @@ class Disk:
         """Run a procedure that needs no file."""
         if self.turns.spend(STEPS_PER_PROCEDURE):
             await trio.lowlevel.checkpoint()
-        return await self._advance(procedure, self._run_one)
+        try:
+            operation = next(procedure)
+            while operation is None and not self.turns.spend(STEPS_PER_PAUSE):
+                operation = next(procedure)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        worked = await self._work(procedure, operation)
+        assert isinstance(worked, _Done), f"{worked} needs a file"
+        return worked.answer  # type: ignore[no-any-return]
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from ...protocol.records.batch import (
 from ...protocol.records.compression import compress
 from ...protocol.records.payload import records_data
 from ...protocol.records.steps import UNLIMITED, BatchLimits
-from ...protocol.records.unpacking import is_large
 from ...protocol.records.walk import walk_steps
 from ...protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
 from ..config import LogConfig, RecordValidation
@@ -120,6 +119,8 @@ def prepare_steps(
             raise CorruptRecordError(
                 f"the last batch is incomplete: {len(records) - consumed} bytes are left behind {consumed}"
             )
+        if len(batches) > 1:
+            limits.check_batches(len(batches))
         if not batches:
             raise InvalidRecordError("there is no record batch in the request")
         if one_batch and len(batches) > 1:
@@ -186,7 +187,8 @@ def _check_one(
     else:
         yield Compute(check_batch, (batch, header))
     _check_counts(header, from_client=from_client)
-    limits.check_records(header)
+    if header.records_count > limits.records:
+        limits.check_records(header)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
             raise InvalidTimestampError("the batch declares LogAppendTime; only the log sets that")
@@ -217,7 +219,7 @@ def _check_one(
     except RequestError:
         yield from dropped(data)
         raise
-    if is_large(data):
+    if data.__class__ is not bytes:
         yield from dropped(data)
     return header, batch
 
