@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from ..broker import Durations
+from .seldom import Seldom
 
 STALLED: Final = "stalled"
 """A frame stood still while others waited for memory."""
@@ -51,6 +52,10 @@ class ProtocolCounters:
     """Connections that were ended because their peer broke the protocol."""
     ended: dict[str, int] = attrs.field(factory=dict)
     """Connections that were ended for what they cost others, by why: see `docs/operations.md`."""
+    bugs: int = 0
+    """Requests, and connections, that ended with an error that nobody expected."""
+    said: Seldom = attrs.field(factory=Seldom)
+    """Of those, and of what goes wrong with accepting."""
     apis: dict[str, ApiCounters] = attrs.field(factory=dict)
 
     def end(self, why: str) -> None:

@@ -19,6 +19,7 @@ import trio
 
 from ...protocol.limits import KIB, MIB
 from ..broker_config import Address
+from .bugs import report_bug
 from .sockets import Admission, Listener, Served
 from .transport import Transport
 
@@ -168,8 +169,8 @@ class HttpSession:
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
         try:
             return await self.answer(request)
-        except Exception:
-            LOGGER.exception("%s %s of %s met a bug", request.method, request.path, self.transport.peer)
+        except Exception as exc:
+            report_bug(self.transport.counters, f"{request.method} {request.path} of {self.transport.peer}", exc)
             return HttpAnswer.text(500, "the request met a bug of the server; its log says which")
 
     async def _send(self, answer: HttpAnswer, *, is_head: bool = False, closes: bool = False) -> None:

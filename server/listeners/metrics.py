@@ -160,6 +160,7 @@ def _connections(protocols: Sequence[ProtocolCounters], security: Mapping[str, i
     yield _counter("connections_refused", "Connections ended for what their peer sent.", ["protocol"], of("refused"))
     ended = (((each.protocol, why), count) for each in protocols for why, count in sorted(each.ended.items()))
     yield _counter("connections_ended", "Connections ended for what they cost others.", ["protocol", "reason"], ended)
+    yield _counter("bugs", "Requests and connections ended by an error that nobody expected.", ["protocol"], of("bugs"))
     yield _counter("received_bytes", "Bytes from clients.", ["protocol"], of("received_bytes"))
     yield _counter("sent_bytes", "Bytes to clients.", ["protocol"], of("sent_bytes"))
     events = (((name,), count) for name, count in security.items())

@@ -35,14 +35,18 @@ class PendingProduce:
 
     def put(self, slot: int, result: AppendResult | RequestError) -> None:
         """One partition's answer; the last one sends the response. With acks 0 there is none, so a failure ends the
-        connection: a producer that never hears of errors must not go on as if all were well."""
+        connection: a producer that never hears of errors must not go on as if all were well. Raises nothing: the actor that
+        calls it serves others too."""
         self._results[slot] = result
         self._missing -= 1
-        if self.message.acks:
-            if not self._missing:
-                self.answer()
-        elif isinstance(result, RequestError):
-            self.session.fail(result)
+        try:
+            if self.message.acks:
+                if not self._missing:
+                    self.answer()
+            elif isinstance(result, RequestError):
+                self.session.fail(result)
+        except Exception as exc:
+            self.session.met_bug(exc)
 
     def expire(self) -> None:
         for slot, result in enumerate(self._results):

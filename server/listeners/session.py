@@ -22,6 +22,7 @@ from ...protocol.native.fields import Body
 from ...protocol.receive_buffer import LENGTH_BYTES
 from ...protocol.types import ANONYMOUS
 from .budget import FREE_BYTES, InFlightBudget, Share
+from .bugs import report_bug
 from .counters import STALLED, ApiCounters
 from .transport import Transport
 
@@ -117,6 +118,12 @@ class Session:
         LOGGER.warning("%s (client %s) is disconnected: %s", self.peer, self.client_id, why)
         self.transport.counters.end(STALLED)
         self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
+
+    def met_bug(self, error: Exception) -> None:
+        """End the connection for an error that nobody expected, which its peer is told and no other."""
+        report_bug(self.transport.counters, f"a request of {self.peer} (client {self.client_id})", error)
+        said = "the request met a bug of the server; its log says which"
+        self.fail(RequestError(said, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _wake_waiting(self) -> None:
         if self._progress:

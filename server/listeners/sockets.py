@@ -15,6 +15,7 @@ import trio
 
 from ..broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
+from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
 from .departures import Departures
 from .places import ListenerPlaces, Places
@@ -24,7 +25,8 @@ from .unsent import UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)
 
-OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+NOT_LISTENING: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
+"""What accepting fails with for ever. All else is a lack that passes (descriptors, memory), or about one connection."""
 ACCEPT_PAUSE_S: Final = 0.1
 BACKLOG: Final = 512
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -117,10 +119,10 @@ class Listener:
             while True:
                 try:
                     stream = await listener.accept()
-                except OSError as exc:
-                    if exc.errno not in OUT_OF_DESCRIPTORS:
+                except (OSError, MemoryError) as exc:
+                    if isinstance(exc, OSError) and exc.errno in NOT_LISTENING:
                         raise
-                    LOGGER.error("accepting failed (%s); trying again", exc)
+                    self._log_not_accepted(exc)
                     await trio.sleep(ACCEPT_PAUSE_S)
                     continue
                 scope = trio.CancelScope()
@@ -133,26 +135,42 @@ class Listener:
                     self.admission.counters(self.protocol).end(NEWCOMER)
                 nursery.start_soon(self._serve, stream, scope)
 
+    def _log_not_accepted(self, error: OSError | MemoryError) -> None:
+        left_out = self.admission.counters(self.protocol).said.left_out(self.address, trio.current_time())
+        if left_out is not None:
+            LOGGER.error(
+                "accepting on %s failed (%s), %d times since this was last said; connections wait, and it is tried again",
+                self.address,
+                error or "no memory",
+                left_out + 1,
+            )
+
     async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
-        """Serve a connection to its end. That there was no memory for what it sent, or asked for, is no other one's matter."""
+        """Serve a connection to its end. What it ends with is nobody else's matter, but for a cancellation."""
         counters = self.admission.counters(self.protocol)
         counters.connections += 1
         counters.accepted += 1
+        peer = _peer_of(stream)
         try:
-            await self._serve_stream(stream, scope, counters)
+            with scope:
+                await self._serve_stream(stream, peer, counters, scope)
         except* MemoryError:
             counters.end(OUT_OF_MEMORY)
-            LOGGER.error("a connection of %s is ended: there was no memory for it", self.protocol)
+            LOGGER.error("the connection of %s (%s) is ended: there was no memory for it", peer, self.protocol)
+        except* Exception as errors:
+            report_bug(counters, f"the connection of {peer} ({self.protocol})", errors)
         finally:
             stream.socket.close()
             counters.connections -= 1
             self._places.leave(scope)
 
-    async def _serve_stream(self, stream: trio.SocketStream, scope: trio.CancelScope, counters: ProtocolCounters) -> None:
+    async def _serve_stream(
+        self, stream: trio.SocketStream, peer: str, counters: ProtocolCounters, scope: trio.CancelScope
+    ) -> None:
         _set_options(stream)
         plain = Transport(
             stream,
-            _peer_of(stream),
+            peer,
             counters,
             self.admission.answers,
             is_pressed=self.admission.budget.pressed,
@@ -160,10 +178,9 @@ class Listener:
             departures=self._departures,
             became_known=partial(self._places.known, scope),
         )
-        with scope:
-            transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
-            if transport is not None:
-                await self._serve_on(transport)
+        transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
+        if transport is not None:
+            await self._serve_on(transport)
 
     async def _serve_on(self, transport: Transport) -> None:
         served = self.open(transport)

@@ -101,6 +101,7 @@ def _protocol(counters: ProtocolCounters) -> dict[str, Any]:
         "connections": counters.connections,
         "accepted": counters.accepted,
         "refused": counters.refused,
+        "bugs": counters.bugs,
         "received_bytes": counters.received_bytes,
         "sent_bytes": counters.sent_bytes,
         "apis": {

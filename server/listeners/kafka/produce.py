@@ -34,6 +34,7 @@ from ....protocol.kafka.messages.produce import (
 from ....protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import Append, AppendResult
+from ..bugs import report_bug
 from .door import Call
 from .session import Turn
 
@@ -163,7 +164,7 @@ class Produces:
             wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
         # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
         for slot, (actor, prepared) in (await _prepare(call, wanted, pending)).items():
-            answer = partial(_put_answer_of_log, call, pending, wanted[slot][0], slot)
+            answer = partial(_put_answer, call, pending, wanted[slot][0], slot)
             await call.broker.submit(actor, prepared, request.acks, answer)
             if not slot % PARTITIONS_PER_TURN and slot:
                 await trio.lowlevel.checkpoint()
@@ -248,6 +249,18 @@ def _refuse_all(request: ProduceRequest, pending: PendingProduce) -> None:
     )
     for slot in range(sum(len(topic.partition_data) for topic in request.topic_data)):
         pending.put(slot, error)
+
+
+def _put_answer(
+    call: Call, pending: PendingProduce, topic_partition: TopicPartition, slot: int, result: AppendResult | RequestError
+) -> None:
+    """Called by the log's actor. Raises nothing: the actor serves others too."""
+    try:
+        _put_answer_of_log(call, pending, topic_partition, slot, result)
+    except Exception as exc:
+        session = pending.turn.session
+        report_bug(session.transport.counters, f"the answer to a produce of {session.peer}", exc)
+        session.fail("the answer to its produce met a bug of the server")
 
 
 def _put_answer_of_log(

@@ -23,6 +23,7 @@ from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffe
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..budget import FREE_BYTES, InFlightBudget, Share
+from ..bugs import report_bug
 from ..counters import OUT_OF_MEMORY, STALLED
 from ..idle import IDLE_TIMEOUT_S, end_when_idle
 from ..transport import Transport
@@ -192,8 +193,8 @@ class KafkaSession:
         except MemoryError:
             self.transport.counters.end(OUT_OF_MEMORY)
             self.fail(f"there was no memory for its {request.api.name} of {request.size_bytes} bytes")
-        except Exception:
-            LOGGER.exception("%s v%d of %s met a bug", request.api.name, request.version, self.peer)
+        except Exception as exc:
+            report_bug(self.transport.counters, f"{request.api.name} v{request.version} of {self.peer}", exc)
             self.fail("its request met a bug of the server")
         return True
 
