@@ -3,6 +3,7 @@ own could be made to run for ever, and with it the server."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,12 @@ from .errors import ErrorCode, RequestError
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATTERN_BYTES: Final = 1 << 20
 """Memory of a compiled pattern."""
+
+
+def load_patterns() -> None:
+    """Import RE2 now, where it is installed, and not with the first pattern."""
+    with contextlib.suppress(ImportError):
+        import re2  # noqa: F401
 
 
 def compiled_pattern(text: str) -> Callable[[str], bool]:

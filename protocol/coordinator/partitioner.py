@@ -7,15 +7,18 @@ the same place.
 
 from __future__ import annotations
 
+import codecs
 from typing import Final
 
 _SIGN: Final = 1 << 31
 _MASK: Final = (1 << 32) - 1
+_UTF_16: Final = codecs.lookup("utf-16-be").encode
+"""Looked up here, because Python imports an encoding when it is first used, for which there may be no descriptor then."""
 
 
 def java_hash(text: str) -> int:
     """String.hashCode: a signed 32 bit number."""
-    units = text.encode("utf-16-be")
+    units = _UTF_16(text)[0]
     value = 0
     for position in range(0, len(units), 2):
         value = 31 * value + (units[position] << 8 | units[position + 1]) & _MASK

@@ -97,6 +97,10 @@ class Api:
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
 
+    def load(self) -> None:
+        """Import the messages now and not with the first request."""
+        importlib.import_module(f".messages.{self.module}", __package__)
+
     @functools.cached_property
     def request(self) -> type[Any]:
         """The class of its requests."""

@@ -1,7 +1,8 @@
 """Compressing and decompressing the records of a batch, in the containers that Kafka's clients read and write.
 
 gzip is the standard library's zlib (its compressor was 2.7 times as fast as cramjam's on JSON); snappy, lz4 and zstd
-are cramjam's, which works without the GIL. Their modules are imported when they are first needed.
+are cramjam's, which works without the GIL. Their modules are imported when they are first needed, or by `load_codecs`: a server
+cannot count on a descriptor for that later.
 
 Decompression never trusts a claim: `framing` says what the bytes at hand can become at most, and the output buffer is
 that, or the limit if it is smaller.
@@ -42,6 +43,13 @@ _LZ4_MOST_HIGH_LEVEL: Final = 12
 _LZ4_CHECKED_BLOCKS: Final = b"\x70\x40"  # version 1, independent blocks of 64 KiB with checksums
 GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
 _GZIP_PIECE_BYTES: Final = 4096  # zlib copies what it was given and lies behind a member
+
+
+def load_codecs() -> None:
+    """Import what every codec needs."""
+    import zlib  # noqa: F401
+
+    import cramjam  # noqa: F401
 
 
 def compress(compression_type: CompressionType, data: Bytes, level: int | None = None, *, max_bytes: int = INT64_MAX) -> bytes:

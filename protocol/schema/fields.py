@@ -123,8 +123,25 @@ def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple
 @dataclass_transform(eq_default=True, kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
     """Make a declaration a slotted class with a constructor, which readers pass over. All fields have defaults, for versions
-    that lack them; the type checker wants those named that are not declared with one."""
-    return attrs.define(cls)
+    that lack them; the type checker wants those named that are not declared with one.
+
+    There are hundreds, which a server makes before it listens: what is the same for all is not compiled for each of them.
+    """
+    for name, method in (("__eq__", _is_equal), ("__hash__", None), ("__repr__", _told)):
+        setattr(cls, name, method)
+    return attrs.define(cls, eq=False, repr=False)
+
+
+def _values(value: Any) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(value, field.name)) for field in attrs.fields(type(value))]
+
+
+def _is_equal(self: Any, other: object) -> Any:
+    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+
+
+def _told(self: Any) -> str:
+    return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in _values(self))})"
 
 
 def fields_of(cls: type, version: int) -> Sequence[Field]:

@@ -16,6 +16,7 @@ from ...protocol.limits import MIB
 from ...protocol.native import messages
 from ...protocol.native.connection import NativeConnection, Request
 from ...protocol.native.state import Role, State
+from ...protocol.records.compression import load_codecs
 from ...protocol.types import TopicPartition
 from ..broker import LOOKUPS_PER_TURN, Append, Broker, FetchAnswer, FetchPartition, ReaderView
 from ..broker_config import Address
@@ -52,6 +53,7 @@ def native_listener(
     broker: Broker, address: Address, admission: Admission, *, idle_timeout_s: float = IDLE_TIMEOUT_S
 ) -> Listener:
     """The native protocol on one address. A connection without a request for `idle_timeout_s` is closed."""
+    load_codecs()
     config, version = broker.config, server_version()
 
     def open_session(transport: Transport) -> Served:
@@ -178,12 +180,16 @@ class NativeCalls:
                     self.nursery.start_soon(self._answer, request.correlation_id, later)
         except RequestError as exc:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
+        except Exception as exc:
+            self.session.met_bug(exc)
 
     async def _answer(self, correlation_id: int, call: Callable[[], Awaitable[Any]]) -> None:
         try:
             body = await call()
         except RequestError as exc:
             self.session.respond(correlation_id, exc.as_answer(), None)
+        except Exception as exc:
+            self.session.met_bug(exc)
         else:
             self.session.respond(correlation_id, None, body)
 

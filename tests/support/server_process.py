@@ -120,6 +120,11 @@ class ServerProcess:
         self._wait_for(lambda: text in self.stderr(), f"{text!r} in its log", deadline_s)
         return self
 
+    def wait_sockets(self, count: int, deadline_s: float = DEADLINE_S) -> Self:
+        """Wait until it has so many sockets: a connection is made before it is accepted."""
+        self._wait_for(lambda: self.open_sockets() >= count, f"the socket number {count}", deadline_s)
+        return self
+
     def wait_exit(self, deadline_s: float = DEADLINE_S) -> int:
         """Wait for the end of the process and answer its exit code."""
         try:

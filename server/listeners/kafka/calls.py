@@ -1,4 +1,5 @@
-"""Which function answers which API. A module is loaded when one of its APIs is first asked for: most servers meet few."""
+"""Which function answers which API. The modules are loaded when there is a listener for them, all before it listens: a server
+that has no descriptor left could not read them when they are asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import trio
 
 from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.connection import KafkaConnection
+from ....protocol.patterns import load_patterns
+from ....protocol.records.compression import load_codecs
 from ...broker import Broker
 from ...broker_config import Address
 from ..sockets import Admission, Listener, Served
@@ -95,6 +98,16 @@ def handler_of(key: ApiKey) -> Handler:
     return handler
 
 
+def load_calls() -> None:
+    """Import everything that a request can need."""
+    for key in MODULES:
+        handler_of(key)
+    for api in SERVED.values():
+        api.load()
+    load_codecs()
+    load_patterns()
+
+
 @attrs.define(eq=False)
 class KafkaCalls:
     """What the calls of one connection have in common. Owner: its session's tasks."""
@@ -147,6 +160,7 @@ def kafka_listener(
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:
     """A listener whose connections share `door`."""
+    load_calls()
 
     def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
         login = None
