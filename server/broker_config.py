@@ -21,6 +21,7 @@ from ..protocol.limits import (
     MIB,
 )
 from .config import DataPermissions, LogConfig
+from .open_files import default_max_connections
 
 
 class Address(NamedTuple):
@@ -87,7 +88,8 @@ class BrokerConfig:
     topic_defaults: LogConfig = attrs.field(factory=LogConfig)
     adopted_topics: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Topic configuration for partition directories that have no entry in topics.json."""
-    max_connections: int = 1000
+    max_connections: int = attrs.field(factory=default_max_connections)
+    """By default as many as the limit of open files lets be, at most 1,000."""
     max_frame_bytes: int = MAX_FRAME_BYTES
     max_in_flight: int = MAX_IN_FLIGHT
     max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES

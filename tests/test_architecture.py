@@ -32,6 +32,7 @@ FLOORS: Final = {
     "protocol.native": 2,
     "server.config": 3,
     "server.clock": 3,
+    "server.open_files": 3,
     "server.faults": 3,
     "server.security": 3,
     "server.storage": 4,
@@ -67,7 +68,10 @@ NEVER: Final = {
 messages."""
 
 DOORS: Final = {
-    "server.listeners": ("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
+    "server.listeners": (
+        *("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
+        "server.open_files",
+    ),
     "tools.client": ("protocol",),
 }
 """Who may see only these: a listener reaches the log through the broker, a client knows no server."""

@@ -7,28 +7,19 @@ it, and takes what it finds without one. A file with a lease is never taken.
 
 from __future__ import annotations
 
-import resource
 from collections import deque
-from typing import Final
 
 import attrs
 
+from ..open_files import default_max_connections, log_file_budget
 from ..storage.diskops import FileHandle, Mapped
-
-RESERVED: Final = 256
-"""Left for sockets, pipes and start-up when the budget is derived from the process's limit."""
-LEAST: Final = 64
-MOST: Final = 8192
 
 Holder = FileHandle | Mapped
 
 
 def default_budget() -> int:
-    """What the process's soft limit on open files leaves, between LEAST and MOST."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MOST
-    return max(LEAST, min(MOST, soft - min(RESERVED, soft // 2)))
+    """Beside as many connections as there are by default."""
+    return log_file_budget(default_max_connections())
 
 
 @attrs.define(eq=False)

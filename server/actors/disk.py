@@ -42,6 +42,9 @@ WRITERS: Final = 8
 """Appends and flushes at a time. More would only queue in the device; fewer would let one slow file hold up the rest."""
 READERS: Final = 16
 OTHERS: Final = 4
+FILES_OF_WRITER: Final = 8
+"""A segment's log and its indexes, and as many that others use meanwhile."""
+FILES_OF_READER: Final = 4
 TURN_BYTES: Final = MIB
 """Bytes that a procedure gets from the page cache before others have their turn; a read counts for READ_BYTES more. Among small
 batches the headers of 1 MiB take 16 ms, 64 single ones under 1 ms."""
@@ -89,8 +92,8 @@ class Disk:
     fs: FileSystem
     budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
     turns: Turns = attrs.field(factory=Turns)
-    _writers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(WRITERS))
-    _readers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(READERS))
+    _writers: trio.CapacityLimiter = attrs.field(init=False)
+    _readers: trio.CapacityLimiter = attrs.field(init=False)
     _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
     _to_close: list[int] = attrs.field(factory=list)
@@ -106,6 +109,15 @@ class Disk:
     _cold_reads: int = 0
     _syncs: Durations = attrs.field(factory=Durations)
     _failed_syncs: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._writers = trio.CapacityLimiter(self._at_a_time(WRITERS, FILES_OF_WRITER))
+        self._readers = trio.CapacityLimiter(self._at_a_time(READERS, FILES_OF_READER))
+
+    def _at_a_time(self, most: int, files: int) -> int:
+        """`most`, or as many as a small budget has room for when each has so many files open; never so few that one file that
+        hangs holds up the rest."""
+        return max(2, min(most, self.budget.limit // files))
 
     def statistics(self) -> DiskStatistics:
         return DiskStatistics(
@@ -349,7 +361,7 @@ class Disk:
         await self._close_now()
 
     async def _close_backlog(self) -> None:
-        if len(self._to_close) > CLOSE_BACKLOG:
+        if len(self._to_close) > self._at_a_time(CLOSE_BACKLOG, FILES_OF_READER):
             await self._close_now()
 
     async def _close_now(self) -> None:

@@ -16,6 +16,7 @@ from ..actors.descriptions import (
     describe_directories,
     directory_contents,
 )
+from ..actors.descriptors import DescriptorBudget
 from ..actors.disk import Disk, DiskStatistics
 from ..actors.log_manager import open_log_manager
 from ..actors.log_opening import Report
@@ -27,6 +28,7 @@ from ..actors.segment_leases import SegmentLeases
 from ..actors.statistics import BrokerStatistics, Collector
 from ..broker_config import BrokerConfig
 from ..clock import NowMs, system_now_ms
+from ..open_files import log_file_budget
 from ..storage.filesystem import FileSystem, OsFileSystem
 from .appends import AppendCalls
 from .groups import GroupCalls
@@ -97,7 +99,7 @@ async def open_broker_core(
 
     Raises StorageError or OSError when the directories cannot be used.
     """
-    disk = Disk(fs or OsFileSystem(config.data_permissions))
+    disk = Disk(fs or OsFileSystem(config.data_permissions), DescriptorBudget(log_file_budget(config.max_connections)))
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
         compaction = Compaction(manager)

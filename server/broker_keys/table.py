@@ -16,6 +16,7 @@ from ...protocol.limits import (
 )
 from ..broker_config import Address
 from ..config import DataPermissions, Durability
+from ..open_files import MOST_CONNECTIONS
 from .coordinators import COORDINATOR_KEYS
 from .key import BrokerKey, number, one_of, paths, switch, text
 from .security import SECURITY_KEYS
@@ -72,8 +73,9 @@ BROKER_KEYS: Final[dict[str, BrokerKey]] = {
         BrokerKey(name="cluster_id", type="string", read=text, default="random", doc="Identity in meta.properties."),
         number(
             "max_connections",
-            1000,
-            "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing.",
+            MOST_CONNECTIONS,
+            "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing. "
+            "The default is lower where the limit of open files is: see Limits.",
             low=1,
             high=100_000,
         ),

@@ -19,14 +19,13 @@ import trio
 
 from ...protocol.limits import KIB, MIB
 from ..broker_config import Address
+from ..open_files import http_connections
 from .bugs import report_bug
 from .sockets import Admission, Listener, Served
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MAX_CONNECTIONS: Final = 64
-"""Of one listener; further ones wait to be accepted."""
 MAX_HEAD_BYTES: Final = 16 * KIB
 MAX_BODY_BYTES: Final = MIB
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -71,14 +70,16 @@ Answer = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 
 
 def http_listener(address: Address, answer: Answer, *, max_body_bytes: int = MAX_BODY_BYTES) -> Listener:
-    """HTTP on one address, with connections of its own: clients of the log cannot take their places."""
+    """HTTP on one address, with connections of its own: clients of the log cannot take their places. Further ones wait to be
+    accepted."""
+    connections = http_connections()
 
     def open_session(transport: Transport) -> Served:
         transport.known()
         session = HttpSession(transport, answer, max_body_bytes)
         return Served(session.serve, session.stop_reading)
 
-    return Listener(address, Admission.with_limits(MAX_CONNECTIONS, MAX_CONNECTIONS * MIB), open_session, "http")
+    return Listener(address, Admission.with_limits(connections, connections * MIB), open_session, "http")
 
 
 class _TooLargeError(Exception):

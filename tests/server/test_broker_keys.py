@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import attrs
@@ -20,7 +21,8 @@ def test_every_key_but_durability_is_a_field_of_the_configuration() -> None:
     [key for key in BROKER_KEYS.values() if key.type == "int" and key.name != "node_id"],
     ids=lambda key: key.name,
 )
-def test_the_default_that_is_printed_is_the_one_in_force(key: Any) -> None:
+def test_the_default_that_is_printed_is_the_one_in_force(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert key.read(key.default) == getattr(BrokerConfig(data_dirs=("x",)), key.name)
 
 

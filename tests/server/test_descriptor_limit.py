@@ -3,14 +3,21 @@ what it may open."""
 
 from __future__ import annotations
 
+import re
 import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages
 
 from tests.support.counts import counts
+from tests.support.descriptor_limits import exhaust, kafka_address, limited_to, metrics_address, relieve
+from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS, batch
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient, records_from
@@ -19,6 +26,9 @@ PARTITIONS: Final = counts(1000)
 LIMIT: Final = PARTITIONS + 24
 LIMITED: Final = python_command(f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))")
 ALL: Final = range(PARTITIONS)
+MORE_THAN_FILES: Final = 40
+"""Partitions whose files and maps are more than a low limit allows."""
+ON_ALL_PROTOCOLS: Final = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
 
 
 def append_to_all(client: WireClient, timestamp: int, expected_offset: int) -> None:
@@ -71,20 +81,122 @@ def test_partitions_are_served_and_recovered_under_a_limit_of_about_as_many_desc
         assert "Too many open files" not in folder.wrote()
 
 
-def test_connections_beyond_the_descriptors_wait_and_are_served_later(tmp_path: Path) -> None:
-    """Accepting fails with EMFILE: the server goes on, and takes the next one when a descriptor is free again."""
-    limited = python_command("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))")
+def all_connections(server: ServerProcess, kafka: tuple[str, int]) -> Iterator[WireClient | KafkaWire]:
+    """As many clients as are served at a time, of either protocol by turns, each answered once."""
+    most = int(re.findall(r"at most (\d+) connections", server.stderr())[0])
+    for number in range(most):
+        if number % 2:
+            client = KafkaWire.connect(kafka)
+            client.call(ApiVersionsRequest(), 0)
+            yield client
+        else:
+            yield WireClient.connect(server.address)
+
+
+def fill_compacted(client: WireClient) -> None:
+    """A log of which most goes when it is compacted, in more segments than one."""
+    small = {"segment.bytes": "1024", "min.cleanable.dirty.ratio": "0.1", "cleanup.policy": "compact"}
+    client.create_topic("keyed", 1, small)
+    for number in range(40):
+        client.produce("keyed", 0, batch(START_MS, key=b"%d" % (number % 3), value=b"x" * 100))
+
+
+@pytest.mark.parametrize(
+    "limit", [64, pytest.param(128, marks=pytest.mark.full), pytest.param(256, marks=pytest.mark.full), 1024]
+)
+def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_rolled_and_compacted(
+    limit: int, tmp_path: Path
+) -> None:
+    settings = {"TRIOLOG_CLEANER_BACKOFF_MS": "100"}
+    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder, ExitStack() as closing:
+        server = folder.start(*ON_ALL_PROTOCOLS, "--durability", "os", extra_environment=settings)
+        kafka = kafka_address(server)
+        clients = [closing.enter_context(client) for client in all_connections(server, kafka)]
+        for _ in range(max(1, min(64, limit // 16))):
+            closing.enter_context(socket.create_connection(metrics_address(server)))
+        first = clients[0]
+        assert isinstance(first, WireClient)
+        first.create_topic("many", MORE_THAN_FILES, {"index.interval.bytes": "0", "segment.bytes": "1024"})
+        fill_compacted(first)
+        for offset in range(20):
+            entries = [("many", number, batch(START_MS + offset, value=b"x" * 100)) for number in range(MORE_THAN_FILES)]
+            assert {(answer.error, answer.base_offset) for answer in first.produce_all(entries)} == {(None, offset)}
+        found = first.offsets_for_times(("many", number, START_MS + 10) for number in range(MORE_THAN_FILES))
+        assert {(entry.error, entry.offset) for entry in found} == {(None, 10)}
+        server.wait_stderr("keyed-0 is compacted up to offset")
+        late = WireClient.connect(server.address, say_hello=False)
+        for client in clients:
+            if isinstance(client, WireClient):
+                assert client.high_watermark("many", MORE_THAN_FILES - 1) == 20
+            else:
+                client.call(ApiVersionsRequest(), 0)
+        clients[-1].close()
+        with late:
+            late.say_hello()
+        assert server.stop() == 0
+        wrote = server.stderr()
+        assert "Too many open files" not in wrote
+        assert "failed" not in wrote
+
+
+@pytest.mark.parametrize(
+    ("limit", "settings", "words"),
+    [
+        (63, {}, "this process may open 63 files, and a server needs 64 at least"),
+        (256, {"TRIOLOG_MAX_CONNECTIONS": "300"}, "max_connections = 300 needs 373 open files, and this process may open 256"),
+    ],
+)
+def test_what_does_not_fit_the_limit_is_refused_with_the_number_that_is_needed(
+    limit: int, settings: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder:
+        server = folder.spawn(extra_environment=settings)
+        assert server.wait_exit() == 2
+        assert words in server.stderr()
+
+
+def test_a_soft_limit_is_raised_to_the_hard_one_before_connections_are_counted(tmp_path: Path) -> None:
+    limited = python_command("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))")
     with ServerFolder(tmp_path, command=limited) as folder:
+        server = folder.start()
+        assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
+        assert "at most" not in server.stderr()
+        assert server.stop() == 0
+
+
+def test_connections_beyond_the_descriptors_wait_and_are_served_later(tmp_path: Path) -> None:
+    """Accepting fails with EMFILE: the server goes on, says so once, and takes them when there are descriptors again."""
+    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+        server = folder.start()
+        with WireClient.connect(server.address) as first:
+            first.create_topic("topic")
+            exhaust(server)
+            waiting = [WireClient.connect(server.address, say_hello=False) for _ in range(20)]
+            server.wait_stderr("accepting on")
+            assert first.high_watermark("topic") == 0
+            relieve(server)
+            for client in waiting:
+                with client:
+                    client.say_hello()
+            assert waiting[-1].hello is not None
+            with WireClient.connect(server.address) as late:
+                assert late.produce("topic", 0, batch()) == 0
+        assert server.stop() == 0
+        assert server.stderr().count("accepting on") == 1
+
+
+def test_connections_beyond_those_that_are_served_wait_whatever_they_are(tmp_path: Path) -> None:
+    with ServerFolder(tmp_path, command=python_command(limited_to(64))) as folder:
         server = folder.start()
         with WireClient.connect(server.address) as first:
             first.create_topic("topic")
             held = [WireClient.connect(server.address, say_hello=False) for _ in range(80)]
             try:
-                server.wait_stderr("accepting failed")
-                assert first.high_watermark("topic") == 0
+                assert first.produce("topic", 0, batch()) == 0
             finally:
                 for client in held:
                     client.close()
             with WireClient.connect(server.address) as late:
-                assert late.produce("topic", 0, batch()) == 0
+                assert late.produce("topic", 0, batch()) == 1
         assert server.stop() == 0
+        assert "accepting on" not in server.stderr()

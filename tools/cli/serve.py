@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import logging
 import os
 import resource
 import sys
@@ -15,6 +16,8 @@ import click
 
 if TYPE_CHECKING:
     from ...server.broker_config import BrokerConfig
+
+LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
 
@@ -70,6 +73,7 @@ def command(
     from ...server.app import configure_logging, serve, write_ready_file
     from ...server.broker_config import BrokerConfig
     from ...server.broker_settings import read_settings, read_topic_configs
+    from ...server.open_files import check_open_files
     from .progress import StartBar
 
     gc.freeze()
@@ -83,17 +87,20 @@ def command(
         "metrics": metrics,
         "durability": durability,
     }
+    _raise_descriptor_limit()
     try:
         settings = read_settings(config_file, os.environ, arguments)
         if "data_dirs" not in settings:
             raise click.UsageError("say where the data is: --data-dir DIR, or data_dirs in --config, or TRIOLOG_DATA_DIRS")
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
+        check_open_files(config.max_connections)
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     if config.metrics is not None:
         _check_metrics_extra()
-    _raise_descriptor_limit()
+    if "max_connections" not in settings:
+        _say_when_connections_are_few(config.max_connections)
     if ready_file is not None:
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
@@ -163,6 +170,21 @@ def _raise_descriptor_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _say_when_connections_are_few(max_connections: int) -> None:
+    """A limit that nobody thought of should not be noticed by clients that wait."""
+    from ...server.open_files import MOST_CONNECTIONS, limit_for_most_connections, open_files_limit
+
+    if max_connections < MOST_CONNECTIONS:
+        LOGGER.warning(
+            "at most %d connections are served at a time, further ones wait: the process may open %d files; "
+            "with ulimit -n %d there are %d, and max_connections sets another number",
+            max_connections,
+            open_files_limit(),
+            limit_for_most_connections(),
+            MOST_CONNECTIONS,
+        )
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import attrs
-
 from ....protocol.kafka.connection import MAX_REQUEST_BYTES
 from ...broker_config import BrokerConfig
 from ...config import KNOWN_KEYS
@@ -111,10 +109,12 @@ def broker_entries(call: Call) -> Iterator[Entry]:
         assert synonym is not None
         rounded = str(int(synonym.value) // HOUR_MS) if int(synonym.value) >= 0 else "-1"
         yield _entry(hours, rounded, "int", f"{synonym.name} counts; this is the same in whole hours.", synonym.source)
-    defaults = {field.name: field.default for field in attrs.fields(BrokerConfig)}
+    defaults = BrokerConfig(data_dirs=())
     for name, (field, kind, doc, tell) in CONFIGURED.items():
         value = getattr(call.broker.config, field)
-        yield _entry(name, tell(value), kind, doc, Source.DEFAULT if value == defaults[field] else Source.STATIC_BROKER)
+        yield _entry(
+            name, tell(value), kind, doc, Source.DEFAULT if value == getattr(defaults, field) else Source.STATIC_BROKER
+        )
     for name, (text, kind, doc) in FIXED.items():
         yield _entry(name, text, kind, doc, Source.DEFAULT)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors import descriptors
-from triolog.server.actors.descriptors import LEAST, MOST, DescriptorBudget, default_budget
+from triolog.server.actors.descriptors import DescriptorBudget
 from triolog.server.actors.disk import CLOSE_BACKLOG, READERS, WRITERS
 from triolog.server.storage.diskops import FileHandle
 from triolog.server.storage.offset_index import OffsetIndex
@@ -123,15 +121,6 @@ def test_open_files_are_never_more_than_the_limit_and_the_leases(limit: int, use
         file.used = True
         file.leases = int(is_leased)
         assert len(open_now) == budget.held == sum(each.fd is not None for each in files)
-
-
-@pytest.mark.parametrize(
-    ("soft", "expected"), [(1024, 768), (256, 128), (100, LEAST), (10**6, MOST), (-1, MOST)], ids=lambda value: str(value)
-)
-def test_the_default_leaves_room_for_sockets(soft: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert descriptors.resource.RLIM_INFINITY == -1
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (soft, soft))
-    assert default_budget() == expected
 
 
 SLACK = 2 * WRITERS + READERS + 2 * CLOSE_BACKLOG
