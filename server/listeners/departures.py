@@ -14,6 +14,9 @@ from typing import Final
 import attrs
 import trio
 
+from .bugs import report_bug
+from .counters import ProtocolCounters
+
 HAS_EPOLL: Final = hasattr(select, "epoll")
 EVENTS_PER_TURN: Final = 64
 
@@ -25,6 +28,7 @@ Left = Callable[[bool], None]
 class Departures:
     """Owner: a listener. `run` is its task."""
 
+    counters: ProtocolCounters
     _epoll: select.epoll | None = attrs.field(factory=lambda: select.epoll() if HAS_EPOLL else None)
     _watched: dict[int, Left] = attrs.field(factory=dict)
     """By descriptor."""
@@ -39,9 +43,14 @@ class Departures:
                 self._tell(*event)
 
     def _tell(self, descriptor: int, events: int) -> None:
-        """A frame of its own: a session must not be kept by who told it last."""
-        if (left := self._forget(descriptor)) is not None:
-            left(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+        """Raises nothing: all connections of the listener are watched by one task. A frame of its own: a session must not be kept
+        by who told it last."""
+        left = self._forget(descriptor)
+        try:
+            if left is not None:
+                left(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+        except Exception as exc:
+            report_bug(self.counters, "the departure of a peer", exc)
 
     def close(self) -> None:
         """Nobody is told any more."""

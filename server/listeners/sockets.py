@@ -98,7 +98,7 @@ class Listener:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
         self._places = self.admission.places.open()
-        self._departures = Departures()
+        self._departures = Departures(self.admission.counters(self.protocol))
         try:
             async with trio.open_nursery() as beside:
                 beside.start_soon(self._departures.run)

@@ -37,7 +37,7 @@ from tests.support.server_process import ServerFolder, ServerProcess, python_com
 from tests.support.wire_client import WireClient
 
 Client = TypeVar("Client", WireClient, KafkaWire, socket.socket)
-TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")
+TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
 REQUESTS: Final = [request for api in SERVED.values() for request in requests_of(api)]
 PARTITION: Final = messages.OffsetsPartition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (

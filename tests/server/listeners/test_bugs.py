@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from triolog.server.broker_config import Address
 from triolog.server.listeners import native
 from triolog.server.listeners.bugs import report_bug
 from triolog.server.listeners.counters import ProtocolCounters
+from triolog.server.listeners.departures import Departures
 from triolog.server.listeners.kafka import produce as kafka_produce
 from triolog.server.listeners.native import native_listener
 from triolog.server.listeners.seldom import AGAIN_S, Seldom
@@ -253,3 +255,25 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
         async with server.connected() as client:
             assert await produced(client, batch("kept")) == 1
         assert server.admission.counters("kafka").bugs == 1
+
+
+async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched() -> None:
+    counters = ProtocolCounters("p")
+    departures = Departures(counters)
+    told: list[bool] = []
+
+    def broken_when_gone(_: bool) -> None:
+        raise RecursionError
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(departures.run)
+        for count, left in enumerate((broken_when_gone, told.append)):
+            here, there = socket.socketpair()
+            with here, departures.watching(here.fileno(), left):
+                there.close()
+                with trio.fail_after(30):
+                    while len(told) + counters.bugs == count:
+                        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    departures.close()
+    assert (told, counters.bugs) == ([True], 1)
