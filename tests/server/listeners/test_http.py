@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from triolog.server.broker_config import Address
 from triolog.server.listeners import http
 from triolog.server.listeners.http import HttpAnswer, HttpRequest, http_listener
 from triolog.server.listeners.sockets import Listener
+from triolog.server.listeners.transport import Transport
 
 LOCALHOST = Address("127.0.0.1", 0)
 
@@ -134,3 +137,26 @@ async def test_a_stop_ends_idle_connections_and_answers_what_was_taken() -> None
         assert answer.endswith(b"done\n")
         await idle.aclose()
         await busy.aclose()
+
+
+async def test_a_body_in_chunks_of_a_byte_leaves_others_their_turns() -> None:
+    """Everything has come before the first look, so whatever turns there are, reading has given them."""
+    chunks = 4000
+    client, server = trio.testing.memory_stream_pair()
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    await client.send_all(head + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    stream: Any = server
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_turns)
+        await http.HttpSession(Transport(stream, "peer"), echo).serve()
+        nursery.cancel_scope.cancel()
+    assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+    assert turns >= chunks / http.PIECES_PER_TURN
