@@ -3,24 +3,27 @@ what it may open."""
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages
 
 from tests.support.counts import counts
-from tests.support.descriptor_limits import exhaust, kafka_address, limited_to, metrics_address, relieve
+from tests.support.descriptor_limits import control_address, exhaust, kafka_address, limited_to, metrics_address, relieve
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS, batch
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
-from tests.support.wire_client import WireClient, records_from
+from tests.support.wire_client import WireClient, error_of, records_from
 
 PARTITIONS: Final = counts(1000)
 LIMIT: Final = PARTITIONS + 24
@@ -108,12 +111,12 @@ def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_r
     limit: int, tmp_path: Path
 ) -> None:
     settings = {"TRIOLOG_CLEANER_BACKOFF_MS": "100"}
-    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder, ExitStack() as closing:
+    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder, ExitStack() as held:
         server = folder.start(*ON_ALL_PROTOCOLS, "--durability", "os", extra_environment=settings)
         kafka = kafka_address(server)
-        clients = [closing.enter_context(client) for client in all_connections(server, kafka)]
+        clients = [held.enter_context(client) for client in all_connections(server, kafka)]
         for _ in range(max(1, min(64, limit // 16))):
-            closing.enter_context(socket.create_connection(metrics_address(server)))
+            held.enter_context(socket.create_connection(metrics_address(server)))
         first = clients[0]
         assert isinstance(first, WireClient)
         first.create_topic("many", MORE_THAN_FILES, {"index.interval.bytes": "0", "segment.bytes": "1024"})
@@ -137,6 +140,69 @@ def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_r
         wrote = server.stderr()
         assert "Too many open files" not in wrote
         assert "failed" not in wrote
+
+
+def changed(client: WireClient, change: messages.RequestMessage) -> RequestError | None:
+    """What became of a change of one topic or partition."""
+    answer = client.call(change)
+    [entry] = answer.partitions if isinstance(answer, messages.DeleteRecordsResponse) else answer.topics
+    error: RequestError | None = entry.error
+    return error
+
+
+def test_changes_that_find_no_descriptor_are_refused_and_made_when_there_are_some(tmp_path: Path) -> None:
+    changes = (
+        messages.DeleteRecordsRequest((messages.DeleteRecordsPartition("topic", 0, 2),)),
+        messages.AlterConfigsRequest((messages.ConfigChange("topic", {"segment.bytes": "4096"}),)),
+        messages.CreatePartitionsRequest((messages.NewPartitions("topic", 3),)),
+    )
+    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+        server = folder.start("--durability", "os")
+        with WireClient.connect(server.address) as client:
+            client.create_topic("topic", 2)
+            assert [client.produce("topic", 0, batch()) for _ in range(3)] == [0, 1, 2]
+            for change in changes:
+                exhaust(server)
+                error = changed(client, change)
+                assert error is not None
+                assert "Too many open files" in error.message
+            exhaust(server)
+            assert error_of(client.produce, "topic", 1, batch()).code is ErrorCode.KAFKA_STORAGE_ERROR
+            relieve(server)
+            assert [changed(client, change) for change in changes] == [None, None, None]
+            assert [client.produce("topic", partition, batch()) for partition in range(3)] == [3, 0, 0]
+            assert client.fetch("topic", 0, 2).log_start_offset == 2
+        assert server.stop() == 0
+
+
+def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_again(tmp_path: Path) -> None:
+    """The clock stands still, but for what the test lets pass."""
+    settings = {"TRIOLOG_SCRUB_BYTES_PER_SECOND": "1000000000", "TRIOLOG_SCRUB_INTERVAL_MS": "15000"}
+    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+        server = folder.start("--control", "127.0.0.1:0", "--durability", "os", extra_environment=settings)
+        control = HTTPConnection(*control_address(server))
+        with closing(control), WireClient.connect(server.address) as client:
+            told(control, "/clock/freeze")
+            fill_compacted(client)
+            exhaust(server)
+            for _ in range(2):
+                told(control, "/clock/advance", seconds=16)
+                server.wait_stderr("compaction cannot go on and is tried again")
+                server.wait_stderr("scrubbing was broken off and begins anew")
+                assert client.high_watermark("keyed") == 40
+            relieve(server)
+            told(control, "/clock/advance", seconds=16)
+            server.wait_stderr("keyed-0 is compacted up to offset")
+            assert client.produce("keyed", 0, batch(key=b"k")) == 40
+        assert server.stop() == 0
+
+
+def told(control: HTTPConnection, path: str, **fields: object) -> None:
+    """Tell a server for tests what to do, over one connection."""
+    control.request("POST", path, json.dumps(fields))
+    answer = control.getresponse()
+    said = answer.read()
+    assert answer.status == 200, said
 
 
 @pytest.mark.parametrize(

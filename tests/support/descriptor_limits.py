@@ -63,6 +63,11 @@ def metrics_address(server: ServerProcess) -> tuple[str, int]:
     return _address(server.ready_file, "metrics")
 
 
+def control_address(server: ServerProcess) -> tuple[str, int]:
+    """Where a server for tests is told what to do."""
+    return _address(server.ready_file, "control")
+
+
 def _address(ready_file: Path, name: str) -> tuple[str, int]:
     host, _, port = json.loads(ready_file.read_text())[name].rpartition(":")
     return host, int(port)
