@@ -43,7 +43,7 @@ class Departures:
                 self._tell(*event)
 
     def _tell(self, descriptor: int, events: int) -> None:
-        """Raises nothing: all connections of the listener are watched by one task. A frame of its own: a session must not be kept
+        """Raises nothing: one task watches all connections of the listener. A frame of its own: a session must not be kept
         by who told it last."""
         left = self._forget(descriptor)
         try:

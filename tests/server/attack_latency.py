@@ -2,8 +2,8 @@
 
     python -m tests.server.attack_latency
 
-Starts a server process with 32 MiB for requests and as much for answers, measures the latency of one connection that produces and
-fetches a record in turn, alone and beside each kind of attack, by turns, so that the machine's moods fall on both.
+Starts a server process with 32 MiB for requests and as much for answers, measures the latency of one connection that produces
+and fetches a record in turn, alone and beside each kind of attack, by turns, so that the machine's moods fall on both.
 """
 
 from __future__ import annotations
