@@ -54,6 +54,9 @@ MAX_PRODUCERS_PER_PARTITION: Final = 100_000
 """Default max_producers_per_partition: producer ids that a log remembers at a time, about 1 KB of memory each with five
 batches, and 46 bytes in every snapshot. Kafka has no such limit (KIP-936 wants one per user)."""
 
+MAX_WAITING_LOGS_BYTES: Final = 64 * MIB
+"""Memory for what logs that wait for space cannot write: 0.5 % of the bytes that are scanned for them, so 13 GiB of those."""
+
 MAX_CLIENT_ID_CHARS: Final = 255
 MAX_GROUP_ID_CHARS: Final = 255
 MAX_TRANSACTIONAL_ID_CHARS: Final = 255

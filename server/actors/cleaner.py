@@ -85,8 +85,8 @@ class Cleaner:
     async def clean_now(self, hosted: HostedPartition) -> bool | None:
         """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
         log = hosted.actor.log
-        if log.offline is not None:
-            raise log.offline.as_answer()
+        if log.refusal is not None:
+            raise log.refusal.as_answer()
         if log in self.uncleanable:
             raise LogOfflineError(
                 f"{log.topic_partition} is not compacted any more until the next start: {self.uncleanable[log]}"
@@ -109,7 +109,7 @@ class Cleaner:
         found: _Candidate | None = None
         for hosted in self.manager.topics.hosted():
             log = hosted.actor.log
-            if "compact" not in log.config.cleanup_policy or log.offline is not None or log in self.uncleanable:
+            if "compact" not in log.config.cleanup_policy or log.refusal is not None or log in self.uncleanable:
                 continue
             truncations, now_ms = log.truncations, self.manager.now_ms()
             self._reset_if_outside(log, now_ms)

@@ -49,6 +49,8 @@ TURN_BYTES: Final = MIB
 """Bytes that a procedure gets from the page cache before others have their turn; a read counts for READ_BYTES more. Among small
 batches the headers of 1 MiB take 16 ms, 64 single ones under 1 ms."""
 READ_BYTES: Final = 16 * KIB
+FILES_BESIDE: Final = 64
+"""Descriptors and maps of a disk that is made beside another one."""
 CLOSE_BACKLOG: Final = 16
 """Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
 
@@ -118,6 +120,13 @@ class Disk:
         """`most`, or as many as a small budget has room for when each has so many files open; never so few that one file that
         hangs holds up the rest."""
         return max(2, min(most, self.budget.limit // files))
+
+    def beside(self, fs: FileSystem) -> Disk:
+        """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
+        disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns)
+        disk._writers, disk._readers = self._writers, self._readers
+        disk._others, disk._threads = self._others, self._threads
+        return disk
 
     def statistics(self) -> DiskStatistics:
         return DiskStatistics(

@@ -88,7 +88,8 @@ class InternalTopic:
     async def replay(self, topic_partition: TopicPartition, take: Callable[[BatchHeader, memoryview], None]) -> None:
         """Give every batch up to the high watermark to `take`, its CRC checked; what recovery has put aside is said and passed
         over, and so is an end that nothing leads to. Raises RequestError, OSError, and what `take` raises."""
-        snapshot = self.actor(topic_partition).snapshot()
+        actor = self.actor(topic_partition)
+        snapshot = actor.snapshot()
         for gap in snapshot.gaps:
             LOGGER.error(
                 "%s lacks the offsets %d to %d, which are damaged and kept in %s: what was decided there is forgotten",
@@ -99,7 +100,7 @@ class InternalTopic:
             )
         offset = snapshot.log_start_offset
         while offset < snapshot.high_watermark:
-            fetched = await self.manager.disk.read(read(snapshot, offset, LOAD_BYTES, min_one_batch=True, skip_gaps=True))
+            fetched = await actor.disk.read(read(snapshot, offset, LOAD_BYTES, min_one_batch=True, skip_gaps=True))
             before = offset
             for header, batch in iter_batches(fetched.records):
                 check_batch(batch, header)

@@ -4,7 +4,8 @@ Start: lock every directory, take its clean marker, open the logs in threads, wr
 mailboxes, let the actors drain, flush and trim every log, write checkpoints, put the clean marker, unlock.
 
 What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
-at a time), `retention` (what is deleted while it runs), `guard` (the reserve of the disks). `maintenance` runs them.
+at a time), `retention` (what is deleted while it runs), `guard` (the reserve of the disks), `waiting` (logs that found no
+space at the start). `maintenance` runs them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.errors import RequestError
+from ...protocol.errors import RequestError, TriologError
 from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
 from ..broker_config import BrokerConfig
@@ -32,11 +33,12 @@ from ..storage.topics_file import Topic
 from .disk import Disk
 from .disk_guard import DiskGuard
 from .log_directories import LogDirectories
-from .log_opening import Job, LogOpener, Opened, Report
+from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import LogRetention
 from .partition import PartitionActor
 from .topic_changes import ConfigChange, TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
+from .waiting_logs import WaitingLogs
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class LogManager:
     guard: DiskGuard = attrs.field(init=False)
     batch_limits: BatchLimits = attrs.field(init=False)
     """Of what clients send."""
+    waiting: WaitingLogs = attrs.field(init=False)
     _catalogue: Catalogue = attrs.field(init=False)
     _unclean: set[int] = attrs.field(factory=set)
     """Directories that will not be marked clean."""
@@ -67,6 +70,7 @@ class LogManager:
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
+        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live)
         self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
 
     @property
@@ -110,7 +114,7 @@ class LogManager:
         if forgets:
             self._catalogue.deleted.clear()
         if forgets or not found.is_uniform or topics != found.newest:
-            await self.log_directories.write_topics(self._catalogue, topics)
+            await self._write_topics(topics)
         await self.changes.resume(found.unfinished)
         delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000
         self.changes.doomed += [(delete_at, path) for path in found.doomed]
@@ -120,7 +124,14 @@ class LogManager:
             self.topics.add(HostedTopic(topic, config, []))
             jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
         for opened in await LogOpener(self.log_directories, self.now_ms, found, report).open_all(jobs):
-            self._host(opened)
+            self._host(opened if opened.waits is None else await self._open_in_memory(opened, opened.waits))
+
+    async def _write_topics(self, topics: list[Topic]) -> None:
+        """What the next start would come to by itself again need not be on the device: a full one is no reason not to serve."""
+        try:
+            await self.log_directories.write_topics(self._catalogue, topics)
+        except OSError as exc:
+            LOGGER.warning("topics.json is as it was and is written with the next change of a topic: %s", exc)
 
     def _settle_topics(self) -> tuple[Found, list[Topic]]:
         found = self._catalogue.find(self.log_directories.read())
@@ -128,11 +139,21 @@ class LogManager:
         self.log_directories.note_stray(found.stray)
         return found, topics
 
+    async def _open_in_memory(self, opened: Opened, waits: WaitsForSpace) -> Opened:
+        self.waiting.add(waits.request)
+        try:
+            log = await self.disk.call(self.waiting.open_in_memory, waits.request, waits.why)
+        except (OSError, TriologError, ValueError) as exc:
+            LOGGER.error("%s; it cannot be read meanwhile: %s", opened.log, exc)
+            return opened
+        return attrs.evolve(opened, log=log)
+
     def _host(self, opened: Opened) -> None:
         hosted: HostedPartition | OfflinePartition
         if isinstance(opened.log, Log):
             assert opened.directory is not None
-            hosted = HostedPartition(PartitionActor(opened.log, self.disk, self.nursery), opened.directory)
+            disk = self.disk if opened.log.waiting is None else self.waiting.memory
+            hosted = HostedPartition(PartitionActor(opened.log, disk, self.nursery), opened.directory)
         else:
             hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
@@ -190,6 +211,7 @@ class LogManager:
 
     async def drain(self) -> None:
         """Let the actors finish, flush and trim every log. What takes longer than stop_timeout_ms is abandoned, unclean."""
+        self.waiting.is_stopping = True
         partitions = self.topics.hosted()
         with trio.move_on_after(self.config.stop_timeout_ms / 1000) as in_time:
             for hosted in partitions:
@@ -212,6 +234,7 @@ class LogManager:
         """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
         meet a closed descriptor, nor a directory that belongs to someone else by now."""
         try:
+            await self.waiting.memory.close_all()
             await self.disk.close_all()
             await self.write_checkpoints()
             await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})

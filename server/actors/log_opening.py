@@ -17,7 +17,7 @@ from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
 from ..config import LogConfig
 from ..storage.catalogue import Found
-from ..storage.errors import LogOfflineError
+from ..storage.errors import LogOfflineError, is_out_of_space
 from ..storage.filesystem import FileSystem
 from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
@@ -51,12 +51,22 @@ Report = Callable[[StartProgress], None]
 
 
 @attrs.frozen
+class WaitsForSpace:
+    """What opens a log once there is space, and what was refused."""
+
+    request: OpenLog
+    why: OSError
+
+
+@attrs.frozen
 class Opened:
     """What became of one partition."""
 
     topic_partition: TopicPartition
     log: Log | RequestError
     directory: LogDirectory | None
+    waits: WaitsForSpace | None = None
+    """Given where it was the device that had no room."""
 
 
 @attrs.frozen
@@ -150,7 +160,14 @@ class LogOpener:
             if directory is None:
                 raise LogOfflineError(self._not_found())
             check_topic_id(self._meter.fs, path, job.topic.topic_id)
-            log = open_log(self._meter.fs, self.request(directory, topic_partition, path, job.config))
+            request = self.request(directory, topic_partition, path, job.config)
+            try:
+                log = open_log(self._meter.fs, request)
+            except OSError as exc:
+                if not is_out_of_space(exc):
+                    raise
+                error = LogOfflineError(f"{topic_partition} waits for space: {exc}; free some, it is opened without a restart")
+                return Opened(topic_partition, error, directory, WaitsForSpace(request, exc.with_traceback(None)))
             log.drop_maps()
             return Opened(topic_partition, log, directory)
         except (OSError, TriologError, ValueError) as exc:

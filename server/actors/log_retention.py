@@ -3,7 +3,8 @@
 One pass: every log that may have something to give up raises its log start offset, in its turn; then the log start checkpoints
 are written, once a directory; then the segment files are renamed, a few at a time, so that appends are not held up; they are
 unlinked `file.delete.delay.ms` later. Kafka keeps the checkpoint for the next minute; here it comes first, because a power cut
-can leave any part of the renames.
+can leave any part of the renames. Where there is no room for a checkpoint, and for logs that wait for space, segments are
+unlinked at once instead, one after the other (see `storage.retention`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from ...protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeErr
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..storage.diskops import Procedure
-from ..storage.errors import LogOfflineError
+from ..storage.errors import LogOfflineError, is_out_of_space
 from ..storage.log import Doomed, Log
+from ..storage.log_directory import LogDirectory
 from ..storage.paths import is_internal
 from ..storage.retention import (
     DELETE,
     expire_segments,
     increment_log_start_offset,
+    let_go_below,
     may_expire,
     take_out_below,
 )
@@ -64,7 +67,7 @@ class LogRetention:
 
     async def run_pass(self, *, by_time: bool = True) -> int:
         """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
-        be written: then nothing was renamed, and the next pass goes on from there."""
+        be written, and not for want of space: then nothing was renamed, and the next pass goes on from there."""
         return await self._take_out(await self._expire_all(by_time=by_time), PAUSE_S)
 
     async def _expire_all(self, *, by_time: bool) -> list[HostedPartition]:
@@ -76,7 +79,8 @@ class LogRetention:
             log = hosted.actor.log
             if log.offline is None and may_expire(log, now_ms, by_time=by_time):
                 try:
-                    count = await hosted.actor.perform(partial(expire_segments, now_ms=now_ms, by_time=by_time))
+                    expire = partial(expire_segments, now_ms=now_ms, by_time=by_time)
+                    count = await hosted.actor.perform(expire, writes=False)
                 except RequestError as exc:
                     LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
                     continue
@@ -88,13 +92,34 @@ class LogRetention:
         if not expired:
             return 0
         starts = [hosted.actor.log.log_start_offset for hosted in expired]
-        await self.directories.write_checkpoints(list({id(each.directory): each.directory for each in expired}.values()))
+        has_checkpoint = await self._has_checkpoint(list({id(each.directory): each.directory for each in expired}.values()))
         taken = 0
         for hosted, start in zip(expired, starts, strict=True):
             try:
-                taken += await self._take_out_of(hosted, start, pause_s)
+                if has_checkpoint and hosted.actor.log.waiting is None:
+                    taken += await self._take_out_of(hosted, start, pause_s)
+                else:
+                    taken += await self._let_go_of(hosted, start)
             except RequestError as exc:
                 LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
+        return taken
+
+    async def _has_checkpoint(self, directories: Sequence[LogDirectory]) -> bool:
+        """Whether the log start offsets are on the device; False when it is full. Raises other OSErrors."""
+        try:
+            await self.directories.write_checkpoints(directories)
+        except OSError as exc:
+            if not is_out_of_space(exc):
+                raise
+            LOGGER.warning("there is no room for a checkpoint (%s): segments are given up one after the other without it", exc)
+            return False
+        return True
+
+    async def _let_go_of(self, hosted: HostedPartition, start: int) -> int:
+        """Take segments out that are unlinked at once, in order, with the next look at what is to be unlinked."""
+        taken = await hosted.actor.perform(partial(let_go_below, offset=start), writes=False)
+        self.taken_segments += taken
+        LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, taken, start)
         return taken
 
     async def _take_out_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
@@ -115,13 +140,13 @@ class LogRetention:
         partitions = []
         for hosted, offset in offsets:
             with contextlib.suppress(RequestError):
-                await hosted.actor.perform(partial(increment_log_start_offset, offset=offset))
+                await hosted.actor.perform(partial(increment_log_start_offset, offset=offset), writes=False)
                 partitions.append(hosted)
         taken = await self._take_out(partitions, 0)
         for hosted in partitions:
             for doomed in hosted.actor.log.doomed:
                 doomed.due_ms = min(doomed.due_ms, self.now_ms())
-            await self._unlink_due(hosted.actor.log, 0)
+            await self._unlink_due(hosted, 0)
         return taken
 
     # ---- on request ------------------------------------------------------------------------------------------------------
@@ -158,7 +183,7 @@ class LogRetention:
             )
         if before_offset < HIGH_WATERMARK:
             raise OffsetOutOfRangeError(f"{topic_partition}: offset {before_offset} is negative; -1 is the high watermark")
-        await hosted.actor.perform(partial(_increment, before_offset=before_offset))
+        await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
         return hosted
 
     async def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
@@ -196,34 +221,36 @@ class LogRetention:
             log = hosted.actor.log
             if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
                 try:
-                    await self._unlink_due(log, PAUSE_S)
+                    await self._unlink_due(hosted, PAUSE_S)
                 except OSError as exc:
                     refused = exc
         if refused is not None:
             raise refused
 
-    async def _unlink_due(self, log: Log, pause_s: float) -> None:
+    async def _unlink_due(self, hosted: HostedPartition, pause_s: float) -> None:
         """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
-        now_ms = self.now_ms()
+        now_ms, log = self.now_ms(), hosted.actor.log
         gone = [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]
         if log.sync_metadata:
             await self.disk.call(self.disk.fs.sync_directory, log.directory)
         files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
-        self.disk.release(files, indexes)
+        hosted.actor.disk.release(files, indexes)
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)
-            await self.disk.call(self._unlink_all, gone[start : start + UNLINKED_PER_HOP])
+            await self.disk.call(self._unlink_all, gone[start : start + UNLINKED_PER_HOP], log.sync_metadata)
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
 
-    def _unlink_all(self, gone: Sequence[Doomed]) -> None:
+    def _unlink_all(self, gone: Sequence[Doomed], durable: bool) -> None:
+        """What has its name still goes log by log: the next one's turn comes when the device has forgotten the one before."""
+        fs = self.disk.fs
         for doomed in gone:
-            for path in doomed.paths:
-                try:
-                    self.disk.fs.unlink(path)
-                except FileNotFoundError:
-                    continue
+            for number, path in enumerate(doomed.paths):
+                with contextlib.suppress(FileNotFoundError):
+                    fs.unlink(path)
+                if number == 0 and durable and not doomed.is_renamed:
+                    fs.sync_directory(path.rpartition("/")[0])
 
 
 def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:

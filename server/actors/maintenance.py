@@ -5,7 +5,8 @@
 | checkpoints | `checkpoint_interval_ms` |
 | retention | `retention_check_interval_ms`, first after 30 s or that, whichever is less |
 | producers whose ids expired | 10 minutes |
-| unlinking what was taken out, the reserve of the disks, directories of logs that went offline, the clock | one second |
+| unlinking what was taken out, the reserve of the disks, logs that wait for space | one second |
+| directories of logs that went offline, the clock | one second |
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ async def run_maintenance(manager: LogManager) -> None:
         _Job(manager.log_directories.probe, tick_s, now + tick_s),
         _Job(manager.delete_doomed, tick_s, now + tick_s),
         _Job(manager.guard.check, tick_s, now + tick_s),
+        _Job(manager.waiting.check, tick_s, now + tick_s),
         _Job(retain, retention_s, now + min(retention_s, FIRST_RETENTION_S)),
         _Job(lambda: expire_producers(manager.topics, manager.now_ms, config), PRODUCER_CHECK_S, now + PRODUCER_CHECK_S),
         _Job(manager.write_checkpoints, checkpoint_s, now + checkpoint_s),

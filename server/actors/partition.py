@@ -68,6 +68,8 @@ class Perform(NamedTuple):
 
     procedure: Callable[[Log], Procedure[Any]]
     answer: Callable[[Any, BaseException | None], None]
+    writes: bool
+    """Whether it may change files. A log that waits for space has none that may be changed."""
 
 
 @attrs.frozen
@@ -164,9 +166,9 @@ class PartitionActor:
             answer(self._closed_error())
             return True
 
-    async def perform(self, procedure: Callable[[Log], Procedure[T]]) -> T:
-        """Run a procedure of the log in its turn. Raises what it raises, and what `wait_for` does. Cancelled once it is
-        enqueued: it still happens."""
+    async def perform(self, procedure: Callable[[Log], Procedure[T]], *, writes: bool = True) -> T:
+        """Run a procedure of the log in its turn; one that `writes` is refused while the log waits for space. Raises what it
+        raises, and what `wait_for` does. Cancelled once it is enqueued: it still happens."""
         done = trio.Event()
         outcome: list[tuple[Any, BaseException | None]] = []
 
@@ -175,7 +177,7 @@ class PartitionActor:
             done.set()
 
         try:
-            await self._mailbox.put(Perform(procedure, answer), 0)
+            await self._mailbox.put(Perform(procedure, answer, writes), 0)
         except MailboxClosedError:
             raise self._closed_error() from None
         await self.wait_for(done)
@@ -219,7 +221,7 @@ class PartitionActor:
         await self._stopped.wait()
 
     def _closed_error(self) -> RequestError:
-        reason = self._closed_with or self.log.offline
+        reason = self._closed_with or self.log.refusal
         if reason is not None:
             return reason.as_answer()
         return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
@@ -265,8 +267,9 @@ class PartitionActor:
         """Not while a flush runs in the background: a procedure may close or rename files that the flush works on."""
         before = self.log.active
         try:
-            if self.log.offline is not None:
-                raise self.log.offline.as_answer()
+            refusal = self.log.refusal if command.writes else self.log.offline
+            if refusal is not None:
+                raise refusal.as_answer()
             async with self._flusher.lock:
                 value = await self.disk.drive(command.procedure(self.log))
         except OSError as exc:
@@ -290,9 +293,10 @@ class PartitionActor:
     async def _append_all(self, appends: list[Append]) -> None:
         pending = deque(appends)
         while pending:
-            if self.log.offline is not None:
+            refusal = self.log.refusal
+            if refusal is not None:
                 for append in pending:
-                    append.answer(self.log.offline)
+                    append.answer(refusal)
                 return
             prepared = [append.prepared for append in islice(pending, MAX_GROUP_COMMANDS)]
             plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
@@ -410,7 +414,7 @@ class PartitionActor:
 
     async def finish(self) -> bool:
         """After `stopped`: force everything to the device and trim the files. False when the log cannot be called clean."""
-        if self.log.offline is not None:
+        if self.log.refusal is not None:
             return False
         async with self._flusher.lock:
             try:

@@ -27,6 +27,6 @@ async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig) 
     for number, hosted in enumerate(topics.hosted()):
         if number % LOGS_PER_TURN == 0:
             await trio.lowlevel.checkpoint()
-        if hosted.actor.log.producers.entries and hosted.actor.log.offline is None:
+        if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:
             with contextlib.suppress(RequestError):
                 await hosted.actor.perform(expire)

@@ -241,14 +241,12 @@ class Reader:
     ) -> Walk:
         """The walk of a lookup by offset or by timestamp, as data. Raises RequestError."""
         assert (offset is None) != (timestamp is None)
+        is_cached = self._manager.topics.actor(topic_partition).disk.is_cached
         if offset is not None:
-            procedure = partial(explain_offset, offset=offset, is_cached=self._disk.is_cached)
-            return await self._look(topic_partition, procedure)
+            return await self._look(topic_partition, partial(explain_offset, offset=offset, is_cached=is_cached))
         assert timestamp is not None
         _check_timestamp(topic_partition, timestamp)
-        return await self._look(
-            topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=self._disk.is_cached)
-        )
+        return await self._look(topic_partition, partial(explain_timestamp, timestamp=timestamp, is_cached=is_cached))
 
     def end_offset_for_epoch(self, topic_partition: TopicPartition, epoch: int) -> tuple[int, int]:
         """(epoch, end offset, exclusive) of the largest leader epoch <= `epoch` that the log knows, the high watermark for the
@@ -265,12 +263,12 @@ class Reader:
 
     async def _look(self, topic_partition: TopicPartition, procedure: Callable[[LogSnapshot], Procedure[T]]) -> T:
         """Run a reader's procedure on a snapshot; on a new one when files were cut or deleted under the old one."""
-        actor = self._manager.topics.actor(topic_partition)
         why = ""
         for _ in range(SNAPSHOT_ATTEMPTS):
+            actor = self._manager.topics.actor(topic_partition)
             snapshot = actor.snapshot()
             try:
-                answer = await self._disk.read(procedure(snapshot))
+                answer = await actor.disk.read(procedure(snapshot))
             except SnapshotExpiredError as exc:
                 why = f" ({exc})"
                 continue

@@ -78,7 +78,7 @@ class Scrub:
         closed = list(log.segments)[:-1]
         ends = [segment.base_offset for segment in list(log.segments)[1:]]
         for segment, end_offset in zip(closed, ends, strict=True):
-            if log.offline is not None or actor.is_closed:
+            if log.refusal is not None or actor.is_closed:
                 return
             if segment.base_offset not in log.segments or end_offset > log.recovery_point:
                 continue

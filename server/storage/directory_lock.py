@@ -25,7 +25,7 @@ from typing import Final, Self
 import attrs
 
 from .checkpoints import LOCK_FILE
-from .errors import LogDirectoryError
+from .errors import LogDirectoryError, is_out_of_space
 from .file_modes import open_file
 
 _OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
@@ -57,8 +57,7 @@ class DirectoryLock:
             with _saying_who(directory, path):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _take_record_lock(fd)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"triolog, process {os.getpid()}\n".encode(), 0)
+            _sign(fd)
             on_failure.pop_all()
         return cls(path, fd, directory_fd)
 
@@ -89,6 +88,16 @@ def _lock_directory(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         if exc.errno not in _NO_LOCK:
+            raise
+
+
+def _sign(fd: int) -> None:
+    """Say who holds it. On a full device it says nothing: the lock is the kernel's."""
+    os.ftruncate(fd, 0)
+    try:
+        os.pwrite(fd, f"triolog, process {os.getpid()}\n".encode(), 0)
+    except OSError as exc:
+        if not is_out_of_space(exc):
             raise
 
 

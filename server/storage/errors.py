@@ -57,7 +57,7 @@ class SyncFailedError(StorageError, OSError):
     @property
     def is_passing(self) -> bool:
         """Whether the device only had no room (a thin volume, a quota): it is as good as before once there is some."""
-        return self.errno in _NO_ROOM
+        return is_out_of_space(self)
 
 
 class LostWriteError(SyncFailedError):
@@ -76,7 +76,16 @@ class AppendFailedError(RequestError):
     default_code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class WaitsForSpaceError(AppendFailedError):
+    """The log could not be opened for appends, because its device is full. Readers are served, and it is tried again."""
+
+
 class OffsetInGapError(RequestError):
     """A fetch from an offset whose records were damaged on disk and taken out of the log."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    """Whether the device, or somebody's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM

@@ -21,7 +21,7 @@ from ..clock import NowMs
 from ..config import LogConfig
 from .derived_files import DerivedFiles
 from .diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach, SyncDirectory, SyncFile, Unlink, WriteFile
-from .errors import LogOfflineError
+from .errors import LogOfflineError, WaitsForSpaceError
 from .gaps import OffsetGap
 from .index import AbstractIndex
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -59,6 +59,8 @@ class Doomed:
     paths: list[str]
     indexes: list[AbstractIndex] = attrs.field(factory=list)
     """Whose maps are to be let go."""
+    is_renamed: bool = True
+    """False: the files have their names, the `.log` comes first, and segments go one after the other (see `retention`)."""
 
 
 @attrs.define(eq=False)
@@ -95,6 +97,8 @@ class Log:
     """Whether anything was written since the log was opened."""
     doomed: list[Doomed] = attrs.field(factory=list)
     offline: LogOfflineError | None = None
+    waiting: WaitsForSpaceError | None = None
+    """Why it takes no appends and changes no file until it is opened again; readers are served (see `space_wait`)."""
     random: random.Random = attrs.field(factory=random.Random)
     _inactive: tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]] | None = None
     _snapshot: LogSnapshot | None = None
@@ -102,6 +106,11 @@ class Log:
     @property
     def active(self) -> LogSegment:
         return self.segments.active
+
+    @property
+    def refusal(self) -> LogOfflineError | WaitsForSpaceError | None:
+        """Why nothing is appended, nor any file changed."""
+        return self.offline or self.waiting
 
     @property
     def leader_epoch(self) -> int:

@@ -38,7 +38,7 @@ from .checkpoints import (
 )
 from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
 from .directory_lock import DirectoryLock
-from .errors import CheckpointError, LogDirectoryError
+from .errors import CheckpointError, LogDirectoryError, is_out_of_space
 from .filesystem import FileSystem, read_file, replace_file
 from .paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_topics, encode_topics
@@ -111,6 +111,8 @@ class LogDirectory:
     topics_generation: int = 0
     """Of the topics.json that is here for sure."""
     _has_creations: bool = False
+    _unwritten_identity: bytes | None = None
+    """What is to be in meta.properties and found no space."""
     _written: dict[str, bytes] = attrs.field(factory=dict)
 
     @classmethod
@@ -160,8 +162,20 @@ class LogDirectory:
             return
         self.cluster_id, self.node_id = cluster_id, node_id
         self.directory_id = self.directory_id or random_uuid()
-        data = encode_meta_properties(cluster_id=cluster_id, node_id=node_id, directory_id=self.directory_id)
-        self._write(META_PROPERTIES_FILE, data)
+        self._unwritten_identity = encode_meta_properties(
+            cluster_id=cluster_id, node_id=node_id, directory_id=self.directory_id
+        )
+        try:
+            self._write_identity()
+        except OSError as exc:
+            if not is_out_of_space(exc):
+                raise
+            LOGGER.warning("%s: who the directory belongs to is written when there is space: %s", self.path, exc)
+
+    def _write_identity(self) -> None:
+        if self._unwritten_identity is not None:
+            self._write(META_PROPERTIES_FILE, self._unwritten_identity)
+            self._unwritten_identity = None
 
     # ---- clean marker --------------------------------------------------------------------------------------------------
 
@@ -193,7 +207,8 @@ class LogDirectory:
 
     def write_checkpoints(self, offsets: Mapping[TopicPartition, Offsets]) -> None:
         """Put the three offset checkpoints in place, where they differ from what is there. A log start offset is listed
-        only while records below it are still on disk."""
+        only while records below it are still on disk. What found no space at the start comes first."""
+        self._write_identity()
         self._write(RECOVERY_POINT_FILE, encode_offsets({tp: each.recovery_point for tp, each in offsets.items()}))
         self._write(HIGH_WATERMARK_FILE, encode_offsets({tp: each.high_watermark for tp, each in offsets.items()}))
         starts = {tp: each.log_start_offset for tp, each in offsets.items() if each.log_start_offset > each.first_base_offset}

@@ -13,6 +13,10 @@ the active one is forced to the device and rolled first, so an empty segment sta
 It takes two steps, with the log directory's log start checkpoint written between them: `expire_segments` raises the log start
 offset, `take_out_below` renames the files. After a power cut any part of the renames can be there, also of later
 segments and not of earlier ones; the checkpoint says that nothing below it counts. Unlinking comes later (see `Doomed`).
+
+Where there is no room for the checkpoint, `let_go_below` takes the place of the second step: the segments are unlinked from the
+oldest on, each of them on the device before the next one's turn, so a power cut leaves a log that starts somewhere further up
+and never one with a hole.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from ...protocol.errors import OffsetOutOfRangeError
 from .diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
 from .log import Doomed, Log
 from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
+from .producer_snapshots import snapshot_path
 from .segment import LogSegment
 
 DELETE: Final = "delete"
@@ -96,6 +101,21 @@ def take_out_below(log: Log, offset: int, *, most: int) -> Procedure[int]:
     if 0 < below == count:
         yield from _take_out_side_files(log)  # once, at the end: it lists a directory of thousands of names
     return count
+
+
+def let_go_below(log: Log, offset: int) -> Procedure[int]:
+    """Take the segments that lie wholly below `offset` out of the log, to be unlinked at once and in order; answers how many.
+    Nothing is written and nothing renamed: a full device has room for neither."""
+    yield from ()
+    assert offset <= log.log_start_offset
+    gone = list(islice(log.segments, _count_below(log, offset)))
+    for segment in gone:
+        log.segments.remove(segment)
+        files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
+        paths = [*(file.path for file in files), snapshot_path(log.directory, segment.base_offset)]
+        log.doomed.append(Doomed(log.now_ms(), files, paths, list(segment.indexes), is_renamed=False))
+    log.changed(segments=True)
+    return len(gone)
 
 
 def _take_out_side_files(log: Log) -> Procedure[None]:
@@ -183,8 +203,9 @@ def _end_of(log: Log, segment: LogSegment) -> int:
 
 
 def _is_deletable(log: Log, segment: LogSegment) -> bool:
-    """All of it is below the high watermark, and it is not the empty segment at the end."""
-    return log.high_watermark >= _end_of(log, segment) and (segment is not log.active or segment.size > 0)
+    """All of it is below the high watermark, and it is not the empty segment at the end, nor one that cannot be rolled."""
+    is_last = segment is log.active
+    return log.high_watermark >= _end_of(log, segment) and not (is_last and (log.waiting is not None or segment.size == 0))
 
 
 def flush_and_roll(log: Log) -> Procedure[None]:

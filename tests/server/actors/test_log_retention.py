@@ -118,12 +118,38 @@ async def test_a_checkpoint_that_cannot_be_written_keeps_the_files_and_the_next_
     async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
         for number in range(15):
             await broker.append(PARTITION, value(f"{number:010d}"))
-        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)
-        with pytest.raises(OSError, match="No space"):
+        fs.fail("open", f"{LOG_START_FILE}.tmp", number=errno.EMFILE)
+        with pytest.raises(OSError, match="Too many open files"):
             await broker._manager.retention.run_pass()
         assert len(files(tmp_path, "*.log")) == 3
         assert await broker._manager.retention.run_pass() == 2
         assert started_at(tmp_path) == 10
+
+
+async def test_without_room_for_a_checkpoint_each_segment_is_gone_on_the_device_before_the_next(tmp_path: Path) -> None:
+    """A power cut leaves a log that starts further up, not one with a hole; nothing is written and nothing renamed."""
+    fs = GateFileSystem()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        for number in range(20):
+            await broker.append(PARTITION, value(f"{number:010d}"))
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC, times=None)
+        before = len(fs.calls)
+        assert await broker._manager.retention.run_pass() == 3
+        await broker._manager.retention.delete_doomed()
+        calls = [(call.operation, call.path.rpartition("/")[2]) for call in fs.calls[before:] if "topic-0" in call.path]
+        expected = [("sync_directory", "topic-0")]
+        for base in (0, 5, 10):
+            expected += [("unlink", f"{base:020d}.log"), ("sync_directory", "topic-0")]
+            expected += [("unlink", f"{base:020d}.{suffix}") for suffix in ("index", "timeindex", "txnindex", "snapshot")]
+        assert [call for call in calls if call[0] != "close"] == expected
+        assert files(tmp_path, "*.log") == [f"{15:020d}.log"]
+        assert len(await values_from(broker, offset=15)) == 5
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker)
+        fs.heal()
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        assert broker.describe_topic(TOPIC).partitions[0].log_start_offset == 15
 
 
 async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""A real server that starts on a device without a free block: readers and groups are served, appends are told what is missing,
+and all of it works again when there is space, without another start."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.native.groups import (
+    CommitOffsetsRequest,
+    CommittedPartition,
+    FetchOffsetsRequest,
+    FetchOffsetsResponse,
+    OffsetsPartition,
+)
+
+from tests.support.forked_servers import ServerForker
+from tests.support.logs import START_MS, batch, scan_for_timestamp
+from tests.support.server_process import COMMAND, ServerFolder
+from tests.support.small_devices import fill, mounted_device
+from tests.support.wire_client import WireClient, error_of
+
+SMALL_SEGMENTS: Final = {"segment.bytes": "16384", "segment.index.bytes": "4096", "index.interval.bytes": "0"}
+VALUE: Final = b"v" * 3000
+RECORDS: Final = 43
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    with mounted_device(tmp_path, request.param) as path:
+        yield path
+
+
+@pytest.fixture
+def folder(device: Path, tmp_path: Path, server_forker: ServerForker) -> Iterator[ServerFolder]:
+    with ServerFolder(tmp_path, data_dirs=("device/data",), command=server_forker) as folder:
+        yield folder
+    print(folder.wrote())  # noqa: T201 - shown with a failure only
+
+
+def append(client: WireClient, topic: str, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        assert client.produce(topic, 0, batch(START_MS + number, value=VALUE, key=b"%d" % number)) == number
+
+
+def check_log(client: WireClient, topic: str, count: int, first: int = 0) -> None:
+    records, high_watermark = client.read_all(topic, 0)
+    assert high_watermark == count
+    assert [(each.offset, each.key) for each in records] == [(number, b"%d" % number) for number in range(first, count)]
+    for timestamp in (START_MS + first, START_MS + (first + count) // 2, START_MS + count - 1, START_MS + count):
+        assert client.offset_for_time(topic, 0, timestamp) == scan_for_timestamp(records, timestamp)
+
+
+def commit(client: WireClient, offset: int) -> None:
+    """Raises RequestError."""
+    answer = client.call(CommitOffsetsRequest("readers", (CommittedPartition("orders", 0, offset, "m" * 500),)))
+    if answer.partitions[0].error is not None:
+        raise answer.partitions[0].error
+
+
+def commit_until_refused(client: WireClient) -> None:
+    """What is left of a page of the log can take some more."""
+    for _ in range(10):
+        commit(client, 17)
+
+
+def committed(client: WireClient) -> int:
+    answer = client.call(FetchOffsetsRequest("readers", (OffsetsPartition("orders", 0),)))
+    assert isinstance(answer, FetchOffsetsResponse)
+    return answer.partitions[0].offset
+
+
+def killed_on_a_full_device(folder: ServerFolder, device: Path) -> Path:
+    """Two topics with records, a committed offset, an unclean stop, no free block. Answers the file to delete."""
+    server = folder.start()
+    with WireClient.connect(server.address) as client:
+        for topic in ("orders", "other"):
+            client.create_topic(topic, 1, SMALL_SEGMENTS)
+            append(client, topic, 0, RECORDS)
+        for offset in range(18):
+            commit(client, offset)
+    server.kill()
+    return fill(device)
+
+
+def check_directory(folder: ServerFolder) -> None:
+    verified = subprocess.run([*COMMAND, "verify", str(folder.data_dir)], capture_output=True, text=True, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def append_until_refused(client: WireClient, topic: str, count: int) -> tuple[int, RequestError]:
+    """Answers how many are there. Rebuilding frees a page here and there: a log may be opened for real and take a record."""
+    while True:
+        try:
+            append(client, topic, count, 1)
+        except RequestError as exc:
+            return count, exc
+        count += 1
+
+
+def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space_without_another_start(
+    folder: ServerFolder, device: Path
+) -> None:
+    ballast = killed_on_a_full_device(folder, device)
+    server = folder.start()
+    counts = dict.fromkeys(("orders", "other"), RECORDS)
+    with WireClient.connect(server.address) as client:
+        for topic in counts:
+            check_log(client, topic, RECORDS)
+            counts[topic], error = append_until_refused(client, topic, RECORDS)
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert "No space left on device" in error.message
+        waiting = {topic for topic in counts if f"{topic}-0 waits for space" in server.stderr()}
+        assert waiting
+        assert committed(client) == 17
+        refused = error_of(commit_until_refused, client)
+        assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert refused.retriable
+        assert error_of(client.create_topic, "new", 1, SMALL_SEGMENTS).code is ErrorCode.KAFKA_STORAGE_ERROR
+        ballast.unlink()
+        for topic in waiting:
+            server.wait_stderr(f"{topic}-0 has found space")
+        for topic, count in counts.items():
+            check_log(client, topic, count)
+            append(client, topic, count, 3)
+            check_log(client, topic, count + 3)
+        assert committed(client) == 17
+        commit(client, 18)
+        assert committed(client) == 18
+        client.create_topic("new", 1, SMALL_SEGMENTS)
+    assert server.stop() == 0
+    assert "Traceback" not in folder.wrote()
+    check_directory(folder)
+    with WireClient.connect(folder.start().address) as client:
+        check_log(client, "orders", counts["orders"] + 3)
+        assert committed(client) == 18
+
+
+def test_a_kill_and_a_stop_while_it_waits_lose_nothing(folder: ServerFolder, device: Path) -> None:
+    ballast = killed_on_a_full_device(folder, device)
+    folder.start().kill()
+    server = folder.start()
+    assert server.stop() in (0, 3)
+    with WireClient.connect(folder.start().address) as client:
+        check_log(client, "orders", RECORDS)
+        assert committed(client) == 17
+        ballast.unlink()
