@@ -13,6 +13,8 @@ import attrs
 import trio
 
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC
+from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
+from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..clock import NowMs
@@ -20,6 +22,7 @@ from .group_coordinator import GroupCoordinator
 from .groups import Groups
 from .hanging_transactions import HangingTransactions
 from .log_manager import LogManager
+from .partition import PartitionActor
 from .producer_ids import ProducerIds
 from .stage_commits import StageCommits
 from .transactions import Transactions
@@ -62,14 +65,30 @@ class Coordinators:
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
         for hosted in manager.topics.hosted():
-            for producer_id in hosted.actor.log.producers.entries:
-                self.producer_ids.saw(producer_id)
+            self._see_producers(hosted.actor)
+        manager.waiting.on_opened = self._load_late
         await self.groups.load()
         await self.transactions.load()
         await self.transactions.finish_overdue()
         await self.stage_commits.load()
         await self.stage_commits.finish_overdue()
         self.group_coordinator.restore()
+
+    def _see_producers(self, actor: PartitionActor) -> None:
+        for producer_id in actor.log.producers.entries:
+            self.producer_ids.saw(producer_id)
+
+    async def _load_late(self, actor: PartitionActor) -> None:
+        """A log that could not be read at the start is served now."""
+        self._see_producers(actor)
+        topic_partition = actor.topic_partition
+        if topic_partition.topic == OFFSETS_TOPIC:
+            await self.groups.load_partition(topic_partition)
+            self.group_coordinator.restore()
+        elif topic_partition.topic == TRANSACTIONS_TOPIC:
+            await self.transactions.load_partition(topic_partition)
+        elif topic_partition.topic == STAGE_COMMITS_TOPIC:
+            await self.stage_commits.load_log()
 
     async def run(self) -> None:
         """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""

@@ -90,7 +90,23 @@ class Groups:
         if OFFSETS_TOPIC not in self._topic.manager.topics:
             return
         for number in range(self._topic.partitions):
-            self._loaded[number] = await self._load(TopicPartition(OFFSETS_TOPIC, number))
+            await self.load_partition(TopicPartition(OFFSETS_TOPIC, number))
+
+    async def load_partition(self, topic_partition: TopicPartition) -> None:
+        """Read one partition; again, if something came into it meanwhile."""
+        while True:
+            end = self._high_watermark(topic_partition)
+            loaded = await self._load(topic_partition)
+            if self._high_watermark(topic_partition) == end:
+                self._loaded[topic_partition.partition] = loaded
+                return
+
+    def _high_watermark(self, topic_partition: TopicPartition) -> int:
+        """-1 where it cannot be read."""
+        try:
+            return self._topic.actor(topic_partition).snapshot().high_watermark
+        except RequestError:
+            return -1
 
     async def _load(self, topic_partition: TopicPartition) -> GroupOffsets | RequestError:
         offsets = GroupOffsets()

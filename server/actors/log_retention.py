@@ -23,7 +23,7 @@ from ...protocol.types import TopicPartition
 from ..clock import NowMs
 from ..storage.diskops import Procedure
 from ..storage.errors import LogOfflineError, is_out_of_space
-from ..storage.log import Doomed, Log
+from ..storage.log import Log
 from ..storage.log_directory import LogDirectory
 from ..storage.paths import is_internal
 from ..storage.retention import (
@@ -33,6 +33,7 @@ from ..storage.retention import (
     let_go_below,
     may_expire,
     take_out_below,
+    unlink_doomed,
 )
 from ..storage.truncate import truncate_to
 from .disk import Disk
@@ -238,19 +239,9 @@ class LogRetention:
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)
-            await self.disk.call(self._unlink_all, gone[start : start + UNLINKED_PER_HOP], log.sync_metadata)
+            await self.disk.call(unlink_doomed, self.disk.fs, gone[start : start + UNLINKED_PER_HOP], log.sync_metadata)
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
-
-    def _unlink_all(self, gone: Sequence[Doomed], durable: bool) -> None:
-        """What has its name still goes log by log: the next one's turn comes when the device has forgotten the one before."""
-        fs = self.disk.fs
-        for doomed in gone:
-            for number, path in enumerate(doomed.paths):
-                with contextlib.suppress(FileNotFoundError):
-                    fs.unlink(path)
-                if number == 0 and durable and not doomed.is_renamed:
-                    fs.sync_directory(path.rpartition("/")[0])
 
 
 def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:

@@ -94,6 +94,7 @@ class StageCommitLog:
             )
             LOGGER.error("%s", self._unreadable)
             return
+        self._unreadable = None
         for name, value in values.items():
             if value is not None:
                 self.applications[name] = Application(name, value)

@@ -71,13 +71,17 @@ class StageCommits:
     async def load(self) -> None:
         """Read the log and what is staged, and delete what a crash left behind a commit."""
         await self.stages.load()
+        await self.load_log()
+        await self._forget_leftovers()
+
+    async def load_log(self) -> None:
+        """Read what was committed."""
         await self.log.load()
         for name, owner in self.log.applications.items():
             assert owner.value is not None
             self._producer_ids.saw(owner.value.producer_id)
             if not owner.value.is_done:
                 self.stages.held.add(stage_name(name, owner.value.version))
-        await self._forget_leftovers()
 
     async def _forget_leftovers(self) -> None:
         """Delete what is staged for versions that are committed."""

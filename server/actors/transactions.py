@@ -126,21 +126,28 @@ class Transactions:
         if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
             return
         for number in range(self._topic.partitions):
-            topic_partition = TopicPartition(TRANSACTIONS_TOPIC, number)
-            try:
-                await self._load(topic_partition)
-            except (TriologError, OSError) as exc:
-                self._unreadable[number] = LogOfflineError(
-                    f"the transactions of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with "
-                    "the log"
-                )
-                LOGGER.error("%s", self._unreadable[number])
-        for owner in self._ids.values():
+            await self.load_partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+
+    async def load_partition(self, topic_partition: TopicPartition) -> None:
+        """Read one partition. Nobody appends to one that was not read before."""
+        try:
+            loaded = await self._load(topic_partition)
+        except (TriologError, OSError) as exc:
+            error = LogOfflineError(
+                f"the transactions of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with "
+                "the log"
+            )
+            LOGGER.error("%s", error)
+            self._unreadable[topic_partition.partition] = error
+            return
+        for owner in loaded.values():
             assert owner.value is not None
             self._producer_ids.saw(max(owner.value.producer_id, owner.value.next_producer_id))
             owner.deadline = trio.current_time() + self._left_s(owner.value)
+        self._ids |= loaded
+        self._unreadable.pop(topic_partition.partition, None)
 
-    async def _load(self, topic_partition: TopicPartition) -> None:
+    async def _load(self, topic_partition: TopicPartition) -> dict[str, TransactionalId]:
         values: dict[str, TransactionLogValue | None] = {}
 
         def take(header: BatchHeader, batch: Bytes) -> None:
@@ -150,7 +157,7 @@ class Transactions:
                     values[name] = None if record.value is None else decode_transaction_value(record.value)
 
         await self._topic.replay(topic_partition, take)
-        self._ids |= {name: TransactionalId(name, value) for name, value in values.items() if value is not None}
+        return {name: TransactionalId(name, value) for name, value in values.items() if value is not None}
 
     def _left_s(self, value: TransactionLogValue) -> float:
         """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""

@@ -59,7 +59,7 @@ class WaitingLogs:
     nursery: trio.Nursery
     live: Sequence[LogDirectory]
     """Log directories in service."""
-    on_opened: Callable[[TopicPartition], Awaitable[None]] | None = None
+    on_opened: Callable[[PartitionActor], Awaitable[None]] | None = None
     """Told of a log that could not be read before, and is served now."""
     is_stopping: bool = False
     overlay: MemoryOverlay = attrs.field(init=False)
@@ -176,7 +176,7 @@ class WaitingLogs:
         self.topics.version += 1
         self.nursery.start_soon(actor.run)
         if self.on_opened is not None:
-            await self.on_opened(log.topic_partition)
+            await self.on_opened(actor)
 
     def _replace(self, place: HostedPartition, actor: PartitionActor) -> None:
         place.actor, place.is_probed = actor, False

@@ -213,15 +213,14 @@ class MemoryOverlay:
     # ---- names -----------------------------------------------------------------------------------------------------------
 
     def rename(self, source: str, target: str) -> None:
-        self.link(source, target)
-        if source != target:
-            self._put(source, None)
-
-    def link(self, source: str, target: str) -> None:
         file = self._find(source)
         if file is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        self._put(source, None)
         self._put(target, file)
+
+    def link(self, source: str, target: str) -> None:
+        raise self._no_space(f"{target} is not made in memory")
 
     def unlink(self, path: str) -> None:
         if self._find(path) is None:

@@ -21,6 +21,7 @@ and never one with a hole.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Sequence
 from itertools import islice
@@ -28,6 +29,7 @@ from typing import Final
 
 from ...protocol.errors import OffsetOutOfRangeError
 from .diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
+from .filesystem import FileSystem
 from .log import Doomed, Log
 from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from .producer_snapshots import snapshot_path
@@ -133,6 +135,17 @@ def _take_out_side_files(log: Log) -> Procedure[None]:
     if left:
         renamed = yield RenameEach(left, DELETED_SUFFIX)
         log.doomed.append(Doomed(log.now_ms() + log.config.file_delete_delay_ms, [], renamed))
+
+
+def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], durable: bool) -> None:
+    """Unlink files that were taken out; those that are gone are fine. Blocks. What was renamed goes in any order, once the
+    names are on the device; what was not segment by segment, the next one when the device has forgotten the one before."""
+    for doomed in gone:
+        for number, path in enumerate(doomed.paths):
+            with contextlib.suppress(FileNotFoundError):
+                fs.unlink(path)
+            if number == 0 and durable and not doomed.is_renamed:
+                fs.sync_directory(path.rpartition("/")[0])
 
 
 def oldest_first(logs: Sequence[Log], needed_bytes: int) -> dict[int, int]:

@@ -83,7 +83,7 @@ def write_stopped_logs(path: Path, *, partitions: int = 1, seed: int = 7) -> Sto
         directory.mkdir(parents=True)
         (directory / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(TOPIC_ID))
         driven = open_driven(directory, topic_partition=partition, config=LogConfig().overlay(CONFIGS))
-        _fill(driven, random.Random(seed + number))
+        fill_log(driven, random.Random(seed + number))
         records[partition], ends[partition] = driven.records(), driven.log.log_end_offset
         driven.close()
     topic = Topic(name=TOPIC, topic_id=TOPIC_ID, partitions=partitions, configs=CONFIGS)
@@ -97,7 +97,7 @@ def write_stopped_logs(path: Path, *, partitions: int = 1, seed: int = 7) -> Sto
     return StoppedLogs(path=path, records=records)
 
 
-def _fill(driven: DrivenLog, rng: random.Random) -> None:
+def fill_log(driven: DrivenLog, rng: random.Random) -> None:
     """Producer 1 is idempotent; 2 and 3 work in transactions, which end in turns; the last one stays open."""
     sequences = {1: 0, 2: 0, 3: 0}
     is_open = {2: False, 3: False}
