@@ -251,9 +251,10 @@ class MemoryOverlay:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         file = self._find(path)
-        if not isinstance(file, _Memory):
-            raise self._no_space(f"{path} stays as it is on the device")
-        file.modified_ms = modified_ms
+        if isinstance(file, _Memory):
+            file.modified_ms = modified_ms
+        else:
+            self._fs.set_modified_ms(path if file is None else file.path, modified_ms)
 
     def free_bytes(self, path: str) -> int:
         return self._fs.free_bytes(path)

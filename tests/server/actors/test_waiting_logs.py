@@ -307,7 +307,7 @@ async def test_a_log_that_cannot_be_opened_for_another_reason_is_offline(tmp_pat
     fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         free_space(fs)
-        fs.fail("sync", f"{20:020d}.log", number=errno.EIO)
+        fs.fail("sync", f"{20:020d}.log", number=errno.EIO, times=None)
         await broker._manager.waiting.check()
         error = await refused(values_from, broker)
         assert "it waited for space, and opening it failed for another reason" in error.message

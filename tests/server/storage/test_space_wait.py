@@ -16,6 +16,7 @@ from triolog.server.storage.filesystem import FileSystem
 from triolog.server.storage.memory_overlay import MemoryOverlay
 from triolog.server.storage.recovery import OpenLog, open_log
 from triolog.server.storage.space_wait import open_in_memory
+from triolog.server.storage.write_again import ATTEMPTS
 
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
@@ -218,7 +219,8 @@ def test_what_cannot_be_forced_to_the_device_is_not_read(number: int) -> None:
     """No reader sees a record that a power cut could take back."""
     stopped = stopped_log("killed", 1)
     device, why = next(openings_without_space(stopped))
-    device.crash_fs.fail_next("sync", number)
+    for _ in range(ATTEMPTS):
+        device.crash_fs.fail_next("sync", number)
     with pytest.raises(OSError, match=r".") as raised:
         open_in_memory(MemoryOverlay(device.fs, MOST_BYTES), stopped.request, why)
     assert raised.value.errno == number
