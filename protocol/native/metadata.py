@@ -40,7 +40,8 @@ class MetadataRequest:
 
 @attrs.frozen
 class PartitionMetadata:
-    """A partition: its readable range (`high_watermark` exclusive), bytes of log on disk, number of segments."""
+    """A partition: its readable range (`high_watermark` exclusive), bytes of log on disk, number of segments; `waiting` says
+    why one that is read takes no appends until there is space."""
 
     partition: int
     error: RequestError | None = None
@@ -48,6 +49,7 @@ class PartitionMetadata:
     high_watermark: int = NO_OFFSET
     size_bytes: int = 0
     segments: int = 0
+    waiting: str | None = None
 
     @classmethod
     def from_body(cls, entry: Body) -> PartitionMetadata:
@@ -59,6 +61,7 @@ class PartitionMetadata:
             fields.int64(entry, "high_watermark", NO_OFFSET),
             fields.int64(entry, "size_bytes"),
             fields.int32(entry, "segments"),
+            fields.optional_string(entry, "waiting", limits.MAX_STRING_CHARS),
         )
 
     def to_body(self) -> Body:
@@ -70,6 +73,7 @@ class PartitionMetadata:
             "high_watermark": self.high_watermark,
             "size_bytes": self.size_bytes,
             "segments": self.segments,
+            "waiting": self.waiting,
         }
 
 

@@ -23,6 +23,8 @@ class PartitionDescription:
     size_bytes: int
     segments: int
     error: RequestError | None = None
+    waiting: RequestError | None = None
+    """Why it takes no appends though it is read: there was no space to open it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -178,4 +180,5 @@ def _describe(number: int, source: PartitionActor | RequestError) -> PartitionDe
         log_end_offset=snapshot.log_end_offset,
         size_bytes=snapshot.size_in_bytes,
         segments=len(snapshot),
+        waiting=source.log.waiting,
     )

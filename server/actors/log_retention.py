@@ -239,7 +239,9 @@ class LogRetention:
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)
-            await self.disk.call(unlink_doomed, self.disk.fs, gone[start : start + UNLINKED_PER_HOP], log.sync_metadata)
+            await self.disk.call(
+                partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
+            )
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
 

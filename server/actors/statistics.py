@@ -61,6 +61,8 @@ class TopicFigures:
     topic: str
     partitions: int = 0
     offline: int = 0
+    waiting: int = 0
+    """Read, but closed to appends until there is space."""
     records: int = 0
     """Offsets between start and end; compaction and transactions leave some of them out."""
     appended_records: int = 0
@@ -188,6 +190,7 @@ class Collector:
         self.waiting_appends += done.waiting_commands
         self.doomed_segments += len(log.doomed)
         topic.partitions += 1
+        topic.waiting += log.waiting is not None
         topic.records += log.log_end_offset - log.log_start_offset
         topic.appended_records += log.log_end_offset
         topic.size_bytes += size
@@ -244,6 +247,7 @@ class Collector:
 def _add(total: TopicFigures, topic: TopicFigures) -> None:
     total.partitions += topic.partitions
     total.offline += topic.offline
+    total.waiting += topic.waiting
     total.records += topic.records
     total.appended_records += topic.appended_records
     total.size_bytes += topic.size_bytes

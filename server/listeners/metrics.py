@@ -177,6 +177,7 @@ def _topics(told: BrokerStatistics) -> Iterator[Metric]:
     yield _gauge("topics", "Topics.", [], _one(told.topic_count))
     yield _gauge("partitions", "Partitions.", [], _one(told.total.partitions))
     yield _gauge("partitions_offline", "Partitions that cannot be served.", [], _one(told.total.offline))
+    yield _gauge("partitions_waiting", "Partitions that are read only until there is space.", [], _one(told.total.waiting))
     yield _gauge("log_bytes", "Bytes of all logs.", [], _one(told.total.size_bytes))
     yield _counter("appended_bytes", "Bytes appended, of all topics.", [], _one(told.total.appended_bytes))
     yield _counter("fetched_bytes", "Bytes handed to readers, of all topics.", [], _one(told.total.fetched_bytes))

@@ -29,6 +29,7 @@ def _describe_topic(broker: Broker, name: str) -> messages.TopicMetadata:
             high_watermark=each.high_watermark,
             size_bytes=max(0, each.size_bytes),
             segments=each.segments,
+            waiting=None if each.waiting is None else each.waiting.message,
         )
         for each in topic.partitions
     )

@@ -29,6 +29,7 @@ from typing import Final
 
 from ...protocol.errors import OffsetOutOfRangeError
 from .diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
+from .errors import SyncFailedError, is_out_of_space
 from .filesystem import FileSystem
 from .log import Doomed, Log
 from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
@@ -55,13 +56,18 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure
     """Raise the log start offset over the segments that retention lets go, and answer how many those are.
 
     The log start offset must be on the device before `take_out_below` is run. `by_time=False`: retention.ms is not
-    looked at.
+    looked at. The active segment stays where there is no space for one behind it.
     """
     expired = yield from _expired(log, now_ms, by_time=by_time)
+    if len(expired) == len(log.segments):
+        try:
+            yield from flush_and_roll(log)
+        except OSError as exc:
+            if isinstance(exc, SyncFailedError) or not is_out_of_space(exc):
+                raise
+            del expired[-1]
     if not expired:
         return 0
-    if len(expired) == len(log.segments):
-        yield from flush_and_roll(log)
     yield from increment_log_start_offset(log, _end_of(log, expired[-1]))
     return len(expired)
 
@@ -137,7 +143,7 @@ def _take_out_side_files(log: Log) -> Procedure[None]:
         log.doomed.append(Doomed(log.now_ms() + log.config.file_delete_delay_ms, [], renamed))
 
 
-def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], durable: bool) -> None:
+def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], *, durable: bool) -> None:
     """Unlink files that were taken out; those that are gone are fine. Blocks. What was renamed goes in any order, once the
     names are on the device; what was not segment by segment, the next one when the device has forgotten the one before."""
     for doomed in gone:

@@ -158,20 +158,21 @@ def _partition(topic: TopicMetadata, number: int) -> dict[str, Any]:
         "records": part.high_watermark - part.log_start_offset,
         "bytes": part.size_bytes,
         "segments": part.segments,
+        "waiting": part.waiting,
     }
 
 
 def _partitions_table(topic: TopicMetadata) -> Any:
     headings = ("partition", "log start", "high watermark", "records", "bytes", "segments")
     columns = dict.fromkeys(headings, "right")
-    if any(part.error is not None for part in topic.partitions):
+    if any(part.error is not None or part.waiting is not None for part in topic.partitions):
         columns["error"] = "left"
     rows: list[list[str]] = []
     for part in topic.partitions:
         records = part.high_watermark - part.log_start_offset
         numbers = (part.log_start_offset, part.high_watermark, records, part.size_bytes, part.segments)
         cells = ["-"] * len(numbers) if part.error is not None else [f"{number:,}" for number in numbers]
-        errors = [str(part.error or "")] if "error" in columns else []
+        errors = [str(part.error or part.waiting or "")] if "error" in columns else []
         rows.append([str(part.partition), *cells, *errors])
     return table(columns, rows, title=f"topic {topic.name}")
 

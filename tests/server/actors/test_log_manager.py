@@ -760,6 +760,25 @@ async def test_a_server_starts_on_a_full_disk_and_serves_what_it_has(tmp_path: P
         await broker.create_topic("other")
 
 
+async def test_topics_are_adopted_without_space_and_written_down_with_the_next_change(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        topic_id = broker.describe_topic(TOPIC).topic_id
+        await broker.append(PARTITION, value("kept"))
+    for name in (TOPICS_FILE, META_PROPERTIES_FILE):
+        (tmp_path / name).unlink()
+    fs = GateFileSystem()
+    fs.fail("write", ".tmp", number=errno.ENOSPC, times=None)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert await values_from(broker) == [b"kept"]
+        assert broker.describe_topic(TOPIC).topic_id == topic_id
+        assert not (tmp_path / TOPICS_FILE).exists()
+        fs.heal()
+        await broker.create_topic("other")
+        assert topics_in(tmp_path)[1] == ["other", TOPIC]
+        await broker._manager.write_checkpoints()
+        assert (tmp_path / META_PROPERTIES_FILE).exists()
+
+
 async def test_a_start_that_changes_nothing_writes_no_topics_json(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "one", tmp_path / "two") as broker:
         await broker.create_topic(TOPIC)

@@ -86,6 +86,20 @@ def test_where_directories_cannot_be_locked_the_file_is(tmp_path: Path, monkeypa
         lock.release()
 
 
+def test_a_full_device_keeps_nobody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the name of the holder has no room."""
+
+    def no_space(fd: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", no_space)
+        lock = DirectoryLock.acquire(str(tmp_path))
+    with pytest.raises(LogDirectoryError, match="is locked by another process"):
+        DirectoryLock.acquire(str(tmp_path))
+    lock.release()
+
+
 def test_the_lock_can_be_taken_again_once_it_is_released(tmp_path: Path) -> None:
     for _ in range(3):
         lock = DirectoryLock.acquire(str(tmp_path))

@@ -19,6 +19,8 @@ from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.log_directory import LogDirectory, Offsets
 from triolog.server.storage.topics_file import Topic
 
+from tests.support.gate_fs import GateFileSystem
+
 GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
 
@@ -52,6 +54,21 @@ def test_a_new_directory_takes_on_the_servers_identity(tmp_path: Path) -> None:
         before = (tmp_path / META_PROPERTIES_FILE).read_bytes()
         again.settle_identity("cluster", 7)
     assert (tmp_path / META_PROPERTIES_FILE).read_bytes() == before
+
+
+def test_an_identity_that_finds_no_space_is_written_with_the_next_checkpoints(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.fail("write", f"{META_PROPERTIES_FILE}.tmp")
+    directory = LogDirectory.open(fs, str(tmp_path), durable=True)
+    try:
+        directory.settle_identity("cluster", 7)
+        assert not (tmp_path / META_PROPERTIES_FILE).exists()
+        directory.write_checkpoints({})
+        assert b"cluster.id=cluster" in (tmp_path / META_PROPERTIES_FILE).read_bytes()
+    finally:
+        directory.close()
+    with opened(tmp_path) as again:
+        assert again.directory_id == directory.directory_id
 
 
 @pytest.mark.parametrize(("cluster_id", "node_id", "found"), [("other", 7, "cluster.id"), ("cluster", 8, "node.id")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 from pathlib import Path
@@ -23,9 +24,11 @@ from triolog.server.storage.producer_snapshots import list_snapshots
 from triolog.server.storage.retention import (
     expire_segments,
     increment_log_start_offset,
+    let_go_below,
     may_expire,
     oldest_first,
     take_out_below,
+    unlink_doomed,
 )
 
 from tests.support.crash_fs import CrashFileSystem, PowerCut
@@ -319,6 +322,41 @@ def test_a_power_cut_at_any_moment_loses_nothing_above_the_log_start_and_brings_
     assert start <= log_start <= expected
     assert (reopened.log.log_end_offset, reopened.offsets()) == (23, list(range(log_start, 23)))
     assert reopened.append(batch()).base_offset == 23
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60))
+def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
+    seed: int, changes: int
+) -> None:
+    fs = CrashFileSystem()
+    fs.make_directory("/data")
+    driven = log_of("/data/topic-0", 33, fs=fs, retention_bytes=8 * SIZE)
+    driven.flush()
+    for directory in ("/data/topic-0", "/data", "/"):
+        fs.sync_directory(directory)
+    driven.run(expire_segments(driven.log, driven.clock()))
+    assert driven.run(let_go_below(driven.log, driven.log.log_start_offset)) == 5
+    fs.cut_after(changes)
+    is_done = False
+    with contextlib.suppress(PowerCut):
+        unlink_doomed(fs, driven.log.doomed, durable=True)
+        is_done = True
+    fs.cut_after(None)
+    reopened = open_driven("/data/topic-0", fs=fs.crash(random.Random(seed)), config=driven.log.config, was_clean=False)
+    log_start = reopened.log.log_start_offset
+    assert log_start in (range(0, 26, 5) if not is_done else (25,))
+    assert (reopened.log.log_end_offset, reopened.offsets()) == (33, list(range(log_start, 33)))
+    assert reopened.append(batch()).base_offset == 33
+
+
+def test_the_active_segment_stays_when_there_is_no_space_for_another_one() -> None:
+    fs = CrashFileSystem()
+    driven = log_of("/topic-0", 23, fs=fs, retention_bytes=0)
+    fs.fail_next("write", errno.ENOSPC)
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 4
+    assert (driven.log.log_start_offset, driven.log.log_end_offset) == (20, 23)
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 5
+    assert driven.log.log_start_offset == 23
 
 
 def _retain_until(fs: CrashFileSystem, driven: DrivenLog, pieces: int, changes: int) -> bool:

@@ -71,6 +71,7 @@ def test_describe_shows_partitions_and_every_key(cli: Cli, broker: BlockingBroke
         "records": 5,
         "bytes": 0,
         "segments": 1,
+        "waiting": None,
     }
     assert answer["config"].keys() == TOPIC_KEYS.keys()
     assert answer["config"]["segment.bytes"] == {"value": "99999", "source": "topic"}
