@@ -140,8 +140,8 @@ class MemoryOverlay:
             file = self._put(path, _new(path))
         elif is_writable and isinstance(file, _Through):
             file = self._put(path, file if path.endswith(LOG_SUFFIX) else self._copy(file))
-        in_memory = isinstance(file, _Memory)
-        fd = next(self._descriptors) if in_memory else self._fs.open(file.path, WRITE if is_writable else READ)
+        flags = WRITE if is_writable else READ
+        fd = self._fs.open(file.path, flags) if isinstance(file, _Through) else next(self._descriptors)
         self._open[fd] = file, is_writable
         return fd
 

@@ -48,7 +48,7 @@ def append(client: WireClient, topic: str, first: int, count: int) -> None:
 
 
 def check_log(client: WireClient, topic: str, count: int, first: int = 0) -> None:
-    records, high_watermark = client.read_all(topic, 0)
+    records, high_watermark = client.read_all(topic, 0, offset=first)
     assert high_watermark == count
     assert [(each.offset, each.key) for each in records] == [(number, b"%d" % number) for number in range(first, count)]
     for timestamp in (START_MS + first, START_MS + (first + count) // 2, START_MS + count - 1, START_MS + count):
@@ -149,3 +149,30 @@ def test_a_kill_and_a_stop_while_it_waits_lose_nothing(folder: ServerFolder, dev
         check_log(client, "orders", RECORDS)
         assert committed(client) == 17
         ballast.unlink()
+
+
+def test_expire_oldest_makes_room_on_a_device_without_a_free_block_and_the_server_goes_on(
+    folder: ServerFolder, device: Path
+) -> None:
+    """Nobody frees anything by hand: the oldest segments go, and with their space the logs are opened."""
+    killed_on_a_full_device(folder, device)
+    config = folder.path / "server.toml"
+    config.write_text('disk_reserve_bytes = 40000\n[topic_defaults]\n"disk.full.policy" = "expire-oldest"\n')
+    server = folder.start("--config", str(config))
+    with WireClient.connect(server.address) as client:
+        server.wait_stderr("segments of topics with disk.full.policy=expire-oldest were given up")
+        for topic in {topic for topic in ("orders", "other") if f"{topic}-0 waits for space" in server.stderr()}:
+            server.wait_stderr(f"{topic}-0 has found space")
+        starts = {topic: client.partition_metadata(topic)[0].log_start_offset for topic in ("orders", "other")}
+        assert max(starts.values()) > 0
+        for topic, first in starts.items():
+            check_log(client, topic, RECORDS, first)
+            append(client, topic, RECORDS, 1)
+            check_log(client, topic, RECORDS + 1, first)
+    server.kill()
+    server = folder.start()
+    with WireClient.connect(server.address) as client:
+        for topic, first in starts.items():
+            check_log(client, topic, RECORDS + 1, first)
+    assert server.stop() == 0
+    check_directory(folder)

@@ -166,10 +166,9 @@ class WireClient:
             raise entry.error
         return entry
 
-    def read_all(self, topic: str, partition: int, **options: Any) -> tuple[list[Record], int]:
-        """Every readable record from the log start on, and the high watermark."""
+    def read_all(self, topic: str, partition: int, *, offset: int = 0, **options: Any) -> tuple[list[Record], int]:
+        """Every readable record from `offset` on, and the high watermark."""
         records: list[Record] = []
-        offset = 0
         while True:
             entry = self.fetch(topic, partition, offset, **options)
             offset = max(offset, entry.log_start_offset)
