@@ -153,7 +153,7 @@ class WaitingLogs:
         return partitions[topic_partition.partition] if topic_partition.partition < len(partitions) else None
 
     def _forget(self, request: OpenLog) -> bool:
-        self.overlay.forget(request.directory)
+        self.overlay.drop(request.directory)
         del self._requests[request.topic_partition]
         return True
 

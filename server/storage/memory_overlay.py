@@ -105,9 +105,9 @@ class MemoryOverlay:
         """What a descriptor stands for, and whether it may be written."""
         self._descriptors = itertools.count(FIRST_DESCRIPTOR)
         self._taken: dict[str, int] = {}
-        """Bytes of memory by directory: all that its files ever took, until it is forgotten."""
+        """Bytes of memory by directory: all that its files ever took, until it is dropped."""
 
-    def forget(self, directory: str) -> None:
+    def drop(self, directory: str) -> None:
         """Let a directory be as the device has it. What is open stays as it is."""
         self._names.pop(directory, None)
         self._taken.pop(directory, None)
@@ -197,6 +197,10 @@ class MemoryOverlay:
     def sync(self, fd: int) -> None:
         if isinstance(self._by_fd(fd), _Through):
             self._fs.sync(fd)
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        if isinstance(self._by_fd(fd), _Through):
+            self._fs.forget(fd, start, stop)
 
     def restrict(self, fd: int) -> None:
         """Memory is the process's own; a file of the device keeps the rights that it has."""

@@ -33,7 +33,7 @@ from .errors import SyncFailedError, is_out_of_space
 from .filesystem import FileSystem
 from .log import Doomed, Log
 from .paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
-from .producer_snapshots import snapshot_path
+from .producer_snapshots import snapshot_paths
 from .segment import LogSegment
 
 DELETE: Final = "delete"
@@ -120,7 +120,7 @@ def let_go_below(log: Log, offset: int) -> Procedure[int]:
     for segment in gone:
         log.segments.remove(segment)
         files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
-        paths = [*(file.path for file in files), snapshot_path(log.directory, segment.base_offset)]
+        paths = [*(file.path for file in files), *snapshot_paths(log.directory, segment.base_offset)]
         log.doomed.append(Doomed(log.now_ms(), files, paths, list(segment.indexes), is_renamed=False))
     log.changed(segments=True)
     return len(gone)

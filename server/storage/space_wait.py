@@ -31,7 +31,7 @@ def open_in_memory(overlay: MemoryOverlay, request: OpenLog, why: OSError) -> Lo
     try:
         log = open_log(overlay, request)
     except BaseException:
-        overlay.forget(request.directory)
+        overlay.drop(request.directory)
         raise
     log.recovery_point = max(log.log_start_offset, min(request.recovery_point, log.log_end_offset))
     log.waiting = waiting_error(log, why)

@@ -143,7 +143,9 @@ async def test_without_room_for_a_checkpoint_each_segment_is_gone_on_the_device_
         expected = []
         for base in (0, 5, 10):
             expected += [("unlink", f"{base:020d}.log"), ("sync_directory", "topic-0")]
-            expected += [("unlink", f"{base:020d}.{suffix}") for suffix in ("index", "timeindex", "txnindex", "snapshot")]
+            expected += [
+                ("unlink", f"{base:020d}.{suffix}") for suffix in ("index", "timeindex", "txnindex", "snapshot", "batches")
+            ]
         assert steps[steps.index(expected[0]) :] == expected
         assert not [call for call in calls if call[0] == "rename"]
         assert files(tmp_path, "*.log") == [f"{15:020d}.log"]

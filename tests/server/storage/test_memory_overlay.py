@@ -88,7 +88,7 @@ def test_it_answers_as_the_real_file_system_and_the_device_stays_as_it_is(tmp_pa
     seen = change_at_random(overlay, str(device), random.Random(operations))
     assert seen == change_at_random(OsFileSystem(), str(copy), random.Random(operations))
     assert tree(device) == before
-    overlay.forget(str(device))
+    overlay.drop(str(device))
     assert {name: content(overlay, str(device / name)) for name in overlay.list_directory(str(device))} == before
     assert overlay.held_bytes == 0
 
@@ -159,7 +159,7 @@ def test_memory_has_a_limit_and_what_is_forgotten_is_given_back(tmp_path: Path) 
     with pytest.raises(OSError, match="80 bytes are kept in memory instead, and 30 more are above 100") as raised:
         replace_file(overlay, str(tmp_path / "two" / "other"), bytes(30))
     assert raised.value.errno == errno.ENOSPC
-    overlay.forget(str(tmp_path / "one"))
+    overlay.drop(str(tmp_path / "one"))
     replace_file(overlay, str(tmp_path / "two" / "other"), bytes(30))
     assert overlay.held_bytes == 70
     assert tree(tmp_path / "two") == {}
