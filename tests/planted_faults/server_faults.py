@@ -9,6 +9,7 @@ from tests.planted_faults.planting import Fault
 ACTORS: Final = "tests/server/actors"
 ATTACKS: Final = "tests/server/listeners/test_attacks.py"
 BUDGET: Final = "tests/server/listeners/test_budget.py"
+STORAGE: Final = "tests/server/storage"
 
 PARTITIONS: Final = (
     Fault(
@@ -69,9 +70,31 @@ DELETION: Final = (
         name="checkpoint-before-the-renames",
         why="A power cut leaves a hole at the start of the log that nothing explains.",
         file="server/actors/log_retention.py",
-        old="        await self.directories.write_checkpoints(list({id(each.directory)",
-        new="        str(list({id(each.directory)",
+        old="        has_checkpoint = await self._has_checkpoint(list({id(each.directory)",
+        new="        has_checkpoint = bool(list({id(each.directory)",
         tests=(f"{ACTORS}/test_log_retention.py::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
+    ),
+    Fault(
+        name="next-segment-before-the-last-is-gone",
+        why="Without a checkpoint a power cut leaves a hole at the start of the log that nothing explains.",
+        file="server/storage/retention.py",
+        old="            if number == 0 and durable and not doomed.is_renamed:",
+        new="            if number < 0 and durable and not doomed.is_renamed:",
+        tests=(
+            f"{STORAGE}/test_retention.py::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up"
+            "_and_has_no_hole",
+        ),
+    ),
+    Fault(
+        name="recovery-point-of-a-log-in-memory",
+        why="The next start trusts indexes that were in memory only.",
+        file="server/storage/space_wait.py",
+        old="    log.recovery_point = max(",
+        new="    log.recovery_point += 0 * max(",
+        tests=(
+            f"{STORAGE}/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
+            f"{ACTORS}/test_waiting_logs.py::test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays",
+        ),
     ),
     Fault(
         name="log-start-while-files-can-come-back",
