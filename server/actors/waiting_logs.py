@@ -67,6 +67,8 @@ class WaitingLogs:
     """Where logs that wait are read."""
     _requests: dict[TopicPartition, OpenLog] = attrs.field(factory=dict)
     _attempts: dict[str, _Attempts] = attrs.field(factory=dict)
+    _looking: trio.Lock = attrs.field(factory=trio.Lock)
+    """One look at a time: two would open a log twice."""
 
     def __attrs_post_init__(self) -> None:
         self.overlay = MemoryOverlay(self.disk.fs, MAX_WAITING_LOGS_BYTES)
@@ -93,14 +95,15 @@ class WaitingLogs:
 
     async def check(self) -> None:
         """Open what waits where there may be room by now. Raises an OSError of a directory that cannot be asked."""
-        for directory in list(self.live) if self._requests else ():
-            waiting = [each for each in self._requests.values() if each.directory.rpartition("/")[0] == directory.path]
-            if not waiting:
-                continue
-            free = await self.disk.call(directory.free_bytes)
-            last = self._attempts.setdefault(directory.path, _Attempts(-1, 0.0))
-            if free > last.free_bytes or trio.current_time() >= last.due_s:
-                await self._try_each(waiting, last, free)
+        async with self._looking:
+            for directory in list(self.live) if self._requests else ():
+                waiting = [each for each in self._requests.values() if each.directory.rpartition("/")[0] == directory.path]
+                if not waiting:
+                    continue
+                free = await self.disk.call(directory.free_bytes)
+                last = self._attempts.setdefault(directory.path, _Attempts(-1, 0.0))
+                if free > last.free_bytes or trio.current_time() >= last.due_s:
+                    await self._try_each(waiting, last, free)
 
     async def _try_each(self, waiting: Sequence[OpenLog], last: _Attempts, free: int) -> None:
         """Until one finds no space; that one is the last of the next round."""

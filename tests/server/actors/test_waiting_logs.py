@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -33,12 +34,15 @@ from tests.support.brokers import (
 )
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import Clock, batch
+from tests.support.transactions import TransactionalProducer, committed_values, is_stable
 
 SIZE: Final = len(batch(value=b"0" * 10))
 SETTINGS: Final = {"segment.bytes": str(5 * SIZE), "index.interval.bytes": "0", "retention.ms": "-1"}
 RECORDS: Final = 23
 GROUP: Final = "readers"
 settled = trio.testing.wait_all_tasks_blocked
+pytestmark = pytest.mark.usefixtures("mock_clock")
+"""Time stands still: nobody looks for space but these tests."""
 
 
 def numbered(first: int, count: int) -> list[bytes]:
@@ -108,6 +112,9 @@ async def test_records_times_and_groups_are_read_and_whatever_writes_is_told_to_
         assert (await broker.offset_for_time(PARTITION, -1)).offset == RECORDS
         assert broker.describe_topic(TOPIC).partitions[0].high_watermark == RECORDS
         assert broker.describe_topic(TOPIC).partitions[0].error is None
+        assert "waits for space" in str(broker.describe_topic(TOPIC).partitions[0].waiting)
+        told = (await broker.statistics()).total
+        assert (told.waiting, told.offline) == (2, 0)
         assert committed(broker) == 7
         manager = broker._manager
         for call, *arguments in (
@@ -182,6 +189,8 @@ async def test_with_space_everything_goes_on_without_another_start(tmp_path: Pat
         await waiting.check()
         assert (len(waiting), waiting.overlay.held_bytes) == (0, 0)
         assert actor_of(broker).log.refusal is None
+        assert broker.describe_topic(TOPIC).partitions[0].waiting is None
+        assert (await broker.statistics()).total.waiting == 0
         assert await values_from(broker) == numbered(0, RECORDS)
         await append(broker, RECORDS, 9)
         await commit(broker, 8)
@@ -369,3 +378,26 @@ async def test_records_are_deleted_when_that_can_be_promised(tmp_path: Path) -> 
         await broker._manager.waiting.check()
         assert await values_from(broker, offset=12) == numbered(12, RECORDS - 12)
         assert broker.describe_topic(TOPIC).partitions[0].log_start_offset == 12
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_transaction_that_was_open_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic=SETTINGS) as broker:
+        producer = await TransactionalProducer.start(broker, "mover")
+        await producer.produce(PARTITION, "moved")
+    (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
+    (tmp_path / RECOVERY_POINT_FILE).unlink()
+    fs = full_device()
+    async with waiting_broker(tmp_path, fs) as broker:
+        waiting = {hosted.actor.topic_partition.topic for hosted in broker._manager.topics.hosted() if hosted.actor.log.waiting}
+        assert waiting == {TOPIC, "__transaction_state"}
+        producer = attrs.evolve(producer, broker=broker)
+        assert (await refused(producer.commit)).retriable
+        assert await committed_values(broker, PARTITION) == []
+        free_space(fs)
+        await broker._manager.waiting.check()
+        await producer.commit()
+        await until(lambda: is_stable(broker, PARTITION))
+        assert await committed_values(broker, PARTITION) == ["moved"]
