@@ -210,12 +210,18 @@ class RemoteProtocolError(ProtocolError):
         self.code = code
 
 
+MAX_MESSAGE_CHARS: Final = 1000
+"""Of an answer's error message. It quotes what was asked for, up to 32,767 bytes, and does so for every partition."""
+
+
 class RequestError(TriologError):
     """An answer that is an error: Kafka's code, and a message that states the facts and the next step."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        if len(message) > MAX_MESSAGE_CHARS:
+            message = f"{message[:MAX_MESSAGE_CHARS]}..."
         super().__init__(message)
         self.message = message
         self.code = self.default_code if code is None else code

@@ -31,7 +31,7 @@ class DescribeGroupsRequest:
     @classmethod
     def from_body(cls, body: Body) -> DescribeGroupsRequest:
         """Read what msgpack yielded; FieldError for what is wrong in it."""
-        return cls(fields.strings(body, "groups", limits.MAX_PARTITIONS_PER_REQUEST, limits.MAX_GROUP_ID_CHARS))
+        return cls(fields.strings(body, "groups", limits.MAX_PARTITIONS_PER_REQUEST, limits.MAX_STRING_CHARS))
 
     def to_body(self) -> Body:
         """What msgpack packs."""
@@ -86,7 +86,7 @@ class DescribedGroup:
     def from_body(cls, entry: Body) -> DescribedGroup:
         """Read one entry; FieldError for what is wrong in it."""
         return cls(
-            fields.string(entry, "group", limits.MAX_GROUP_ID_CHARS),
+            fields.string(entry, "group", limits.MAX_STRING_CHARS),
             decode_error(entry.get("error")),
             _text(entry, "state"),
             _text(entry, "type"),

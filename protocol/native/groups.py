@@ -19,7 +19,8 @@ from .transactions import TransactionProducer
 
 
 def _read_group(body: Body) -> str:
-    return fields.string(body, "group", limits.MAX_GROUP_ID_CHARS)
+    """A group that may be there: clients of Kafka's protocol make some with names longer than those of this one."""
+    return fields.string(body, "group", limits.MAX_STRING_CHARS)
 
 
 @attrs.frozen
@@ -72,7 +73,7 @@ class CommitOffsetsRequest:
                 transaction = TransactionProducer.from_body(entry)
             except fields.FieldError as exc:
                 raise exc.within("transaction") from None
-        return cls(_read_group(body), partitions, transaction)
+        return cls(fields.string(body, "group", limits.MAX_GROUP_ID_CHARS), partitions, transaction)
 
     def to_body(self) -> Body:
         """What msgpack packs."""
@@ -248,7 +249,7 @@ class ListGroupsResponse:
     @classmethod
     def from_body(cls, body: Body) -> ListGroupsResponse:
         """Read what msgpack yielded; FieldError for what is wrong in it."""
-        return cls(fields.strings(body, "groups", limits.INT32_MAX, limits.MAX_GROUP_ID_CHARS))
+        return cls(fields.strings(body, "groups", limits.INT32_MAX, limits.MAX_STRING_CHARS))
 
     def to_body(self) -> Body:
         """What msgpack packs."""
@@ -267,7 +268,7 @@ class DeleteGroupsRequest:
     @classmethod
     def from_body(cls, body: Body) -> DeleteGroupsRequest:
         """Read what msgpack yielded; FieldError for what is wrong in it."""
-        return cls(fields.strings(body, "groups", limits.MAX_PARTITIONS_PER_REQUEST, limits.MAX_GROUP_ID_CHARS))
+        return cls(fields.strings(body, "groups", limits.MAX_PARTITIONS_PER_REQUEST, limits.MAX_STRING_CHARS))
 
     def to_body(self) -> Body:
         """What msgpack packs."""

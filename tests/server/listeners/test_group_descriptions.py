@@ -93,3 +93,15 @@ async def test_members_of_classic_groups_have_what_their_leader_has_given_them(t
             (group,) = await admin.describe_groups("g")
             assert (group.state, group.type, group.protocol) == ("Stable", "classic", "range")
             assert group.members == (GroupMember(joined.member_id, "static", "reader", "/127.0.0.1", read),)
+
+
+async def test_a_group_of_kafkas_clients_with_a_long_name_is_listed_described_and_deleted(tmp_path: Path) -> None:
+    """The native protocol makes none with more than 255 characters."""
+    name = "g" * 32_767
+    async with administered(tmp_path) as (broker, admin):
+        await broker.commit_offsets(name, [(PARTITION, 7, None)])
+        assert await admin.list_groups() == [name]
+        assert [each.state for each in await admin.describe_groups(name)] == ["Empty"]
+        assert list(await admin.group_offsets(name)) == [PARTITION]
+        await admin.delete_groups(name)
+        assert await admin.list_groups() == []
