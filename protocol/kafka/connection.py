@@ -20,7 +20,7 @@ from ..limits import MIB
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
-from ..schema.primitives import COPIED_BYTES
+from ..schema.primitives import COPIED_BYTES, MAX_REQUEST_ELEMENTS
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
 
@@ -130,7 +130,7 @@ class KafkaConnection:
         flexible = api.is_flexible(version)
         if flexible:
             at = _pass_over_tags(frame, at)
-        body, _ = codec.read(api.request, version, frame, at, flexible=flexible)
+        body, _ = codec.read(api.request, version, frame, at, flexible=flexible, elements=MAX_REQUEST_ELEMENTS)
         return Request(api, version, correlation_id, client_id, body, len(frame))
 
 

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from ..errors import RemoteProtocolError
 from ..types import Bytes
+from .primitives import MAX_ELEMENTS
 from .reader import Reader, make_reader
 from .writer import Writer, make_writer
 
@@ -23,13 +24,16 @@ _readers: Final[dict[_Key, Reader]] = {}
 _writers: Final[dict[_Key, Writer]] = {}
 
 
-def read(cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool) -> tuple[T, int]:
-    """(value, position behind it) of the structure that begins at `at`. Raises RemoteProtocolError saying what is wrong."""
+def read(
+    cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool, elements: int = MAX_ELEMENTS
+) -> tuple[T, int]:
+    """(value, position behind it) of the structure that begins at `at`, with at most so many elements in all its arrays. Raises
+    RemoteProtocolError saying what is wrong."""
     reader = _readers.get((cls, version, flexible))
     if reader is None:
         reader = _readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible)
     try:
-        return reader(data, at)
+        return reader(data, at, elements)
     except (struct.error, IndexError):
         raise RemoteProtocolError(f"{cls.__name__} v{version} ends too early: it has {len(data) - at} bytes") from None
     except UnicodeDecodeError as exc:

@@ -17,7 +17,7 @@ from . import primitives
 from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, fields_of
 from .source import Source
 
-Reader = Callable[[memoryview, int], tuple[Any, int]]
+Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 """(data, position) -> (value, position behind it). Raises RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError."""
 
 _CALLED: Final = (
@@ -33,8 +33,8 @@ def make_reader(cls: type, version: int, *, flexible: bool) -> Reader:
     source = Source(names={function.__name__: function for function in _CALLED})
     hands_through = _has_records(cls, version)
     writer = _ReaderSource(source, version, flexible, f"{cls.__name__} v{version}", hands_through)
-    with source.block("def read(data, at):"):
-        source.add("end = len(data)", f"elements = {primitives.MAX_ELEMENTS}")
+    with source.block("def read(data, at, elements):"):
+        source.add("end = len(data)")
         if not hands_through:
             source.add("data = bytes(data)")  # much is cheaper with bytes, and these messages are small
         value = writer.structure(cls, "")

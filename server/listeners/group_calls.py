@@ -7,6 +7,7 @@ from typing import Any
 from ...protocol.native import messages
 from ...protocol.types import TopicPartition
 from ..broker import Broker
+from .in_turns import in_turns
 from .topic_calls import error_of
 
 
@@ -56,5 +57,7 @@ async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> An
 
 
 async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -> Any:
-    deleted = [messages.DeletedGroup(group, await error_of(broker.delete_group(group))) for group in message.groups]
+    deleted = [
+        messages.DeletedGroup(group, await error_of(broker.delete_group(group))) async for group in in_turns(message.groups)
+    ]
     return messages.DeleteGroupsResponse(tuple(deleted)).to_body()

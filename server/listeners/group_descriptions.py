@@ -10,6 +10,7 @@ from ...protocol.coordinator.consumer_protocol import decode_assignment
 from ...protocol.errors import ErrorCode, RemoteProtocolError, RequestError
 from ...protocol.native import messages
 from ..broker import Broker, ConsumerGroupDescription, GroupDescription, GroupState
+from .in_turns import in_turns
 
 CONSUMER: Final = "consumer"
 """Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""
@@ -17,7 +18,8 @@ CLASSIC: Final = "classic"
 
 
 async def describe_groups(broker: Broker, message: messages.DescribeGroupsRequest) -> Any:
-    return messages.DescribeGroupsResponse(tuple(_described(broker, group) for group in message.groups)).to_body()
+    groups = [_described(broker, group) async for group in in_turns(message.groups)]
+    return messages.DescribeGroupsResponse(tuple(groups)).to_body()
 
 
 def _described(broker: Broker, group: str) -> messages.DescribedGroup:

@@ -24,6 +24,7 @@ from . import file_calls, group_calls, group_descriptions, stage_calls, topic_ca
 from .counters import ProtocolCounters
 from .fetched import fetch_body
 from .idle import IDLE_TIMEOUT_S, end_when_idle
+from .in_turns import in_turns
 from .produce import PendingProduce, check_transaction
 from .session import HELLO_TIMEOUT_S, Session
 from .sockets import Admission, Listener, Served
@@ -35,6 +36,7 @@ LOGGER: Final = logging.getLogger(__name__)
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of a fetch answer."""
 TIMEOUT_CHECK_S: Final = 1.0
+EXPLAINED_PER_TURN: Final = 4
 REQUESTS_PER_TURN: Final = 4
 """Requests of one connection that are served before others have their turn: with lookups about 0.3 ms. A peer that sends
 64 at once would otherwise hold everything up for as long as all of them take."""
@@ -161,9 +163,11 @@ class NativeCalls:
                 case messages.HelloRequest():
                     self.session.respond(request.correlation_id, None, self._hello(message))
                 case messages.MetadataRequest():
-                    self.session.respond(request.correlation_id, None, topic_calls.metadata(self.broker, message))
+                    body = await topic_calls.metadata(self.broker, message)
+                    self.session.respond(request.correlation_id, None, body)
                 case messages.DescribeConfigsRequest():
-                    self.session.respond(request.correlation_id, None, topic_calls.describe_configs(self.broker, message))
+                    body = await topic_calls.describe_configs(self.broker, message)
+                    self.session.respond(request.correlation_id, None, body)
                 case messages.StageRequest():
                     later = await stage_calls.stage(self.broker, message)
                     self.nursery.start_soon(self._answer, request.correlation_id, later)
@@ -375,7 +379,7 @@ class NativeCalls:
 
     async def _explain(self, message: messages.ExplainRequest) -> Any:
         explained = []
-        for each in message.partitions:
+        async for each in in_turns(message.partitions, EXPLAINED_PER_TURN):
             topic_partition = TopicPartition(each.topic, each.partition)
             try:
                 walk = await self.broker.explain(topic_partition, offset=each.offset, timestamp=each.timestamp)

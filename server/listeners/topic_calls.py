@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.errors import RequestError
 from ...protocol.native import messages
 from ...protocol.types import TopicPartition
 from ..broker import Broker
+from .in_turns import in_turns
+
+TOPICS_PER_TURN: Final = 4
+"""Whose whole configuration is told."""
 
 
-def metadata(broker: Broker, message: messages.MetadataRequest) -> Any:
-    names = broker.topics() if message.topics is None else message.topics
-    return messages.MetadataResponse(tuple(_describe_topic(broker, name) for name in names)).to_body()
+async def metadata(broker: Broker, message: messages.MetadataRequest) -> Any:
+    if message.topics is None:  # in one turn: one that was deleted meanwhile would be an error
+        topics = [_describe_topic(broker, name) for name in broker.topics()]
+    else:
+        topics = [_describe_topic(broker, name) async for name in in_turns(message.topics)]
+    return messages.MetadataResponse(tuple(topics)).to_body()
 
 
 def _describe_topic(broker: Broker, name: str) -> messages.TopicMetadata:
@@ -36,9 +43,9 @@ def _describe_topic(broker: Broker, name: str) -> messages.TopicMetadata:
     return messages.TopicMetadata(name, None, topic.topic_id, topic.configs, partitions)
 
 
-def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -> Any:
+async def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -> Any:
     topics = []
-    for name in message.topics:
+    async for name in in_turns(message.topics, TOPICS_PER_TURN):
         try:
             config = broker.describe_config(name)
         except RequestError as exc:
@@ -51,7 +58,7 @@ def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -
 
 async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -> Any:
     created = []
-    for topic in message.topics:
+    async for topic in in_turns(message.topics):
         try:
             topic_id = await broker.create_topic(
                 topic.name, topic.partitions, topic.config, validate_only=message.validate_only
@@ -64,14 +71,16 @@ async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -
 
 
 async def delete_topics(broker: Broker, message: messages.DeleteTopicsRequest) -> Any:
-    deleted = [messages.DeletedTopic(name, await error_of(broker.delete_topic(name))) for name in message.topics]
+    deleted = [
+        messages.DeletedTopic(name, await error_of(broker.delete_topic(name))) async for name in in_turns(message.topics)
+    ]
     return messages.DeleteTopicsResponse(tuple(deleted)).to_body()
 
 
 async def create_partitions(broker: Broker, message: messages.CreatePartitionsRequest) -> Any:
     changed = [
         messages.ChangedTopic(topic.name, await error_of(broker.create_partitions(topic.name, topic.total)))
-        for topic in message.topics
+        async for topic in in_turns(message.topics)
     ]
     return messages.CreatePartitionsResponse(tuple(changed)).to_body()
 
@@ -79,7 +88,7 @@ async def create_partitions(broker: Broker, message: messages.CreatePartitionsRe
 async def alter_configs(broker: Broker, message: messages.AlterConfigsRequest) -> Any:
     changed = [
         messages.ChangedTopic(topic.name, await error_of(broker.alter_configs(topic.name, topic.set, topic.delete)))
-        for topic in message.topics
+        async for topic in in_turns(message.topics)
     ]
     return messages.AlterConfigsResponse(tuple(changed)).to_body()
 

@@ -23,6 +23,7 @@ from ....protocol.kafka.messages.acls import (
     DescribeAclsResponse,
 )
 from ...broker import Acl, AclFilter, check_new_acl
+from ..in_turns import in_turns
 from .door import Call, error_code, error_message
 
 E = TypeVar("E", bound=enum.IntEnum)
@@ -84,7 +85,7 @@ async def create_acls(call: Call, body: CreateAclsRequest) -> CreateAclsResponse
     new: list[Acl] = []
     try:
         _check(call, AclOperation.ALTER)
-        for asked in body.creations:
+        async for asked in in_turns(body.creations):
             try:
                 new.append(_new_acl(asked))
                 results.append(None)
@@ -124,7 +125,7 @@ async def delete_acls(call: Call, body: DeleteAclsRequest) -> DeleteAclsResponse
     except RequestError as exc:
         return DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
     filters: list[AclFilter | RequestError] = []
-    for asked in body.filters:
+    async for asked in in_turns(body.filters):
         try:
             filters.append(_filter(asked))
         except RequestError as exc:

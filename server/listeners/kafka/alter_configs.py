@@ -24,6 +24,7 @@ from ....protocol.kafka.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
+from ..in_turns import in_turns
 from .configs import ResourceType, check_broker_name, unknown_type
 from .door import Call, error_code, error_message
 
@@ -51,7 +52,7 @@ async def alter_configs(call: Call, body: AlterConfigsRequest) -> AlterConfigsRe
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(**await _answer(call, resource, repeated, validate_only=body.validate_only))
-            for resource in body.resources
+            async for resource in in_turns(body.resources)
         ]
     )
 
@@ -67,7 +68,7 @@ async def incremental_alter_configs(call: Call, body: IncrementalAlterConfigsReq
             IncrementalAlterConfigsAlterConfigsResourceResponse(
                 **await _answer(call, resource, repeated, validate_only=body.validate_only)
             )
-            for resource in body.resources
+            async for resource in in_turns(body.resources)
         ]
     )
 
@@ -98,7 +99,7 @@ def _list(name: str, overrides: Mapping[str, str], defaults: LogConfig) -> list[
 
 
 def _list_with(operation: int, name: str, parts: Sequence[str], present: list[str]) -> str:
-    wanted = [part.strip() for part in parts if part.strip()]
+    wanted = dict.fromkeys(part.strip() for part in parts if part.strip())
     if operation == Operation.APPEND:
         return ",".join(dict.fromkeys([*present, *wanted]))
     return ",".join(part for part in present if part not in wanted)

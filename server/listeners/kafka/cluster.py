@@ -26,6 +26,7 @@ from ....protocol.kafka.messages.cluster import (
 )
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
+from ..in_turns import in_turns
 from .door import Call, error_code, error_message
 from .replicas import check_assignment
 
@@ -61,7 +62,7 @@ def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeCluste
 # ---- elections -------------------------------------------------------------------------------------------------------------
 
 
-def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse:
+async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse:
     """Nothing changes: the one replica leads, or the partition is offline. Of all topics, only the latter are named."""
     error: RequestError | None = None
     if body.election_type not in (PREFERRED, UNCLEAN):
@@ -74,9 +75,11 @@ def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse
         replica_election_results=[
             ElectLeadersReplicaElectionResult(
                 topic=topic,
-                partition_result=[_elected(call, topic, each, body.election_type, error) for each in partitions],
+                partition_result=[
+                    _elected(call, topic, each, body.election_type, error) async for each in in_turns(partitions)
+                ],
             )
-            for topic, partitions in asked
+            async for topic, partitions in in_turns(asked)
         ],
     )
 
@@ -118,16 +121,18 @@ def _no_election(call: Call, topic: str, partition: int, election_type: int) -> 
 # ---- reassignments ---------------------------------------------------------------------------------------------------------
 
 
-def alter_partition_reassignments(call: Call, body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+async def alter_partition_reassignments(
+    call: Call, body: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
     """A partition that is to be where it is, is there; there is no other place, and never a move to cancel."""
     return AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=body.allow_replication_factor_change,
         responses=[
             AlterPartitionReassignmentsReassignableTopicResponse(
-                name=topic.name, partitions=[_reassigned(call, topic.name, each) for each in topic.partitions]
+                name=topic.name, partitions=[_reassigned(call, topic.name, each) async for each in in_turns(topic.partitions)]
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ],
     )
 

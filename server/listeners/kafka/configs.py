@@ -12,7 +12,6 @@ from typing import Final
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.configs import (
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -22,12 +21,16 @@ from ....protocol.kafka.messages.configs import (
     ListConfigResourcesResponse,
 )
 from ...broker import check_topic_name
+from ..in_turns import in_turns
 from .broker_entries import broker_entries
 from .config_entries import Entry, topic_entries
 from .door import Call, error_code, error_message
 
 ALL_BROKERS: Final = ""
 """As a broker's name: what holds for all of them and was set while they ran. Nothing is."""
+
+RESOURCES_PER_TURN: Final = 2
+"""Each has forty keys."""
 
 
 class ResourceType(enum.IntEnum):
@@ -43,28 +46,39 @@ class ResourceType(enum.IntEnum):
 # ---- DescribeConfigs -------------------------------------------------------------------------------------------------------
 
 
-def describe_configs(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Every key of each resource, or those asked for; no keys at all ask for every one."""
-    return DescribeConfigsResponse(results=[_describe(call, body, resource) for resource in body.resources])
+async def describe_configs(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Every key of each resource, or those asked for; no keys at all ask for every one. A resource that is there twice is
+    answered once, with the keys of both: an answer is some hundred times as long as its question."""
+    wanted: dict[tuple[int, str], set[str] | None] = {}
+    for each in body.resources:
+        resource = each.resource_type, each.resource_name
+        before = wanted.get(resource, set())
+        wanted[resource] = None if before is None or not each.configuration_keys else before | set(each.configuration_keys)
+    return DescribeConfigsResponse(
+        results=[
+            _describe(call, body, *resource, keys) async for resource, keys in in_turns(wanted.items(), RESOURCES_PER_TURN)
+        ]
+    )
 
 
-def _describe(call: Call, body: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(
+    call: Call, body: DescribeConfigsRequest, resource_type: int, name: str, keys: set[str] | None
+) -> DescribeConfigsResult:
     entries: Iterable[Entry] = ()
     error: RequestError | None = None
     try:
-        entries = _entries(call, resource.resource_type, resource.resource_name)
+        entries = _entries(call, resource_type, name)
     except RequestError as exc:
         error = exc.as_answer()
-    wanted = resource.configuration_keys
     return DescribeConfigsResult(
         error_code=error_code(error),
         error_message=error_message(error),
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_type=resource_type,
+        resource_name=name,
         configs=[
             _result(entry, synonyms=body.include_synonyms, documentation=body.include_documentation)
             for entry in entries
-            if not wanted or entry.name in wanted
+            if keys is None or entry.name in keys
         ],
     )
 

@@ -23,6 +23,7 @@ from ....protocol.kafka.messages.consumer_groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerMemberDescription
+from ..in_turns import in_turns
 from .door import Call
 
 FIRST_WITH_MEMBER_ID: Final = 1
@@ -74,10 +75,13 @@ def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeart
     )
 
 
-def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Epochs, members, what they have and are to have."""
+async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    """Epochs, members, what they have and are to have, of each group once."""
     return ConsumerGroupDescribeResponse(
-        groups=[_described(call, group, with_operations=body.include_authorized_operations) for group in body.group_ids]
+        groups=[
+            _described(call, group, with_operations=body.include_authorized_operations)
+            async for group in in_turns(dict.fromkeys(body.group_ids))
+        ]
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError
+from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
 from ....protocol.kafka.messages.topics import (
     CreateTopicsCreatableTopic,
     CreateTopicsCreatableTopicConfigs,
@@ -18,10 +18,14 @@ from ....protocol.kafka.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_TOPIC
+from ..in_turns import in_turns
 from .config_entries import new_topic_entries, topic_entries
 from .door import NO_TOPIC_ID, Call
 from .replicas import BY_DEFAULT, check_counts, check_exclusive, check_reach, partitions_of
 
+TOPICS_PER_TURN: Final = 4
+"""Their whole configuration is checked, and told."""
 LOGGER: Final = logging.getLogger(__name__)
 
 REPLICAS: Final = 1
@@ -31,8 +35,15 @@ REPLICAS: Final = 1
 async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse:
     """Make topics, or look whether they could be made; a name that is there twice is answered once, with an error."""
     counts = Counter(topic.name for topic in body.topics)
+    topics = {topic.name: topic for topic in body.topics}.values()
+    if (total := sum(_asked_partitions(call, topic) for topic in topics)) > MAX_PARTITIONS_PER_REQUEST:
+        error = RequestError(
+            f"the request asks for {total} partitions in all, a request may make {MAX_PARTITIONS_PER_REQUEST}; send several",
+            ErrorCode.POLICY_VIOLATION,
+        )
+        return CreateTopicsResponse(topics=[_refused(topic.name, error) for topic in topics])
     results = []
-    for topic in {topic.name: topic for topic in body.topics}.values():
+    async for topic in in_turns(topics, TOPICS_PER_TURN):
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
@@ -40,6 +51,14 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
         except RequestError as exc:
             results.append(_refused(topic.name, exc))
     return CreateTopicsResponse(topics=results)
+
+
+def _asked_partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
+    """As many as would be made, were all else right."""
+    count = topic.num_partitions
+    if count == BY_DEFAULT:
+        count = len(topic.assignments) or call.broker.config.num_partitions
+    return count if 0 < count <= MAX_PARTITIONS_PER_TOPIC else 0
 
 
 async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool) -> CreateTopicsCreatableTopicResult:

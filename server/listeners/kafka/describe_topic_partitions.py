@@ -24,6 +24,7 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name
+from ..in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
 MAX_PARTITIONS: Final = 2000
@@ -32,7 +33,7 @@ NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 
 
-def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
     names = sorted({topic.name for topic in body.topics} or call.broker.topics())
     try:
@@ -42,7 +43,7 @@ def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) 
     start = body.cursor or DescribeTopicPartitionsCursor(topic_name="", partition_index=0)
     portion = Portion(call, left=min(max(body.response_partition_limit, 1), MAX_PARTITIONS))
     hidden: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
+    async for name in in_turns(names):
         if name < start.topic_name:
             continue
         if call.authorize(*_SEE_TOPIC, name, quietly=True):

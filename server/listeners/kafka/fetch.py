@@ -33,6 +33,7 @@ from ....protocol.limits import MIB
 from ....protocol.records.batch import iter_batches
 from ....protocol.types import CompressionType, Isolation, TopicPartition
 from ...broker import FetchAnswer, FetchPartition, ReaderView
+from ..in_turns import in_turns
 from .door import Call
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
 from .leader_epoch import check_leader_epoch
@@ -68,10 +69,10 @@ async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
         partitions, session, is_incremental = _session_of(call, body)
     except RequestError as exc:
         return FetchResponse(error_code=exc.code, session_id=NO_SESSION, responses=[])
-    resolved = [_resolve(call, body, session, key, asked) for key, asked in partitions.items()]
+    resolved = [_resolve(call, body, session, key, asked) async for key, asked in in_turns(partitions.items())]
     answers = await _read(call, body, resolved)
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
-    for each in resolved:
+    async for each in in_turns(resolved):
         data = _partition_data(call, body, each, answers)
         if session is not None:
             seen = Seen(data.high_watermark, data.log_start_offset, data.error_code)
@@ -227,7 +228,10 @@ def _partition_data(
         return _failed(number, each.error)
     assert each.topic_partition is not None
     if each.diverging is not None:
-        return _diverged(call, number, each.topic_partition, each.diverging)
+        try:
+            return _diverged(call, number, each.topic_partition, each.diverging)
+        except RequestError as exc:  # the topic was deleted meanwhile
+            return _failed(number, exc)
     answer = answers[each.topic_partition]
     fetched = answer.fetched
     if fetched is None:

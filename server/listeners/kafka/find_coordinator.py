@@ -10,6 +10,7 @@ from ....protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from ..in_turns import in_turns
 from .door import Call, Node
 
 GROUP: Final = 0
@@ -21,7 +22,7 @@ NOBODY: Final = Node(-1, "", -1)
 async def find_coordinator(call: Call, body: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """This broker, for every group and every transactional id."""
     if call.version >= FIRST_WITH_SEVERAL_KEYS:
-        found = [_coordinator(call, key, body.key_type) for key in body.coordinator_keys]
+        found = [_coordinator(call, key, body.key_type) async for key in in_turns(body.coordinator_keys)]
         return FindCoordinatorResponse(error_message=None, node_id=-1, host="", port=-1, coordinators=found)
     only = _coordinator(call, body.key, body.key_type)
     return FindCoordinatorResponse(

@@ -21,15 +21,17 @@ from ....protocol.kafka.messages.groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState
+from ..in_turns import in_turns
 from .door import Call
 
 FIRST_WITH_UNKNOWN_GROUP: Final = 6
 
 
-def describe_groups(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """State and members; a group that nobody knows is Dead, and from version 6 on that is an error."""
+async def describe_groups(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """State and members, of each group once; one that nobody knows is Dead, and from version 6 on that is an error."""
+    groups = in_turns(dict.fromkeys(body.groups))
     return DescribeGroupsResponse(
-        groups=[_described(call, group, with_operations=body.include_authorized_operations) for group in body.groups]
+        groups=[_described(call, group, with_operations=body.include_authorized_operations) async for group in groups]
     )
 
 
@@ -84,7 +86,7 @@ def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
 
 async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Forget groups without members, and their offsets."""
-    return DeleteGroupsResponse(results=[await _deleted(call, group) for group in body.groups_names])
+    return DeleteGroupsResponse(results=[await _deleted(call, group) async for group in in_turns(body.groups_names)])
 
 
 async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:

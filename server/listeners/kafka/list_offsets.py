@@ -21,6 +21,7 @@ from ....protocol.kafka.messages.list_offsets import (
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
 from ...broker import TimestampAndOffset
+from ..in_turns import in_turns
 from .door import Call, error_code
 from .leader_epoch import check_leader_epoch
 
@@ -39,7 +40,7 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
     repeated = _repeated(topic_partition for topic_partition, _ in asked) if len(asked) > 1 else ()
     answers: dict[TopicPartition, TimestampAndOffset | RequestError] = {}
     questions: list[Question] = []
-    for topic_partition, each in asked:
+    async for topic_partition, each in in_turns(asked):
         answer = _without_lookup(call, topic_partition, each, is_repeated=topic_partition in repeated)
         if answer is None:
             questions.append((topic_partition, _asked_timestamp(each)))
@@ -52,10 +53,11 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(each, answers[TopicPartition(topic.name, each.partition_index)]) for each in topic.partitions
+                    _partition(each, answers[TopicPartition(topic.name, each.partition_index)])
+                    async for each in in_turns(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ]
     )
 
@@ -105,9 +107,10 @@ async def offset_for_leader_epoch(call: Call, body: OffsetForLeaderEpochRequest)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end_offset(call, topic.topic, each) for each in topic.partitions]
+                topic=topic.topic,
+                partitions=[_end_offset(call, topic.topic, each) async for each in in_turns(topic.partitions)],
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ]
     )
 

@@ -21,6 +21,7 @@ from ....protocol.kafka.messages.log_dirs import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import DirectoryContents
+from ..in_turns import in_turns
 from .door import Call, error_code
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -62,10 +63,10 @@ def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPar
 # ---- AlterReplicaLogDirs ---------------------------------------------------------------------------------------------------
 
 
-def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
     errors = {directory.path: directory.error for directory in call.broker.log_directories()}
-    return AlterReplicaLogDirsResponse(results=list(_moves(call, body, errors)))
+    return AlterReplicaLogDirsResponse(results=[each async for each in in_turns(_moves(call, body, errors))])
 
 
 Errors = Mapping[str, str | None]
@@ -88,7 +89,7 @@ def _move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors
     try:
         _check_move(call, topic_partition, path, errors)
     except RequestError as exc:
-        LOGGER.info("%s is not moved to %s: %s", topic_partition, path, exc)
+        LOGGER.debug("%s is not moved to %s: %s", topic_partition, path, exc)
         return error_code(exc)
     return ErrorCode.NONE
 

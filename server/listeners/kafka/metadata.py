@@ -3,6 +3,7 @@ answer has it, where Kafka lets the client ask again."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, TopicAlreadyExistsError
@@ -17,6 +18,7 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
+from ..in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
 NO_LEADER: Final = -1
@@ -34,12 +36,15 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
     asked = body.topics
     if asked is None or (call.version == 0 and not asked):
         names = [name for name in call.broker.topics() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
-        topics = [_found(call, call.broker.topic_metadata(name)) for name in names]
+        topics = []
+        async for name in in_turns(names):
+            with suppress(RequestError):  # it was deleted meanwhile
+                topics.append(_found(call, call.broker.topic_metadata(name)))
     else:
         different = {(each.name, each.topic_id): each for each in asked}.values()
-        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) for each in different]
+        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(different)]
     if body.include_topic_authorized_operations:
-        for topic in topics:
+        async for topic in in_turns(topics):
             if topic.error_code in TOLD_OPERATIONS:
                 topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
     return MetadataResponse(

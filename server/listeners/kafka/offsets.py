@@ -6,7 +6,7 @@ A group that nobody knows has no offsets, which is not an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, RequestError
@@ -35,6 +35,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import Commit, CommittingMember, GroupOffset
+from ..in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
 FIRST_WITH_TOPIC_IDS: Final = 10
@@ -72,8 +73,8 @@ async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitRe
                 each.committed_leader_epoch,
             ),
         )
-        for topic in body.topics
-        for each in topic.partitions
+        async for topic in in_turns(body.topics)
+        async for each in in_turns(topic.partitions)
     ]
     member = CommittingMember(
         generation=body.generation_id_or_member_epoch, member_id=body.member_id, group_instance_id=body.group_instance_id
@@ -109,8 +110,8 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
                 each.committed_leader_epoch,
             ),
         )
-        for topic in body.topics
-        for each in topic.partitions
+        async for topic in in_turns(body.topics)
+        async for each in in_turns(topic.partitions)
     ]
     member = CommittingMember(generation=body.generation_id, member_id=body.member_id, group_instance_id=body.group_instance_id)
     codes = iter(await _commit(call, body.group_id, asked, member, transaction))
@@ -161,6 +162,10 @@ async def _commit(
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
 
 
+Named = tuple[str, bytes, Sequence[int]]
+"""Name and id of a topic, and partitions of it."""
+
+
 class _Found(NamedTuple):
     """A group's offsets by topic as asked for, or the error of all of them."""
 
@@ -168,18 +173,20 @@ class _Found(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
-    """What groups have committed; no topics ask for all."""
+async def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
+    """What groups have committed, for each group and partition once; no topics ask for all."""
     if call.version >= FIRST_WITH_SEVERAL_GROUPS:
         groups = []
-        for group in body.groups:
-            named = (
-                None if group.topics is None else [(each.name, each.topic_id, each.partition_indexes) for each in group.topics]
-            )
+        async for group in in_turns({group.group_id: group for group in body.groups}.values()):
+            named = None
+            if group.topics is not None:
+                named = _once((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
             found = _find(call, group.group_id, named, group.member_id, group.member_epoch)
             groups.append(_several(call, group.group_id, found, stable=body.require_stable))
         return OffsetFetchResponse(topics=[], groups=groups)
-    named = None if body.topics is None else [(each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics]
+    named = None
+    if body.topics is not None:
+        named = _once((each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics)
     found = _find(call, body.group_id, named)
     if found.error and call.version < FIRST_WITH_ERROR_OF_ALL:
         found = _Found(
@@ -194,10 +201,21 @@ def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
 
 
+def _once(named: Iterable[Named]) -> list[Named]:
+    """Without partitions that were named before: a committed offset has 4 KB of metadata, its question is an integer."""
+    seen: dict[tuple[str, bytes], set[int]] = {}
+    found: list[Named] = []
+    for name, topic_id, numbers in named:
+        before = seen.setdefault((name, topic_id), set())
+        found.append((name, topic_id, [number for number in dict.fromkeys(numbers) if number not in before]))
+        before.update(numbers)
+    return found
+
+
 def _find(
     call: Call,
     group: str,
-    named: Sequence[tuple[str, bytes, Sequence[int]]] | None,
+    named: Sequence[Named] | None,
     member_id: str | None = None,
     member_epoch: int = NO_EPOCH,
 ) -> _Found:

@@ -18,6 +18,7 @@ from ....protocol.kafka.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from ..in_turns import in_turns
 from .door import Call, error_code, error_message
 
 IP: Final = "ip"
@@ -55,9 +56,9 @@ def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> No
         raise InvalidRequestError("addresses are not combined with users and client ids")
 
 
-def alter_client_quotas(_call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def alter_client_quotas(_call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Each entry succeeds or fails alone."""
-    return AlterClientQuotasResponse(entries=[_altered(entry) for entry in body.entries])
+    return AlterClientQuotasResponse(entries=[_altered(entry) async for entry in in_turns(body.entries)])
 
 
 def _altered(entry: AlterClientQuotasEntryData) -> AlterClientQuotasResponseEntryData:

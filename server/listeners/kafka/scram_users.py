@@ -23,6 +23,7 @@ from ....protocol.kafka.messages.sasl import (
     DescribeUserScramCredentialsResult,
 )
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from ..in_turns import in_turns
 from .door import Call
 
 MAX_SALT_BYTES: Final = 1024
@@ -32,7 +33,7 @@ Key = tuple[str, ScramMechanism]
 Change = AlterUserScramCredentialsScramCredentialDeletion | AlterUserScramCredentialsScramCredentialUpsertion
 
 
-def describe_user_scram_credentials(
+async def describe_user_scram_credentials(
     call: Call, body: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations by user; all users for none in particular."""
@@ -45,7 +46,7 @@ def describe_user_scram_credentials(
         info = DescribeUserScramCredentialsCredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         users.setdefault(user, []).append(info)
     asked = [user.name for user in body.users or ()] or list(users)
-    results = [_described(name, users.get(name), count) for name, count in Counter(asked).items()]
+    results = [_described(name, users.get(name), count) async for name, count in in_turns(Counter(asked).items())]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 

@@ -280,7 +280,9 @@ class KafkaSession:
                 self._parked = None
 
     def _keep_only(self, kept_bytes: int) -> None:
-        """Of the request that is being taken up."""
+        """Of the request that is being taken up; nothing is kept when the connection was given up meanwhile."""
+        if not self._turns:
+            return
         self.connection.compact()
         turn = self._turns[-1]
         returned = max(0, turn.held_bytes - kept_bytes)

@@ -21,6 +21,7 @@ from ....protocol.kafka.messages.topics import (
     DeleteTopicsResponse,
 )
 from ....protocol.types import TopicPartition
+from ..in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 from .replicas import check_addition
 
@@ -40,7 +41,9 @@ async def delete_topics(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsRe
     by_either: list[Asked] = [(state.name, state.topic_id) for state in body.topics]
     asked = by_either if call.version >= FIRST_WITH_TOPIC_IDS else by_name
     repeated = _repeated(call, asked)
-    return DeleteTopicsResponse(responses=[await _delete(call, each, repeated) for each in dict.fromkeys(asked)])
+    return DeleteTopicsResponse(
+        responses=[await _delete(call, each, repeated) async for each in in_turns(dict.fromkeys(asked))]
+    )
 
 
 def _repeated(call: Call, asked: Sequence[Asked]) -> set[Asked]:
@@ -84,7 +87,7 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
     """Let topics have more partitions than they have, or look whether they could."""
     counts = Counter(topic.name for topic in body.topics)
     results = []
-    for topic in {topic.name: topic for topic in body.topics}.values():
+    async for topic in in_turns({topic.name: topic for topic in body.topics}.values()):
         error: RequestError | None = None
         try:
             if counts[topic.name] > 1:

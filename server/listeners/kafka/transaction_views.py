@@ -3,7 +3,8 @@ KIP-664, KIP-994 (a duration), KIP-1152 (a pattern)."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
 from ....protocol.errors import ErrorCode, RequestError
@@ -23,6 +24,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.patterns import compiled_pattern
 from ....protocol.types import TopicPartition
+from ..in_turns import in_turns
 from .door import Call
 
 NAMES: Final = {
@@ -38,17 +40,28 @@ NAMES: Final = {
 KNOWN_FILTERS: Final = frozenset({*NAMES.values(), "PrepareEpochFence"})
 
 
-def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
-    """The producers that partitions remember, and where their open transactions begin."""
+async def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The producers that partitions remember, and where their open transactions begin; of each partition once, because it may
+    remember a hundred thousand."""
+    seen: set[TopicPartition] = set()
     return DescribeProducersResponse(
         topics=[
             DescribeProducersTopicResponse(
                 name=topic.name,
-                partitions=[_producers(call, TopicPartition(topic.name, number)) for number in topic.partition_indexes],
+                partitions=[
+                    _producers(call, each) async for each in in_turns(_unseen(topic.name, topic.partition_indexes, seen))
+                ],
             )
-            for topic in body.topics
+            async for topic in in_turns(body.topics)
         ]
     )
+
+
+def _unseen(topic: str, numbers: Iterable[int], seen: set[TopicPartition]) -> Iterator[TopicPartition]:
+    for each in (TopicPartition(topic, number) for number in numbers):
+        if each not in seen:
+            seen.add(each)
+            yield each
 
 
 def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducersPartitionResponse:
@@ -74,9 +87,11 @@ def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducers
     )
 
 
-def describe_transactions(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """The state of transactional ids by name."""
-    return DescribeTransactionsResponse(transaction_states=[_described(call, name) for name in body.transactional_ids])
+async def describe_transactions(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    """The state of transactional ids by name, of each once."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(call, name) async for name in in_turns(dict.fromkeys(body.transactional_ids))]
+    )
 
 
 def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransactionState:
@@ -115,7 +130,7 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
     )
 
 
-def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
     """Transactional ids by state, producer id, how long they have been open, and a regular expression for their names."""
     unknown = sorted(set(body.state_filters) - KNOWN_FILTERS)
     try:
@@ -123,20 +138,29 @@ def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransact
     except RequestError as exc:
         return ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
     now_ms = call.broker.now_ms()
+    wanted = Filters(frozenset(body.state_filters), frozenset(body.producer_id_filters), body.duration_filter)
     found = [
         ListTransactionsTransactionState(
             transactional_id=name, producer_id=value.producer_id, transaction_state=NAMES[value.state]
         )
-        for name, value in call.broker.transactions()
-        if _is_asked_for(body, value, now_ms) and (pattern is None or pattern(name))
+        async for name, value in in_turns(list(call.broker.transactions()))
+        if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
     ]
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
-def _is_asked_for(body: ListTransactionsRequest, value: TransactionLogValue, now_ms: int) -> bool:
-    if body.state_filters and NAMES[value.state] not in body.state_filters:
+class Filters(NamedTuple):
+    """What is asked for; nothing of a kind is everything."""
+
+    states: frozenset[str]
+    producer_ids: frozenset[int]
+    duration_ms: int
+
+
+def _is_asked_for(wanted: Filters, value: TransactionLogValue, now_ms: int) -> bool:
+    if wanted.states and NAMES[value.state] not in wanted.states:
         return False
-    if body.producer_id_filters and value.producer_id not in body.producer_id_filters:
+    if wanted.producer_ids and value.producer_id not in wanted.producer_ids:
         return False
     # One that has not begun anything has begun at -1: longer ago than any filter says, also for Kafka.
-    return body.duration_filter < 0 or now_ms - value.start_ms >= body.duration_filter
+    return wanted.duration_ms < 0 or now_ms - value.start_ms >= wanted.duration_ms

@@ -25,6 +25,7 @@ from ....protocol.kafka.messages.transactions import (
     WriteTxnMarkersWritableTxnMarkerTopicResult,
 )
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ..in_turns import in_turns
 from .door import Call, error_code
 
 FIRST_WITH_FENCED: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
@@ -93,10 +94,10 @@ async def write_txn_markers(call: Call, body: WriteTxnMarkersRequest) -> WriteTx
                         name=topic.name,
                         partitions=await _write_markers(call, marker, topic.name, topic.partition_indexes),
                     )
-                    for topic in marker.topics
+                    async for topic in in_turns(marker.topics)
                 ],
             )
-            for marker in body.markers
+            async for marker in in_turns(body.markers)
         ]
     )
 
@@ -105,7 +106,7 @@ async def _write_markers(
     call: Call, marker: WriteTxnMarkersWritableTxnMarker, topic: str, partitions: Iterable[int]
 ) -> list[WriteTxnMarkersWritableTxnMarkerPartitionResult]:
     results = []
-    for number in partitions:
+    async for number in in_turns(partitions):
         error: RequestError | None = None
         try:
             await call.broker.write_marker(

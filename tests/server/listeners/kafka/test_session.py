@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import struct
 from pathlib import Path
@@ -338,6 +339,32 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
         assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed_by_server()
         await until(lambda: budget.held == 0)
+
+
+async def test_nothing_keeps_the_session_of_a_peer_that_went_away_while_its_fetch_waited(kafka: KafkaServer) -> None:
+    async with kafka.connected() as gone:
+        await gone.send(fetch_request(fetch_partition(), max_wait_ms=600_000), 12)
+        await until(lambda: kafka.listener.connections == 1 and kafka.admission.budget.used == 0)
+        await gone.reset()
+    await until(lambda: kafka.listener.connections == 0)
+    await trio.lowlevel.checkpoint()
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, KafkaSession)]
+
+
+async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
+    kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A produce before it, without acks, is refused by its log while the fetch goes through its many partitions."""
+    await kafka.broker.create_topic("wide", 100)
+    out_of_order = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
+    await produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
+    fetch = fetch_request(*(fetch_partition(partition=number) for number in range(100)), topic="wide", max_wait_ms=600_000)
+    await client.send_raw(frame(produce_request(out_of_order, acks=0), 9, 2) + frame(fetch, 12, 3))
+    with caplog.at_level(logging.WARNING):
+        assert await client.is_closed_by_server()
+    [line] = caplog.messages
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in line
 
 
 async def test_a_connection_that_fails_in_many_ways_is_ended_once(
