@@ -48,7 +48,7 @@ PARTITIONS: Final = (
         name="no-room-is-final",
         why="A thin volume that is full for a moment takes every log offline until a restart.",
         file="server/storage/errors.py",
-        old="        return self.errno in _NO_ROOM\n",
+        old="        return is_out_of_space(self)\n",
         new="        return False\n",
         tests=(f"{ACTORS}/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
     ),
