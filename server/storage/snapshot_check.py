@@ -16,7 +16,7 @@ from .earlier_batches import MAX_BATCHES_BYTES, batches_path, with_earlier
 from .errors import CorruptSnapshotError
 from .filesystem import FileSystem, read_file
 from .findings import Places, Reporter
-from .producer_entry import ProducerEntry
+from .producer_entry import BatchMetadata, ProducerEntry
 from .producer_snapshots import MAX_SNAPSHOT_BYTES, crc_of, decode_snapshot, snapshot_path
 from .producer_state import ProducerState
 
@@ -31,14 +31,12 @@ class SnapshotCheck:
         self._fs = fs
         self._directory = directory
         self._reporter = reporter
-        self._first_offset = 0
         self._pending = sorted(offsets, reverse=True)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
         """The next snapshot's offset: `compare` is due before a batch at or behind it is taken in."""
 
     def starting_state(self, first_offset: int) -> tuple[ProducerState, bool]:
         """The state at the first segment's base offset, and whether it is known: from its snapshot, or that of an empty log."""
-        self._first_offset = first_offset
         while self._pending and self._pending[-1] < first_offset:
             self._read(self._pending.pop())
         self.due = self._pending[-1] if self._pending else _NONE_DUE
@@ -56,7 +54,7 @@ class SnapshotCheck:
             entries = self._read(offset)
             if entries is not None and is_complete:
                 self._reporter.damage(CHECK, snapshot_path(self._directory, offset), _difference(entries, producers))
-                strange = _strange_batches(entries, producers, self._first_offset)
+                strange = _strange_batches(entries, producers)
                 self._reporter.damage(CHECK, batches_path(self._directory, offset), strange)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
 
@@ -101,16 +99,21 @@ def _difference(entries: Sequence[ProducerEntry], producers: ProducerState) -> s
     return places.text
 
 
-def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState, first_offset: int) -> str | None:
-    """Batches before the newest that the log, which begins at `first_offset`, does not have."""
+def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState) -> str | None:
+    """Batches before the newest where the log has others. One that the log does not have may have been compacted."""
     places = Places()
     for entry in entries:
         known = producers.entries.get(entry.producer_id)
         for batch in entry.batches[:-1]:
-            if batch.last_offset >= first_offset and known is not None and batch not in known.batches:
+            if known is not None and any(_excludes(other, batch) for other in known.batches):
                 place = f"sequence {batch.last_sequence} at offset {batch.last_offset}"
-                places.add(f"producer {entry.producer_id}: {place} is not in the log")
+                places.add(f"producer {entry.producer_id}: {place} is not what the log has there")
     return places.text
+
+
+def _excludes(stored: BatchMetadata, batch: BatchMetadata) -> bool:
+    overlaps = stored.first_offset <= batch.last_offset and batch.first_offset <= stored.last_offset
+    return stored != batch and (overlaps or stored.last_sequence == batch.last_sequence)
 
 
 def _facts(entry: ProducerEntry) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,17 @@ from triolog.server.storage.checkpoints import (
     encode_partition_metadata,
     random_uuid,
 )
+from triolog.server.storage.derived_files import Facts, encode_facts
+from triolog.server.storage.earlier_batches import decode_earlier, encode_earlier
 from triolog.server.storage.filesystem import OsFileSystem
 from triolog.server.storage.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.index_matching import IndexFile
 from triolog.server.storage.inventory import read_directory
 from triolog.server.storage.offset_index import OffsetIndex
 from triolog.server.storage.partition_check import PartitionSummary
+from triolog.server.storage.producer_entry import BatchMetadata
+from triolog.server.storage.producer_snapshots import crc_of, decode_snapshot
+from triolog.server.storage.repair_directory import repair_directory
 from triolog.server.storage.verify import verify
 
 from tests.support.counts import counts
@@ -243,11 +249,62 @@ def test_a_missing_index_of_a_closed_segment_is_damage(logs: StoppedLogs, suffix
     assert damages(logs.path) == [(check, path.name)]
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", ".batches"])
 def test_a_file_of_zeros_is_damage(logs: StoppedLogs, suffix: str) -> None:
     path = sorted(path for path in logs.partition().glob(f"*{suffix}") if path.stat().st_size > 24)[0]
     path.write_bytes(bytes(path.stat().st_size))
     assert path.name in {name for _, name in damages(logs.path)}
+
+
+def rewritten(path: Path, changed: Callable[[BatchMetadata], BatchMetadata]) -> None:
+    """Let every batch beside a snapshot be another, as a file that belongs to that snapshot."""
+    snapshot = path.with_suffix(".snapshot").read_bytes()
+    _, earlier = decode_earlier(str(path), path.read_bytes())
+    newest = decode_snapshot(str(path), snapshot)
+    entries = [
+        entry._replace(batches=(*map(changed, earlier.get(entry.producer_id, ())), *entry.batches[-1:])) for entry in newest
+    ]
+    path.write_bytes(encode_earlier(entries, crc_of(snapshot)))
+
+
+def test_earlier_batches_that_the_log_has_elsewhere_are_damage_and_repaired(logs: StoppedLogs) -> None:
+    path = sorted(logs.partition().glob("*.batches"))[-1]
+    before = decode_earlier(str(path), path.read_bytes())[1]
+    assert before
+    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence + 1))
+    (damage,) = verified(logs.path).damages
+    assert (damage.check, damage.file) == ("snapshot", str(path))
+    assert "is not what the log has there" in damage.reason
+    repair_directory(
+        OsFileSystem(), read_directory(OsFileSystem(), str(logs.path)), Seen(), dry_run=False, acted=lambda _: None
+    )
+    assert damages(logs.path) == []
+    assert decode_earlier(str(path), path.read_bytes())[1] == before
+
+
+def test_earlier_batches_that_are_gone_from_the_log_are_no_damage(logs: StoppedLogs) -> None:
+    """Compaction has taken them."""
+    path = sorted(logs.partition().glob("*.batches"))[-1]
+    far = 10**6
+    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence - far, last_offset=batch.last_offset - far))
+    assert damages(logs.path) == []
+
+
+def test_batches_without_a_snapshot_are_a_remark(logs: StoppedLogs) -> None:
+    stray = logs.partition() / f"{7:020}.batches"
+    stray.write_bytes(b"left")
+    seen = verified(logs.path)
+    assert seen.damages == []
+    assert str(stray) in {finding.file for finding in seen.remarks}
+
+
+def test_a_log_start_offset_that_only_the_partition_knows_is_a_remark(logs: StoppedLogs) -> None:
+    path = logs.partition() / "derived.json"
+    first = min(int(log.stem) for log in logs.partition().glob("*.log"))
+    path.write_bytes(encode_facts(Facts(first + 3, {})))
+    seen = verified(logs.path)
+    assert seen.damages == []
+    assert [finding.file for finding in seen.remarks if "records begin at offset" in finding.reason] == [str(path)]
 
 
 def test_an_index_without_a_log_is_damage(logs: StoppedLogs) -> None:
