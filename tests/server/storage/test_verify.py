@@ -28,13 +28,14 @@ from triolog.server.storage.index_matching import IndexFile
 from triolog.server.storage.inventory import read_directory
 from triolog.server.storage.offset_index import OffsetIndex
 from triolog.server.storage.partition_check import PartitionSummary
+from triolog.server.storage.prepare import prepare_marker
 from triolog.server.storage.producer_entry import BatchMetadata
 from triolog.server.storage.producer_snapshots import crc_of, decode_snapshot
 from triolog.server.storage.repair_directory import repair_directory
 from triolog.server.storage.verify import verify
 
 from tests.support.counts import counts
-from tests.support.logs import START_MS, batch
+from tests.support.logs import START_MS, batch, open_driven
 from tests.support.stopped_logs import TOPIC, Seen, StoppedLogs, write_stopped_logs
 
 GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
@@ -288,6 +289,20 @@ def test_earlier_batches_that_are_gone_from_the_log_are_no_damage(logs: StoppedL
     far = 10**6
     rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence - far, last_offset=batch.last_offset - far))
     assert damages(logs.path) == []
+
+
+def test_earlier_batches_have_the_time_of_their_producer_when_a_restart_came_between(tmp_path: Path) -> None:
+    """A snapshot has one time for a producer, that of its last marker."""
+    driven = open_driven(tmp_path / "topic-0")
+    for number in range(3):
+        driven.append(batch(START_MS, producer_id=1, producer_epoch=0, base_sequence=number, is_transactional=True))
+        marker = prepare_marker(producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, now_ms=START_MS + 5)
+        driven.append_group([marker])
+        driven.close()
+        driven = driven.reopen(was_clean=True, recovery_point=driven.log.log_end_offset)
+        driven.roll()
+    driven.close()
+    assert [name for _, name in damages(tmp_path / "topic-0")] == []
 
 
 def test_batches_without_a_snapshot_are_a_remark(logs: StoppedLogs) -> None:
