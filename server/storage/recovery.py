@@ -396,8 +396,9 @@ class _Opening:
             self._take_snapshot(log.producers)
 
     def _take_snapshot(self, producers: ProducerState) -> None:
-        """Written now, synced with all that was scanned."""
+        """Written now, synced with all that was scanned. A kill between its two files has left one that may not belong to it."""
         if producers.is_snapshot_due:
+            drive(self.fs, delete_snapshot(self.request.directory, producers.end_offset))
             drive(self.fs, take_snapshot(self.request.directory, producers, durable=False))
             self.snapshots.add(producers.snapshot_offset)
 

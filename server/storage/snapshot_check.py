@@ -73,6 +73,8 @@ class SnapshotCheck:
             if report:
                 self._reporter.damage(CHECK, path, str(exc))
             return None
+        if not any(entry.batches for entry in entries):
+            return entries  # nobody looks beside it then
         path = batches_path(self._directory, offset)
         try:
             earlier = read_file(self._fs, path, max_bytes=MAX_BATCHES_BYTES)

@@ -259,6 +259,17 @@ def test_one_without_a_snapshot_is_removed(tmp_path: Path, was_clean: bool) -> N
     assert not stray.exists()
 
 
+def test_one_that_a_kill_left_without_its_snapshot_is_not_kept_for_another(tmp_path: Path) -> None:
+    """Producers were forgotten in between."""
+    driven = open_driven(tmp_path / NAME)
+    driven.append(build_batch([(1_000, None, b"value", ())]))
+    left = Path(batches_path(driven.log.directory, 1))
+    left.write_bytes(encode_earlier([entry(0, 0)], 5))
+    driven.close_files()
+    driven = driven.reopen(was_clean=False)
+    assert offsets(driven) == ((1,), ())
+
+
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
