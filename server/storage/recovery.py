@@ -396,7 +396,7 @@ class _Opening:
             self._take_snapshot(log.producers)
 
     def _take_snapshot(self, producers: ProducerState) -> None:
-        """Written now, synced with all that was scanned. A kill between its two files has left one that may not belong to it."""
+        """Written now, synced with all that was scanned. A kill between the two files may have left one of another state."""
         if producers.is_snapshot_due:
             drive(self.fs, delete_snapshot(self.request.directory, producers.end_offset))
             drive(self.fs, take_snapshot(self.request.directory, producers, durable=False))

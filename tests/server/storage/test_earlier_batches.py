@@ -263,11 +263,14 @@ def test_one_that_a_kill_left_without_its_snapshot_is_not_kept_for_another(tmp_p
     """Producers were forgotten in between."""
     driven = open_driven(tmp_path / NAME)
     driven.append(build_batch([(1_000, None, b"value", ())]))
+    driven.roll()
+    driven.append(build_batch([(1_000, None, b"value", ())]))
+    (tmp_path / NAME / f"{1:020}.snapshot").unlink()
     left = Path(batches_path(driven.log.directory, 1))
     left.write_bytes(encode_earlier([entry(0, 0)], 5))
     driven.close_files()
     driven = driven.reopen(was_clean=False)
-    assert offsets(driven) == ((1,), ())
+    assert offsets(driven) == ((1, 2), ())
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
