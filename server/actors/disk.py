@@ -6,6 +6,7 @@
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
+| `call_briefly` | small files of the log directory | the same; on the spot where there is no device |
 | `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
 
 Files are opened here when an operation needs them, under the budget of descriptors; a lease keeps a file open while an
@@ -187,6 +188,14 @@ class Disk:
         """Run a blocking function that touches files of nobody who is running."""
         self._hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._others)
+
+    async def call_briefly(self, function: Callable[..., T], *args: Any) -> T:
+        """The same for a function of a few operations on small files: on the spot where there is no device."""
+        if self.fs.is_instant:
+            result = function(*args)
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return result
+        return await self.call(function, *args)
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

@@ -149,7 +149,7 @@ class LogDirectories:
     async def _guarded(self, directory: LogDirectory, function: Callable[[], None]) -> OSError | None:
         """Run a blocking function of a directory; its failure is the directory's, unless it may pass: then it is answered."""
         try:
-            await self.disk.call(function)
+            await self.disk.call_briefly(function)
         except OSError as exc:
             if is_passing(exc):
                 return exc

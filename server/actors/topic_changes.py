@@ -134,7 +134,7 @@ class TopicChanges:
                 loads[id(directory)] += 1
                 made.append((log, directory))
             for directory in {id(directory): directory for _, directory in made}.values():
-                await self.directories.disk.call(directory.sync_names)
+                await self.directories.disk.call_briefly(directory.sync_names)
             await self._write(topic)
         except (OSError, StorageError) as exc:
             await self._take_back(creation, made, generation)

@@ -30,7 +30,7 @@ TOPIC_FAULTS: Final = (
         name="topic-before-the-names-of-its-partitions",
         why="A power cut leaves a topic whose partitions are not there.",
         file="server/actors/topic_changes.py",
-        old="                await self.directories.disk.call(directory.sync_names)\n",
+        old="                await self.directories.disk.call_briefly(directory.sync_names)\n",
         new="                pass\n",
         tests=(WHOLE,),
     ),
