@@ -69,9 +69,11 @@ class TopicChanges:
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
 
     async def resume(self, unfinished: Sequence[Creation]) -> None:
-        """Begin where a start has undone what was cut off, but for `unfinished`."""
+        """Begin where a start has undone what was cut off, but for `unfinished`. What says so stays as long as a directory has
+        an older topics.json, because a full disk refused the newest."""
         self._unfinished += unfinished
-        await self._forget()
+        if all(directory.topics_generation == self.catalogue.generation for directory in self.directories.live):
+            await self._forget()
 
     # ---- make ------------------------------------------------------------------------------------------------------------
 

@@ -380,6 +380,24 @@ async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_whe
         assert not list(two.glob(f"{TOPIC}-*"))
 
 
+async def test_what_was_being_made_is_remembered_as_long_as_a_directory_has_an_older_list_of_topics(tmp_path: Path) -> None:
+    """The first one has the topic already, the second one has no space for its entry when the server starts again."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two) as broker:
+        older = (two / TOPICS_FILE).read_bytes()
+        topic_id = await broker.create_topic(TOPIC, 2, {"retention.ms": "5"})
+    (two / TOPICS_FILE).write_bytes(older)
+    cut_off(one, TOPIC, topic_id, partitions=2)
+    cut_off(two, TOPIC, topic_id, partitions=2)
+    fs = GateFileSystem()
+    fs.fail("write", f"two/{TOPICS_FILE}.tmp", times=None)
+    async with running_broker(one, two, fs=fs) as broker:
+        assert broker.describe_topic(TOPIC).configs == {"retention.ms": "5"}
+    async with running_broker(two) as broker:
+        assert list(broker.topics()) == []
+    assert not list(two.glob(f"{TOPIC}-*"))
+
+
 async def test_what_cannot_be_removed_is_named_until_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path) as broker:
         older = (tmp_path / TOPICS_FILE).read_bytes()
