@@ -50,6 +50,8 @@ class Share:
     held: int = 0
     """Bytes of frames that are not whole yet, and of requests without an answer."""
     charged: int = 0
+    accounts: tuple[Account, ...] = ()
+    """Where it is charged, or waits to be: its owner calls `give_back` then, when `held` has become less."""
     is_receiving: bool = False
     """Whether it is the peer's turn."""
     is_whole: bool = False
@@ -60,7 +62,6 @@ class Share:
     """How much of `held` belongs to frames that are not taken up."""
     give_up: Callable[[str], None] = _ignore
     """Ends the connection, and says why."""
-    _accounts: tuple[Account, ...] = ()
     _woken: trio.Event | None = None
     _answered: trio.Event | None = None
     _gained: int = 0
@@ -69,26 +70,28 @@ class Share:
 
     async def charge(self) -> None:
         """Have what was received counted; returns when it is, or the connection is closed."""
-        while self.held > self.budget.most_per_connection and self.held > self.unread_bytes() and not self._is_closed:
+        while self.charged and self.held > max(self.budget.most_per_connection, self.unread_bytes()):
             self._answered = trio.Event()
             await self._answered.wait()
             self._answered = None
         while (full := self._try()) is not None:
             await self._wait(full)
+        if self.accounts and not self.charged:  # answers came while it waited, and there is nothing to pay any more
+            self._leave_accounts()
 
     def _try(self) -> Account | None:
         """Charge what is not charged yet; answers the account that has no room for it."""
         size = self.held - FREE_BYTES - self.charged
         if size <= 0 or self._is_closed:
             return None
-        if not self._accounts:
-            self._accounts = self.budget.accounts_of(self.payer())
+        if not self.accounts:
+            self.accounts = self.budget.accounts_of(self.payer())
             self._gained_at = trio.current_time()
         is_small = self.charged + size <= SMALL_BYTES
         for account in self._deciding():
             if not account.has_room(self, size, is_small=is_small):
                 return account
-        for account in self._accounts:
+        for account in self.accounts:
             account.add(self, size)
         self.charged += size
         self._gained += size
@@ -99,8 +102,8 @@ class Share:
     def _deciding(self) -> tuple[Account, ...]:
         """Who has to have room. Who goes on outside the broker's account waits for no principal's: someone who waits for the
         broker may go on outside that one."""
-        *_, broker = self._accounts
-        return (broker,) if broker.ahead is self else self._accounts
+        *_, broker = self.accounts
+        return (broker,) if broker.ahead is self else self.accounts
 
     async def _wait(self, account: Account) -> None:
         woken = self._woken = trio.Event()
@@ -126,31 +129,38 @@ class Share:
         """Whether its peer owes the rest of a frame, and has sent little of it since then."""
         return self.is_receiving and self._gained_at <= moment and self.unread_bytes() > 0
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the frame that went on outside an account, and all before it, are answered."""
+        return self.is_whole and self.held <= self.unread_bytes()
+
     def give_back(self) -> None:
         """`held` has become less: pay for what is left."""
         if self._answered is not None:
             self._answered.set()
-        back = self.charged - max(0, self.held - FREE_BYTES)
-        if back <= 0:
-            return
+        back = max(0, self.charged - max(0, self.held - FREE_BYTES))
         self.charged -= back
-        accounts = self._accounts
+        accounts = self.accounts
         if not self.charged:
-            self._accounts = ()
+            self.accounts = ()
         for account in accounts:
             account.take_out(self, back)
         self.budget.forget_empty(accounts)
         if self._woken is not None and self._try() is None:
             self._woken.set()
 
-    def close(self) -> None:
-        """The connection is gone, and so is what it held."""
-        self._is_closed = True
-        accounts, self._accounts = self._accounts, ()
-        back, self.held, self.charged = self.charged, 0, 0
+    def _leave_accounts(self) -> None:
+        accounts, self.accounts = self.accounts, ()
+        back, self.charged = self.charged, 0
         for account in accounts:
             account.take_out(self, back)
         self.budget.forget_empty(accounts)
+
+    def close(self) -> None:
+        """The connection is gone, and so is what it held."""
+        self._is_closed = True
+        self.held = 0
+        self._leave_accounts()
         for event in (self._woken, self._answered):
             if event is not None:
                 event.set()
@@ -193,12 +203,12 @@ class Account:
             self.used += size
 
     def take_out(self, share: Share, size: int) -> None:
-        """Less is charged: who waits may go on. Who was ahead has got its answer, and is as all others again."""
-        if self.ahead is share:
+        """Less is charged: who waits may go on. Who was ahead, and has got its answers, is as all others again."""
+        if self.ahead is not share:
+            self.used -= size
+        elif share.is_answered or not share.charged:
             self.ahead = None
             self.used += share.charged
-        else:
-            self.used -= size
         if not share.charged:
             self.charged.pop(share, None)
         self._wake_waiting()

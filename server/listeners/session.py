@@ -138,7 +138,7 @@ class Session:
     def _return(self, size: int) -> None:
         """Bytes of a request are not kept any longer."""
         self.share.held -= size
-        if self.share.charged:
+        if self.share.accounts:
             self.share.give_back()
 
     # ---- reading -------------------------------------------------------------------------------------------------------

@@ -267,8 +267,8 @@ MEMORY: Final = (
         name="memory-of-a-peer-that-left",
         why="What a peer held that went away in the middle of a frame is never free again.",
         file="server/listeners/budget.py",
-        old="        else:\n            self.used -= size\n",
-        new="        elif share.charged:\n            self.used -= size\n",
+        old="        if self.ahead is not share:\n            self.used -= size\n",
+        new="        if self.ahead is not share:\n            self.used -= size if share.charged else 0\n",
         tests=(f"{ATTACKS}::test_what_a_peer_held_returns_when_it_goes",),
     ),
     Fault(
@@ -283,8 +283,8 @@ MEMORY: Final = (
         name="outside-one-account-and-waiting-for-another",
         why="Two frames each go on outside one account and wait for the other one's: nobody is answered any more.",
         file="server/listeners/budget.py",
-        old="        return (broker,) if broker.ahead is self else self._accounts\n",
-        new="        return self._accounts if broker else ()\n",
+        old="        return (broker,) if broker.ahead is self else self.accounts\n",
+        new="        return self.accounts if broker else ()\n",
         tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
     ),
     Fault(
