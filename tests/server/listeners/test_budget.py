@@ -189,7 +189,7 @@ async def test_a_frame_that_makes_progress_is_not_given_up(autojump_clock: trio.
 async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
     seed: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Frames of all sizes, answers that take their time while the next frame comes, peers that leave in the middle, under a small limit."""
+    """Frames of all sizes, answers that take their time while more comes, peers that leave in the middle."""
     rng = random.Random(seed)
     budget = InFlightBudget(rng.choice([1, 100 * KIB, MIB, LIMIT]))
     largest = 3 * MIB
