@@ -50,6 +50,8 @@ class Request(NamedTuple):
     version: int
     body: Body
     size_bytes: int
+    is_wide: bool = False
+    """Whether reading it took long; checking what it means will, too."""
 
 
 class Response(NamedTuple):
@@ -63,13 +65,19 @@ class Response(NamedTuple):
     size_bytes: int
 
 
+class WideFrame(NamedTuple):
+    """A request that takes long to read: `frames.unpack` may do it elsewhere, and `read_value` goes on with what it holds."""
+
+    frame: memoryview
+
+
 class LastError(NamedTuple):
     """The server ends the connection, and why. Requests in flight will not be answered."""
 
     error: RequestError
 
 
-Event = Request | Response | LastError | Idle
+Event = Request | Response | WideFrame | LastError | Idle
 
 
 class _InFlight(NamedTuple):
@@ -88,6 +96,7 @@ class NativeConnection:
         max_frame_bytes: int = limits.MAX_FRAME_BYTES,
         max_in_flight: int = limits.MAX_IN_FLIGHT,
         max_in_flight_bytes: int = limits.MAX_IN_FLIGHT_BYTES,
+        hands_out_wide_frames: bool = False,
     ) -> None:
         self._role = role
         self._state = State.AWAIT_HELLO
@@ -98,6 +107,7 @@ class NativeConnection:
         self._max_sent_bytes = max_frame_bytes
         self._max_in_flight = max_in_flight
         self._max_in_flight_bytes = max_in_flight_bytes
+        self._hands_out_wide_frames = hands_out_wide_frames
         self._in_flight: dict[int, _InFlight] = {}
         self._in_flight_bytes = 0
 
@@ -232,9 +242,24 @@ class NativeConnection:
         self._state = State.ERROR
         return frames.pack_frame((LAST_ERROR_ID, encode_error(error)), None)
 
-    def _read_request(self, frame: memoryview) -> Request:
-        size = len(frame)
-        value = frames.unpack(frame)
+    def read_value(self, value: object, size: int) -> Request:
+        """Server: the request of a WideFrame of so many bytes. RemoteProtocolError as of `next_event`."""
+        try:
+            return self._request_of(value, size)._replace(is_wide=True)
+        except RemoteProtocolError:
+            self._state = State.ERROR
+            raise
+
+    def refuse(self) -> None:
+        """Server: a WideFrame could not be read."""
+        self._state = State.ERROR
+
+    def _read_request(self, frame: memoryview) -> Request | WideFrame:
+        if self._hands_out_wide_frames and frames.is_wide(frame):
+            return WideFrame(frame)
+        return self._request_of(frames.unpack(frame), len(frame))
+
+    def _request_of(self, value: Any, size: int) -> Request:
         if not isinstance(value, list) or [type(part) for part in value] != _REQUEST_TYPES:
             raise RemoteProtocolError(
                 f"a frame holds {_describe_shape(value)}, expected [correlation_id: uint32, api: str, version: uint, body: map]"

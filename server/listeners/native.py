@@ -58,14 +58,17 @@ def native_listener(
     load_codecs()
     config, version = broker.config, server_version()
 
+    wide_readers = trio.CapacityLimiter(1)
+
     def open_session(transport: Transport) -> Served:
         connection = NativeConnection(
             Role.SERVER,
             max_frame_bytes=config.max_frame_bytes,
             max_in_flight=config.max_in_flight,
             max_in_flight_bytes=config.max_in_flight_bytes,
+            hands_out_wide_frames=True,
         )
-        session = Session(transport, connection, admission.budget)
+        session = Session(transport, connection, admission.budget, wide_readers)
         serve = partial(
             serve_session, session, broker, version=version, protocols=admission.protocols, idle_timeout_s=idle_timeout_s
         )
@@ -152,7 +155,10 @@ class NativeCalls:
     async def serve(self, request: Request) -> None:
         """Answer a request now, or see to it that it is answered later. Waits only for room in a mailbox."""
         try:
-            message = messages.decode_request(request.api, request.version, request.body)
+            if request.is_wide:
+                message = await self._decode_wide(request)
+            else:
+                message = messages.decode_request(request.api, request.version, request.body)
             match message:
                 case messages.ProduceRequest():
                     await self._produce(request.correlation_id, message)
@@ -186,6 +192,11 @@ class NativeCalls:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
             self.session.met_bug(exc)
+
+    async def _decode_wide(self, request: Request) -> messages.RequestMessage:
+        return await trio.to_thread.run_sync(
+            messages.decode_request, request.api, request.version, request.body, limiter=self.session.wide_readers
+        )
 
     async def _answer(self, correlation_id: int, call: Callable[[], Awaitable[Any]]) -> None:
         try:

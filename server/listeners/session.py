@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from ...protocol.errors import ErrorCode, LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
-from ...protocol.native import messages
-from ...protocol.native.connection import CONNECTION_CLOSED, NEED_DATA, PAUSED, NativeConnection, Request
+from ...protocol.native import frames, messages
+from ...protocol.native.connection import CONNECTION_CLOSED, NEED_DATA, PAUSED, NativeConnection, Request, WideFrame
 from ...protocol.native.fields import Body
 from ...protocol.receive_buffer import LENGTH_BYTES
 from ...protocol.types import ANONYMOUS
@@ -48,6 +48,8 @@ class Session:
     transport: Transport
     connection: NativeConnection
     budget: InFlightBudget
+    wide_readers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    """For what takes long to read and to check: one at a time of a listener."""
     client_id: str = "-"
     failed: bool = False
     """The peer broke the protocol and was told so in a last error frame."""
@@ -164,6 +166,9 @@ class Session:
                 LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, str(exc))
                 self.fail(exc)
                 return None
+            if isinstance(event, WideFrame):
+                request = await self._read_wide(event.frame)
+                return None if request is None else self._take(request)
             if isinstance(event, Request):
                 return self._take(event)
             if event is CONNECTION_CLOSED:
@@ -186,6 +191,18 @@ class Session:
                 del data
                 with self.transport.watching(self._peer_left):
                     await share.charge()
+
+    async def _read_wide(self, frame: memoryview) -> Request | None:
+        """In a thread: it is one long call of the interpreter's, in which others are served all the same."""
+        self.share.is_whole = True
+        try:
+            value = await trio.to_thread.run_sync(frames.unpack, frame, limiter=self.wide_readers)
+            return self.connection.read_value(value, len(frame))
+        except RemoteProtocolError as exc:
+            self.connection.refuse()
+            LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, exc)
+            self.fail(exc)
+            return None
 
     def _take(self, event: Request) -> Request | None:
         self.share.is_whole = True

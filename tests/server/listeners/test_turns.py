@@ -45,6 +45,7 @@ RECORDS: Final = 10_000
 LARGE_RECORDS: Final = 4 * MIB
 BLOCKS: Final = 40_000
 NEVER: Final = START_MS + 10
+WIDE: Final = 400
 
 
 @attrs.frozen
@@ -131,18 +132,27 @@ async def test_another_codec_takes_no_long_turn(fast_path: Path, codec: Compress
 
 
 @pytest.mark.parametrize("headers", [0, 15])
-async def test_plain_records_take_no_long_turn_to_pack(fast_path: Path, headers: int) -> None:
+async def test_plain_records_take_no_long_turn_to_read_and_to_pack(fast_path: Path, headers: int) -> None:
     count = 8_000 if not headers else 1_000
     records = tuple(messages.PlainRecord(None, b"k", b"v" * (number % 5), (("h", b""),) * headers) for number in range(count))
     async with served(fast_path) as attacked:
-        packed = await attacked.server.broker.prepare_records(PARTITION, records[:1])
-        assert packed is not None
+        assert await attacked.produce_natively(records[:1]) == 0
 
-        async def pack(each: Served) -> None:
-            async with trio.open_nursery() as nursery:  # in a task that is counted
-                nursery.start_soon(each.server.broker.prepare_records, PARTITION, records)
+        async def attack(each: Served) -> None:
+            assert await each.produce_natively(records) == 0
 
-        await check_turns(attacked, pack)
+        await check_turns(attacked, attack)
+
+
+async def test_a_frame_of_many_objects_takes_no_long_turn_to_read(fast_path: Path) -> None:
+    async with served(fast_path) as attacked:
+        wide = tuple(messages.OffsetsForTimesPartition(TOPIC, 0, -1) for _ in range(10_001))
+
+        async def attack(each: Served) -> None:
+            with pytest.raises(RequestError, match="10001 entries, expected at most 10000"):
+                await each.native.call(messages.OffsetsForTimesRequest(wide))
+
+        await check_turns(attacked, attack)
 
 
 @pytest.mark.parametrize("name", zoo())
@@ -244,11 +254,11 @@ async def test_many_batches_in_one_append_take_no_long_turn(fast_path: Path) -> 
 
 async def test_many_small_batches_in_one_request_take_no_long_turn(fast_path: Path) -> None:
     async with served(fast_path) as attacked:
-        await attacked.server.broker.create_topic("wide", 1000)
+        await attacked.server.broker.create_topic("wide", WIDE)
         request = produce_request(None, topic="wide")
         [only] = request.topic_data[0].partition_data
         records = batch("x")
-        request.topic_data[0].partition_data = [attrs.evolve(only, index=number, records=records) for number in range(1000)]
+        request.topic_data[0].partition_data = [attrs.evolve(only, index=number, records=records) for number in range(WIDE)]
 
         async def attack(each: Served) -> None:
             answer = await each.kafka.call(request, 9)
