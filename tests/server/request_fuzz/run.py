@@ -65,7 +65,7 @@ class Logged(logging.Handler):
     """What the server writes down. `triolog serve` shows what is INFO and worse."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__(logging.INFO)
         self.lines: list[str] = []
         self.ends: list[str] = []
         self.wrong: list[str] = []
@@ -74,8 +74,7 @@ class Logged(logging.Handler):
         line = f"{record.levelname} {record.name}: {record.getMessage()}"
         if record.exc_info:
             line += "\n" + logging.Formatter().formatException(record.exc_info)
-        if record.levelno >= logging.INFO:
-            self.lines.append(line)
+        self.lines.append(line)
         if ENDED in line:
             self.ends.append(line)
         if record.levelno >= logging.ERROR or record.exc_info or "bug" in line:
@@ -84,15 +83,17 @@ class Logged(logging.Handler):
 
 @contextmanager
 def logged() -> Iterator[Logged]:
+    """Nobody else gets the lines: pytest would keep them, with the exceptions in them, and whole sessions with those."""
     handler, logger = Logged(), logging.getLogger("triolog")
-    before = logger.level
-    logger.setLevel(logging.DEBUG)
+    level, logger.propagate = logger.level, False
+    logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
         yield handler
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before)
+        logger.setLevel(level)
+        logger.propagate = True
 
 
 @attrs.define(eq=False)

@@ -327,6 +327,23 @@ async def test_a_timeout_of_0_is_no_reason_to_say_that_it_took_too_long(client: 
         assert (partition.error_code, partition.base_offset) == (0, number)
 
 
+@pytest.mark.parametrize(
+    "producer",
+    [
+        {"producer_id": -(2**63)},
+        {"producer_id": -2, "producer_epoch": 5, "base_sequence": 3},
+        {"producer_id": 7, "producer_epoch": -1, "base_sequence": 0},
+    ],
+)
+async def test_a_batch_of_an_odd_producer_is_packed_again(
+    kafka: KafkaServer, client: KafkaStream, producer: dict[str, int]
+) -> None:
+    """An id below 0 is none, and an epoch below 0 is one like others, as without `compression.type`."""
+    await kafka.broker.create_topic("packed", 1, {"compression.type": "zstd"})
+    answer = await client.call(produce_request(patched(batch("x"), **producer), topic="packed"), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
 async def test_a_device_that_takes_longer_than_the_timeout_is_told(fast_path: Path) -> None:
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
