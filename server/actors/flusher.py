@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -22,6 +22,7 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX
 from ..config import DurabilityMode
 from ..storage.append import AppendPlan
+from ..storage.diskops import Procedure
 from ..storage.errors import AppendFailedError, LogOfflineError, SyncFailedError
 from ..storage.log import FlushPlan, Log
 from .disk import Disk, OperationFailedError
@@ -40,6 +41,21 @@ def is_final(failure: BaseException) -> bool:
     return isinstance(failure, SyncFailedError) and not failure.is_passing
 
 
+def flush(log: Log) -> Procedure[int]:
+    """Force a log to the device, whatever its durability says, and answer its end. Raises AppendFailedError when its files
+    cannot be opened, or the device has no room; another OSError takes the log offline."""
+    if log.recovery_point < log.log_end_offset and log.sync_metadata:
+        plan = log.plan_flush()
+        try:
+            yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
+        except OSError as exc:
+            if isinstance(exc, SyncFailedError) and not exc.is_passing:
+                raise
+            raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
+        log.commit_flush(plan)
+    return log.log_end_offset
+
+
 @attrs.define(eq=False)
 class Flusher:
     """State of one log's flushes. Owner: the partition's actor, and the tasks that flush for it in `background`."""
@@ -50,6 +66,8 @@ class Flusher:
     """Where flushes run beside the appends; it lives longer than the actor."""
     waiters: Waiters
     go_offline: Callable[[str], LogOfflineError]
+    perform: Callable[[Callable[[Log], Procedure[int]]], Awaitable[int]]
+    """Runs a procedure in the actor's turn."""
     lock: trio.Lock = attrs.field(factory=trio.Lock)
     """Held by whoever syncs files of the log, or closes or renames them."""
     syncs: int = 0
@@ -163,21 +181,33 @@ class Flusher:
             await trio.sleep(pause_s)
             failure = await self._flush_once(None)
             self._is_retrying = failure is not None and self.log.offline is None
-            pause_s = min(2 * pause_s, LONGEST_RETRY_S) if isinstance(failure, SyncFailedError) else FLUSH_RETRY_S
+            pause_s = FLUSH_RETRY_S if isinstance(failure, OSError) else min(2 * pause_s, LONGEST_RETRY_S)
 
     async def _flush_once(self, offset: int | None) -> Exception | None:
         """Up to `offset` (None: the log as it is now). Answers what failed."""
+        log = self.log
         async with self.lock:
-            log = self.log
             if log.offline is not None or self.is_deleted:
                 return None
             started = trio.current_time()
-            failure = await self._sync(log.plan_flush(offset))
-            if failure is not None:
-                return failure
-            behind = log.log_end_offset > log.recovery_point
-            if offset is None:
-                self._unsynced_since = started if behind else None
-            if log.config.durability.mode is DurabilityMode.FSYNC and not behind:
-                self.advance_high_watermark()
-            return None
+            plan = log.plan_flush(offset)
+            failure = None if plan.writes_again else await self._sync(plan)
+        if plan.writes_again:
+            failure = await self._flush_in_turn()
+        if failure is not None:
+            return failure
+        behind = log.log_end_offset > log.recovery_point
+        if offset is None:
+            self._unsynced_since = started if behind else None
+        if log.config.durability.mode is DurabilityMode.FSYNC and not behind:
+            self.advance_high_watermark()
+        return None
+
+    async def _flush_in_turn(self) -> Exception | None:
+        """With nothing appended meanwhile: what is written again is read before, and the kernel asked to forget it."""
+        try:
+            await self.perform(flush)
+        except RequestError as exc:
+            return exc
+        self.syncs += 1
+        return None

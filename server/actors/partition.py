@@ -110,7 +110,7 @@ class PartitionActor:
     _flusher: Flusher = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline)
+        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline, self.perform)
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -14,11 +14,12 @@ from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET
 from ..storage.append import AppendResult
 from ..storage.diskops import Procedure
-from ..storage.errors import AppendFailedError, LogOfflineError, SnapshotExpiredError, StorageError, SyncFailedError
+from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log import Log
 from ..storage.prepare import PreparedAppend
 from ..storage.producer_batches import ProducerRecords, find_producer_records
 from ..storage.stage_files import StagedChunk, read_stamped
+from .flusher import flush
 from .log_manager import LogManager
 from .partition import ACKS_ALL, PartitionActor
 
@@ -37,21 +38,6 @@ class StageProducer(NamedTuple):
 
 
 NOTHING: Final = ProducerRecords(0, NO_OFFSET, NO_OFFSET)
-
-
-def flush(log: Log) -> Procedure[int]:
-    """Force a log to the device, whatever its durability says, and answer its end. Raises AppendFailedError when its files
-    cannot be opened, or the device has no room; another OSError takes the log offline."""
-    if log.recovery_point < log.log_end_offset and log.sync_metadata:
-        plan = log.plan_flush()
-        try:
-            yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
-        except OSError as exc:
-            if isinstance(exc, SyncFailedError) and not exc.is_passing:
-                raise
-            raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
-        log.commit_flush(plan)
-    return log.log_end_offset
 
 
 def flush_for_producer(log: Log, producer: StageProducer) -> Procedure[int | None]:

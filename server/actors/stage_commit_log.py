@@ -30,9 +30,9 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, TopicPartition
 from ..clock import NowMs
 from ..storage.errors import LogOfflineError
+from .flusher import flush
 from .internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
 from .log_manager import LogManager
-from .stage_appends import flush
 
 LOGGER: Final = logging.getLogger(__name__)
 

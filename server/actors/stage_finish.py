@@ -20,8 +20,9 @@ from ...protocol.types import NO_OFFSET
 from ..storage.errors import LogOfflineError, StorageError
 from ..storage.producer_batches import ProducerRecords
 from ..storage.stage_files import copy_staged, file_name, sync_staged
+from .flusher import flush
 from .log_manager import LogManager
-from .stage_appends import StageProducer, append_staged_files, flush
+from .stage_appends import StageProducer, append_staged_files
 from .stages import Stages
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -49,6 +49,11 @@ class FlushPlan:
     snapshot: int | None
     """Offset of the producer snapshot that goes with it."""
 
+    @property
+    def writes_again(self) -> bool:
+        """Whether a sync has failed before. Nothing may be appended while it is executed then."""
+        return any(file.failed_sync is not None for file in self.files)
+
 
 @attrs.define(eq=False)
 class Doomed:

@@ -204,3 +204,22 @@ async def test_a_producer_snapshot_whose_sync_has_no_room_is_written_again_and_r
         name = "00000000000000000001.snapshot"
         written = [("write", f"{name}.tmp"), ("rename", f"{name}.tmp")]
         assert [each for each in done if name in each[1]] == [*written, ("sync", name), *written, ("sync", name)]
+
+
+async def test_nothing_is_appended_while_a_flush_in_the_background_writes_again(tmp_path: Path) -> None:
+    """What the kernel is asked to forget was read before: an append in between would be forgotten with it."""
+    fs = GateFileSystem()
+    answers: Answered = []
+    async with one_partition(tmp_path, fs=fs, durability="group:1") as broker:
+        actor = actor_of(broker)
+        with fs.hold("read", LOG, most=1) as gate:
+            fs.fail("sync", LOG, number=errno.ENOSPC)
+            await send(actor, answers)
+            await gate.reached()
+            await send(actor, answers)
+            await until(lambda: actor.statistics().waiting_commands == 1)
+            assert changes(fs) == ["write", "sync"]
+            gate.release()
+        await until(lambda: actor.log.recovery_point == 2)
+        assert changes(fs)[:5] == ["write", "sync", "write", "sync", "write"]
+        assert len(await values_from(broker)) == 2
