@@ -156,7 +156,9 @@ class Listener:
                 await self._serve_stream(stream, peer, counters, scope)
         except* MemoryError:
             counters.end(OUT_OF_MEMORY)
-            LOGGER.error("the connection of %s (%s) is ended: there was no memory for it", peer, self.protocol)
+            if (left_out := counters.said.left_out(OUT_OF_MEMORY, trio.current_time())) is not None:
+                said = "the connection of %s (%s) is ended: there was no memory for it, nor for %d before it"
+                LOGGER.error(said, peer, self.protocol, left_out)
         except* Exception as errors:
             report_bug(counters, f"the connection of {peer} ({self.protocol})", errors)
         finally:

@@ -20,7 +20,7 @@ from triolog.protocol.native.connection import LastError
 from triolog.server.broker_config import Address
 from triolog.server.listeners import native
 from triolog.server.listeners.bugs import report_bug
-from triolog.server.listeners.counters import ProtocolCounters
+from triolog.server.listeners.counters import OUT_OF_MEMORY, ProtocolCounters
 from triolog.server.listeners.departures import Departures
 from triolog.server.listeners.kafka import produce as kafka_produce
 from triolog.server.listeners.native import native_listener
@@ -37,7 +37,6 @@ PLACES: Final = 8
 """Of which two are for peers that have said nothing."""
 ERRORS: Final = (
     OSError(errno.EMFILE, "Too many open files"),
-    MemoryError(),
     RecursionError("too deep"),
     KeyError("missing"),
     ImportError("not there"),
@@ -48,6 +47,11 @@ ERRORS: Final = (
 
 def admission() -> Admission:
     return Admission.with_limits(PLACES, 10**6)
+
+
+def taken(shared: Admission) -> int:
+    """Places that connections have."""
+    return sum(len(each.connections) for each in shared.places._listeners)
 
 
 def failing(error: BaseException, *, when_opened: bool = False) -> Callable[[Transport], Served]:
@@ -102,7 +106,7 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
                     assert await beside.receive_some(10) == b"!"
         while counters.connections:
             await trio.testing.wait_all_tasks_blocked()
-        assert shared.places.taken == 0
+        assert taken(shared) == 0
         assert counters.bugs == 2 * PLACES + when_opened
         assert listener.connections == 0
         nursery.cancel_scope.cancel()
@@ -111,6 +115,25 @@ async def test_an_error_of_any_class_ends_its_connection_and_no_other(
     assert record.exc_info is not None
     assert record.exc_info[2] is not None
     assert record.getMessage().startswith("the connection of 127.0.0.1:")
+
+
+async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No bug: there is too little of it. Said once, however often a peer can bring that about."""
+    shared = admission()
+    counters = shared.counters("other")
+    async with trio.open_nursery() as nursery:
+        error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
+        address = await nursery.start(Listener(LOCALHOST, shared, failing(error)).run)
+        for _ in range(2 * PLACES):
+            assert await answered(address, b"x") == b""
+        while counters.connections:
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert taken(shared) == 0
+    assert (counters.ended, counters.bugs) == ({OUT_OF_MEMORY: 2 * PLACES}, 2 * PLACES)
+    assert len([each for each in caplog.records if "there was no memory for it" in each.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7)], ids=lambda each: type(each).__name__)
@@ -146,7 +169,7 @@ async def test_a_stop_is_not_held_up_by_a_connection_that_fails_in_it(caplog: py
             while not shared.counters("other").connections:
                 await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-    assert shared.places.taken == 0
+    assert taken(shared) == 0
     assert shared.counters("other").bugs == 1
 
 
