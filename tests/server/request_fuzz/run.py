@@ -57,7 +57,7 @@ KEPT: Final = (KafkaSession, Session, Turn, PendingProduce, NativeCalls)
 ENDED: Final = "is disconnected"
 PEERS_FAULT: Final = re.compile(
     r"is disconnected: (a produce with acks=0 failed|[A-Z][A-Za-z]+ v\d+: .* elements, a message may have"
-    r"|.*SaslHandshake|.*SaslAuthenticate|.*login)"
+    r"|\w+ came where .* was expected|.*SaslHandshake|.*SaslAuthenticate|.*login)"
 )
 
 
