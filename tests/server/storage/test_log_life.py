@@ -501,6 +501,9 @@ class FailingLife(Life):
         self.take_over_what_is_there(lost_from=self.promised)
         self.promised = self.log.log_end_offset
 
+    def lose_what_is_kept_twice(self) -> None:
+        """Nothing: of what a device refused to take a second time there may be one only."""
+
     def deeds(self) -> list[tuple[int, Callable[[], None]]]:
         return [*super().deeds(), (6, self.failed_sync_during), (2, self.power_cut)]
 
