@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from pathlib import Path
 
@@ -325,7 +326,7 @@ async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(poll)
                 await until(lambda: len(actor_of(broker).waiters) == 1)
-                fs.fail("sync", ".log")
+                fs.fail("sync", ".log", number=errno.EIO)
                 with pytest.raises(LogOfflineError):
                     await broker.append(PARTITION, value("x"))
         assert isinstance(answers[0].error, LogOfflineError)
