@@ -7,8 +7,8 @@ from typing import Final, NoReturn
 
 from ..errors import InvalidRecordError
 from ..limits import INT64_MAX
-from ..types import Bytes, CompressionType
-from .batch import RECORD_BATCH_OVERHEAD, BatchHeader
+from ..types import Bytes
+from .batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader
 from .compression import decompress
 from .steps import STEPS_PER_PAUSE
 from .varint import decode_varint
@@ -23,9 +23,9 @@ def records_data(batch: Bytes, header: BatchHeader, max_bytes: int) -> bytes:
     records = memoryview(batch)[RECORD_BATCH_OVERHEAD:]
     if header.records_count == 0:
         return b""
-    if (compression_type := header.compression_type) == CompressionType.NONE:
+    if not header.attributes & COMPRESSION_MASK:
         return bytes(records)
-    return decompress(compression_type, records, max_bytes=max_bytes)
+    return decompress(header.compression_type, records, max_bytes=max_bytes)
 
 
 def skip_headers(data: bytes, position: int, end: int) -> int:

@@ -16,6 +16,8 @@ from ...protocol.errors import (
 from ...protocol.limits import KIB
 from ...protocol.records.batch import (
     COMPRESSION_MASK,
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -128,9 +130,9 @@ def prepare_steps(
     except RequestError as exc:
         raise type(exc)(f"{topic_partition}: {exc.message}", exc.code) from exc
     if len(batches) == 1:
-        header, _ = batches[0]
+        header, batch = batches[0]
         return PreparedAppend(
-            (batches[0],), header.size_bytes, header.records_count, header.max_timestamp, origin, header.has_producer_id
+            (batches[0],), len(batch), header.records_count, header.max_timestamp, origin, header.has_producer_id
         )
     producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
     if len(producers) > 1:
@@ -177,19 +179,20 @@ def _check_one(
 ) -> Procedure[tuple[BatchHeader, Bytes]]:
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(f"the batch has base offset {header.base_offset}; producers send 0, the log gives offsets")
-    if header.size_bytes > config.max_message_bytes:
+    size = len(batch)
+    if size > config.max_message_bytes:
         raise RecordTooLargeError(
-            f"the batch has {header.size_bytes} bytes, above max.message.bytes={config.max_message_bytes}; "
+            f"the batch has {size} bytes, above max.message.bytes={config.max_message_bytes}; "
             "send smaller batches or raise the topic's limit"
         )
-    if len(batch) <= CHECKED_AT_ONCE_BYTES:
+    if size <= CHECKED_AT_ONCE_BYTES:
         check_batch(batch, header)
     else:
         yield Compute(check_batch, (batch, header))
     _check_counts(header, from_client=from_client)
     if header.records_count > limits.records:
         limits.check_records(header)
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if header.attributes & LOG_APPEND_TIME_FLAG:
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
             raise InvalidTimestampError("the batch declares LogAppendTime; only the log sets that")
         batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, header.max_timestamp))
@@ -197,7 +200,7 @@ def _check_one(
     if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
         _check_timestamps(header.max_timestamp, header.max_timestamp, config, now_ms)
         return header, batch
-    if len(batch) <= SMALL_BYTES and not header.attributes & COMPRESSION_MASK:
+    if size <= SMALL_BYTES and not header.attributes & COMPRESSION_MASK:
         data = records_data(batch, header, limits.unpacked_bytes)
     else:
         data = yield from unpacked(batch, header, limits.unpacked_bytes)
@@ -228,11 +231,13 @@ def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
     count, offsets = header.records_count, header.last_offset_delta + 1
     if offsets <= 0 or count <= 0 or offsets != count:
         raise InvalidRecordError(f"the batch says {count} records and {offsets} offsets; both must be equal and positive")
-    if from_client and header.is_control:
+    if not from_client:
+        return
+    if header.attributes & CONTROL_FLAG:
         raise InvalidRecordError("the batch is a control batch; only the log writes those")
-    if from_client and header.is_transactional and not header.has_producer_id:
+    if header.attributes & TRANSACTIONAL_FLAG and not header.has_producer_id:
         raise InvalidRecordError("the batch is transactional and names no producer")
-    if from_client and header.has_producer_id and header.base_sequence < 0:
+    if header.base_sequence < 0 and header.has_producer_id:
         raise InvalidRecordError(
             f"producer {header.producer_id} sent base sequence {header.base_sequence}; it cannot be negative"
         )
