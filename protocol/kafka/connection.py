@@ -13,10 +13,11 @@ ApiVersions, whose answer then tells what is spoken (KIP-511). Source: Kafka's R
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from ..errors import ErrorCode, LocalProtocolError, RemoteProtocolError
-from ..limits import MIB
+from ..limits import KIB, MIB
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
@@ -26,6 +27,11 @@ from .apis import APIS, Api, ApiKey
 
 MAX_REQUEST_BYTES: Final = 100 * MIB
 """Largest request (Kafka: socket.request.max.bytes)."""
+
+FEW_ELEMENTS: Final = 1000
+"""Read in about 1 ms."""
+COPIED_FRAME_BYTES: Final = 64 * KIB
+"""A frame without records is copied to be read, which is quicker than not to. Above this nothing is copied but what it says."""
 
 _HEADER: Final = struct.Struct(">hhih")
 _ANSWER: Final = struct.Struct(">ii")
@@ -49,6 +55,10 @@ class Request(NamedTuple):
     client_id: str | None
     body: Any
     size_bytes: int
+
+
+Reading = Generator[None, None, Request]
+"""A large request that is read in steps. Raises RemoteProtocolError."""
 
 
 class KafkaConnection:
@@ -104,8 +114,9 @@ class KafkaConnection:
         else:
             self._end_received = True
 
-    def next_request(self) -> Request | None:
-        """The next request; None when more bytes are needed. After RemoteProtocolError the connection is of no use."""
+    def next_request(self) -> Request | Reading | None:
+        """The next request, or how to read it where that takes long; None when more bytes are needed. After
+        RemoteProtocolError the connection is of no use."""
         frame = self._buffer.next_frame()
         if frame is None:
             return None
@@ -115,7 +126,7 @@ class KafkaConnection:
         api = APIS[ApiKey.SASL_AUTHENTICATE]
         return Request(api, TOKEN_VERSION, 0, None, api.request(auth_bytes=bytes(frame)), len(frame))
 
-    def _read(self, frame: memoryview) -> Request:
+    def _read(self, frame: memoryview) -> Request | Reading:
         key, version, correlation_id, client_id, at = read_header(frame)
         api = self._apis.get(key)
         if api is None:
@@ -128,10 +139,24 @@ class KafkaConnection:
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         flexible = api.is_flexible(version)
-        if flexible:
-            at = _pass_over_tags(frame, at)
-        body, _ = codec.read(api.request, version, frame, at, flexible=flexible, elements=MAX_REQUEST_ELEMENTS)
+        is_tagged = flexible and (at >= len(frame) or frame[at] != 0)  # it nearly never is
+        if is_tagged or (len(frame) > COPIED_FRAME_BYTES and api.key is not ApiKey.PRODUCE):
+            return _read_in_steps(Request(api, version, correlation_id, client_id, None, len(frame)), frame, at)
+        try:
+            body, _ = codec.read(api.request, version, frame, at + flexible, flexible=flexible, elements=FEW_ELEMENTS)
+        except RemoteProtocolError:  # for its many elements, or for what will be said again
+            return _read_in_steps(Request(api, version, correlation_id, client_id, None, len(frame)), frame, at)
         return Request(api, version, correlation_id, client_id, body, len(frame))
+
+
+def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
+    """`request` with its body, behind the header's tagged fields, which begin at `at`."""
+    api, version = request.api, request.version
+    flexible = api.is_flexible(version)
+    if flexible:
+        _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True, elements=MAX_REQUEST_ELEMENTS)
+    body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible, elements=MAX_REQUEST_ELEMENTS)
+    return request._replace(body=body)
 
 
 def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
@@ -150,14 +175,6 @@ def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     except UnicodeDecodeError as exc:
         raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
     return key, version, correlation_id, client_id, stop
-
-
-def _pass_over_tags(frame: memoryview, at: int) -> int:
-    """Where the body begins. There is nearly never a tag."""
-    if at < len(frame) and frame[at] == 0:
-        return at + 1
-    _, at = codec.read(_Tags, 0, frame, at, flexible=True)
-    return at
 
 
 def answer_buffers(request: Request, body: object) -> list[Bytes]:

@@ -8,12 +8,13 @@ socket can be given them without a copy.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Final, TypeVar
 
 from ..errors import RemoteProtocolError
 from ..types import Bytes
 from .primitives import MAX_ELEMENTS
-from .reader import Reader, make_reader
+from .reader import Reader, SteppingReader, make_reader, make_stepping_reader
 from .writer import Writer, make_writer
 
 T = TypeVar("T")
@@ -21,6 +22,7 @@ T = TypeVar("T")
 _Key = tuple[type, int, bool]
 
 _readers: Final[dict[_Key, Reader]] = {}
+_stepping_readers: Final[dict[_Key, SteppingReader]] = {}
 _writers: Final[dict[_Key, Writer]] = {}
 
 
@@ -34,10 +36,27 @@ def read(
         reader = _readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible)
     try:
         return reader(data, at, elements)
-    except (struct.error, IndexError):
-        raise RemoteProtocolError(f"{cls.__name__} v{version} ends too early: it has {len(data) - at} bytes") from None
-    except UnicodeDecodeError as exc:
-        raise RemoteProtocolError(f"{cls.__name__} v{version}: a string is not UTF-8: {exc}") from None
+    except (struct.error, IndexError, UnicodeDecodeError) as exc:
+        raise _refusal(cls, version, len(data) - at, exc) from None
+
+
+def read_steps(
+    cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool, elements: int = MAX_ELEMENTS
+) -> Generator[None, None, tuple[T, int]]:
+    """`read` in steps, and without a copy of the whole: for what is large."""
+    reader = _stepping_readers.get((cls, version, flexible))
+    if reader is None:
+        reader = _stepping_readers[cls, version, flexible] = make_stepping_reader(cls, version, flexible=flexible)
+    try:
+        return (yield from reader(data, at, elements))
+    except (struct.error, IndexError, UnicodeDecodeError) as exc:
+        raise _refusal(cls, version, len(data) - at, exc) from None
+
+
+def _refusal(cls: type, version: int, size: int, cause: Exception) -> RemoteProtocolError:
+    if isinstance(cause, UnicodeDecodeError):
+        return RemoteProtocolError(f"{cls.__name__} v{version}: a string is not UTF-8: {cause}")
+    return RemoteProtocolError(f"{cls.__name__} v{version} ends too early: it has {size} bytes")
 
 
 def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 
@@ -35,6 +36,8 @@ from .groups import GroupCalls
 from .stages import StageCalls
 from .topics import TopicCalls
 
+T = TypeVar("T")
+
 
 @attrs.define(eq=False)
 class Broker(AppendCalls, TopicCalls, GroupCalls, StageCalls):
@@ -49,6 +52,10 @@ class Broker(AppendCalls, TopicCalls, GroupCalls, StageCalls):
     _compaction: Compaction
     security: Security
     """Who may log in, and who may do what."""
+
+    async def in_steps(self, work: Generator[None, None, T]) -> T:
+        """What `work` returns. Where it pauses others have their turn, and of what is large one is done at a time."""
+        return await self._disk.compute(work)
 
     def now_ms(self) -> int:
         """The server's wall clock, ms since the epoch."""

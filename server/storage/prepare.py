@@ -130,9 +130,9 @@ def prepare_steps(
     except RequestError as exc:
         raise type(exc)(f"{topic_partition}: {exc.message}", exc.code) from exc
     if len(batches) == 1:
-        header, batch = batches[0]
+        header, only = batches[0]
         return PreparedAppend(
-            (batches[0],), len(batch), header.records_count, header.max_timestamp, origin, header.has_producer_id
+            (batches[0],), len(only), header.records_count, header.max_timestamp, origin, header.has_producer_id
         )
     producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
     if len(producers) > 1:

@@ -171,7 +171,14 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
 
     def open_session(transport: Transport) -> Served:
         connection = KafkaConnection(door.apis)
-        session = KafkaSession(transport, connection, admission.budget, open_calls, idle_timeout_s=door.idle_timeout_s)
+        session = KafkaSession(
+            transport,
+            connection,
+            admission.budget,
+            open_calls,
+            door.broker.in_steps,
+            idle_timeout_s=door.idle_timeout_s,
+        )
         return Served(session.serve, session.stop_reading)
 
     return Listener(address, admission, open_session, "kafka")

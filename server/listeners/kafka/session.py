@@ -19,7 +19,7 @@ import trio
 
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
-from ....protocol.kafka.connection import KafkaConnection, Request, answer_buffers
+from ....protocol.kafka.connection import KafkaConnection, Reading, Request, answer_buffers
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..budget import FREE_BYTES, InFlightBudget, Share
@@ -89,6 +89,8 @@ class KafkaSession:
     budget: InFlightBudget
     open_calls: Callable[[KafkaSession, trio.Nursery], TakeUp]
     """Makes what serves the requests; the nursery is for what goes on beside them."""
+    in_steps: Callable[[Reading], Awaitable[Request]]
+    """Reads what is large; others have their turn meanwhile."""
     idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
     software: str = "-"
@@ -228,13 +230,13 @@ class KafkaSession:
                 await self._progress.park()
             try:
                 request = self.connection.next_request()
+                if request is not None:
+                    share.is_whole = True
+                    return request if isinstance(request, Request) else await self._read_large(request)
             except RemoteProtocolError as exc:
                 self._log_end(str(exc))
                 self.stop_reading()
                 return None
-            if request is not None:
-                share.is_whole = True
-                return request
             if self.connection.end_received:
                 return None
             share.is_receiving = True
@@ -250,6 +252,10 @@ class KafkaSession:
                 del data
                 with self.transport.watching(self._peer_left):
                     await share.charge()
+
+    async def _read_large(self, reading: Reading) -> Request:
+        with self.transport.watching(self._peer_left):
+            return await self.in_steps(reading)
 
     def _return(self, size: int) -> None:
         """Bytes of a request are not kept any longer."""

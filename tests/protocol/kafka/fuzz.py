@@ -30,6 +30,7 @@ from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import write_unsigned_varint
 from triolog.protocol.schema.source import Source
 
+from tests.support.kafka_reading import next_request
 from tests.support.kafka_values import MESSAGES, Message, random_value
 
 VALUES_PER_MESSAGE: Final = 4
@@ -118,7 +119,7 @@ def feed(frame: bytes) -> Request | None:
     connection = KafkaConnection()
     connection.receive_data(struct.pack(">i", len(frame)) + frame)
     try:
-        request = connection.next_request()
+        request = next_request(connection)
     except RemoteProtocolError:
         return None
     except Exception as exc:

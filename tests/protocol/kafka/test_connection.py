@@ -35,6 +35,7 @@ from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
 from tests.support.kafka_oracles import ORACLES
+from tests.support.kafka_reading import next_request
 from tests.support.kafka_values import MESSAGES, Message, random_value
 
 REQUESTS: Final = [message for message in MESSAGES if message.side == "request"]
@@ -61,7 +62,7 @@ def received(*pieces: bytes, **settings: int) -> list[Request]:
     found = []
     for piece in pieces:
         connection.receive_data(piece)
-        while (request := connection.next_request()) is not None:
+        while (request := next_request(connection)) is not None:
             found.append(request)
     return found
 
@@ -175,12 +176,12 @@ def test_only_the_given_apis_are_served() -> None:
     connection = KafkaConnection(apis)
     data = header(ApiKey.METADATA, 8) + b"".join(codec.write(MetadataRequest(topics=None), 8, flexible=False))
     connection.receive_data(frame(data))
-    assert connection.next_request() is not None
+    assert next_request(connection) is not None
     for other in (header(ApiKey.METADATA, 9), header(ApiKey.LIST_GROUPS, 0), header(ApiKey.API_VERSIONS, 0)):
         connection = KafkaConnection(apis)
         connection.receive_data(frame(other + bytes(9)))
         with pytest.raises(RemoteProtocolError, match="not served here"):
-            connection.next_request()
+            next_request(connection)
 
 
 def test_a_body_that_ends_too_early_is_refused_and_names_its_message() -> None:
@@ -213,10 +214,10 @@ def test_bytes_one_by_one_are_a_request_when_the_last_has_come() -> None:
     connection = KafkaConnection()
     for byte in data[:-1]:
         connection.receive_data(bytes([byte]))
-        assert connection.next_request() is None
+        assert next_request(connection) is None
     assert connection.unread_bytes == len(data) - 1
     connection.receive_data(data[-1:])
-    request = connection.next_request()
+    request = next_request(connection)
     assert request is not None
     assert (request.api.key, request.size_bytes) == (ApiKey.LIST_GROUPS, len(data) - 4)
     assert connection.unread_bytes == 0
@@ -236,7 +237,7 @@ def test_a_frame_of_no_or_more_bytes_than_the_limit_is_refused_before_it_comes(l
     connection = KafkaConnection(max_request_bytes=100)
     connection.receive_data(struct.pack(">i", length))
     with pytest.raises(RemoteProtocolError, match="max_frame_bytes=100"):
-        connection.next_request()
+        next_request(connection)
 
 
 def test_a_frame_as_large_as_the_limit_is_read() -> None:
@@ -249,9 +250,9 @@ def test_a_bare_token_is_a_frame_without_a_header() -> None:
     connection = KafkaConnection()
     connection.takes_tokens = True
     connection.receive_data(frame(b"\0user\0secret")[:9])
-    assert connection.next_request() is None
+    assert next_request(connection) is None
     connection.receive_data(frame(b"\0user\0secret")[9:])
-    request = connection.next_request()
+    request = next_request(connection)
     assert request is not None
     assert request.api.key is ApiKey.SASL_AUTHENTICATE
     assert request.body.auth_bytes == b"\0user\0secret"
@@ -266,7 +267,7 @@ def test_the_limit_of_requests_can_change_between_two() -> None:
     connection.max_request_bytes = 10
     connection.receive_data(struct.pack(">i", 11))
     with pytest.raises(RemoteProtocolError, match="max_frame_bytes=10"):
-        connection.next_request()
+        next_request(connection)
     assert connection.max_request_bytes == 10
 
 
@@ -275,7 +276,7 @@ def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:
     assert not connection.end_received
     connection.receive_data(b"")
     assert connection.end_received
-    assert connection.next_request() is None
+    assert next_request(connection) is None
     with pytest.raises(LocalProtocolError, match="3 bytes were fed after the end"):
         connection.receive_data(b"abc")
 

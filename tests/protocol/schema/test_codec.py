@@ -12,6 +12,7 @@ from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
 from tests.support.kafka_everything import FIRST_FLEXIBLE, LAST_VERSION, Everything, Inner, Leaf, Small
+from tests.support.kafka_reading import finished
 from tests.support.kafka_values import random_value, without_absent
 
 VERSIONS = range(LAST_VERSION + 1)
@@ -33,6 +34,23 @@ def test_what_is_written_is_read_back(cls: type, version: int, seed: int) -> Non
     value = random_value(cls, version, Random(seed))
     data = written(value, version)
     assert read(cls, version, data) == (value, len(data))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("cls", [Everything, Small, Inner, Leaf])
+@given(seed=SEEDS, cut=st.floats(0, 1))
+def test_reading_in_steps_finds_and_refuses_the_same(cls: type, version: int, seed: int, cut: float) -> None:
+    data = written(random_value(cls, version, Random(seed)), version)
+    flexible = version >= FIRST_FLEXIBLE
+    assert finished(codec.read_steps(cls, version, memoryview(data), flexible=flexible)) == read(cls, version, data)
+    part = data[: int(len(data) * cut)]
+    said = []
+    for reader in (codec.read, lambda *args, **options: finished(codec.read_steps(*args, **options))):
+        try:
+            said.append(reader(cls, version, memoryview(part), flexible=flexible))
+        except RemoteProtocolError as exc:
+            said.append(str(exc))
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

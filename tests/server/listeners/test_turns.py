@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +13,13 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.limits import MAX_HEADERS_PER_RECORD, MIB
 from triolog.protocol.native import messages
 from triolog.protocol.records.batch import with_timestamp
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.schema.primitives import write_unsigned_varint
 from triolog.protocol.types import CompressionType, TimestampType, TopicPartition
 from triolog.server.listeners.native import native_listener
 
@@ -151,6 +154,46 @@ async def test_a_frame_of_many_objects_takes_no_long_turn_to_read(fast_path: Pat
         async def attack(each: Served) -> None:
             with pytest.raises(RequestError, match="10001 entries, expected at most 10000"):
                 await each.native.call(messages.OffsetsForTimesRequest(wide))
+
+        await check_turns(attacked, attack)
+
+
+def tags(count: int) -> bytes:
+    """Unknown tagged fields."""
+    return write_unsigned_varint(count) + b"\x7f\x00" * count
+
+
+def tagged_request(*, header: int, body: int) -> bytes:
+    """A Metadata v9 for no topic, with so many unknown tagged fields."""
+    head = struct.pack(">hhih", ApiKey.METADATA, 9, 1, -1)
+    return head + tags(header) + b"\x01\x00\x00\x00" + tags(body)
+
+
+async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(fast_path: Path) -> None:
+    async with served(fast_path) as attacked:
+
+        async def attack(each: Served) -> None:
+            with pytest.raises(EOFError):  # above the limit, after nearly as many elements as it allows
+                await each.kafka.call(wide_lookup(), 6)
+
+        await check_turns(attacked, attack)
+
+
+def wide_lookup() -> ListOffsetsRequest:
+    partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
+    last = ListOffsetsTopic(name="last", partitions=[partition] * 2)
+    topics = [ListOffsetsTopic(name=f"{number}", partitions=[partition]) for number in range(12_499)]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[*topics, last])
+
+
+@pytest.mark.parametrize("tagged", [{"header": 20_000, "body": 0}, {"header": 0, "body": 20_000}], ids=["header", "body"])
+async def test_many_unknown_tagged_fields_take_no_long_turn(fast_path: Path, tagged: dict[str, int]) -> None:
+    async with served(fast_path) as attacked:
+        frame = tagged_request(**tagged)
+
+        async def attack(each: Served) -> None:
+            await each.kafka.send_raw(struct.pack(">i", len(frame)) + frame)
+            assert await each.kafka.receive_frame()
 
         await check_turns(attacked, attack)
 
