@@ -66,7 +66,7 @@ class Response(NamedTuple):
 
 
 class WideFrame(NamedTuple):
-    """A request that takes long to read: `frames.unpack` may do it elsewhere, and `read_value` goes on with what it holds."""
+    """A request that takes long to read: `frames.unpack_steps` does it, and `read_value` goes on with what it holds."""
 
     frame: memoryview
 

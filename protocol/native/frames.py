@@ -8,7 +8,7 @@ than MAX_OBJECTS. Record bytes are written as buffers of their own: what came fr
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import msgpack  # type: ignore[import-untyped]
@@ -23,6 +23,11 @@ frame would become 4 GiB; 10,000 partitions of a fetch are 90,000 objects."""
 
 FEW_OBJECTS: Final = 1000
 """Read in about 1 ms, with the checks of what they mean. A request of 100 partitions has no more."""
+
+OBJECTS_PER_PAUSE: Final = 512
+"""Counted in about 0.3 ms."""
+BYTES_PER_PAUSE: Final = 4096
+"""The most objects they can be are made in about 0.3 ms."""
 
 UNCOUNTED_FRAME_BYTES: Final = 512
 """Frames up to here are not counted: at the worst, 170 nested arrays that claim 512 entries each, they take 680 KiB for a
@@ -51,9 +56,35 @@ def unpack(frame: memoryview, max_objects: int | None = MAX_OBJECTS) -> object:
     try:
         return msgpack.unpackb(frame, max_ext_len=0, ext_hook=_refuse_ext)
     except (msgpack.UnpackException, ValueError, RecursionError) as exc:
-        raise errors.RemoteProtocolError(
-            f"a frame of {len(frame)} bytes is not one msgpack value: {type(exc).__name__}: {exc!s:.200}"
-        ) from exc
+        raise _no_value(frame, exc) from exc
+
+
+def unpack_steps(frame: memoryview) -> Generator[None, None, object]:
+    """The same in steps, for what is large: one call for all of it would hold the interpreter, in whichever thread."""
+    size = len(frame)
+    if size > UNCOUNTED_FRAME_BYTES:
+        yield from count_steps(frame, min(MAX_OBJECTS, size))
+    unpacker = msgpack.Unpacker(read_size=size, max_buffer_size=size, max_ext_len=0, ext_hook=_refuse_ext)
+    try:
+        for start in range(0, size, BYTES_PER_PAUSE):
+            unpacker.feed(frame[start : start + BYTES_PER_PAUSE])
+            try:
+                value: object = unpacker.unpack()
+            except msgpack.OutOfData:
+                yield
+                continue
+            if unpacker.tell() != size:
+                raise msgpack.ExtraData(value, frame[unpacker.tell() :])
+            return value
+        raise ValueError("Unpack failed: incomplete input")
+    except (msgpack.UnpackException, ValueError, RecursionError) as exc:
+        raise _no_value(frame, exc) from exc
+
+
+def _no_value(frame: memoryview, cause: Exception) -> errors.RemoteProtocolError:
+    return errors.RemoteProtocolError(
+        f"a frame of {len(frame)} bytes is not one msgpack value: {type(cause).__name__}: {cause!s:.200}"
+    )
 
 
 def is_wide(frame: memoryview) -> bool:
@@ -72,11 +103,21 @@ def check_objects(frame: memoryview, max_objects: int) -> None:
 
     Only hops over headers; what is wrong otherwise is left to msgpack to say.
     """
+    for _ in count_steps(frame, max_objects):
+        pass
+
+
+def count_steps(frame: memoryview, max_objects: int) -> Generator[None, None, None]:
+    """`check_objects` in steps."""
     position = 0
     seen = 0
     outstanding = 1
     stop = len(frame)
+    pause_at = OBJECTS_PER_PAUSE
     while outstanding and position < stop:
+        if seen == pause_at:
+            pause_at += OBJECTS_PER_PAUSE
+            yield
         first = frame[position]
         position += 1
         seen += 1

@@ -258,6 +258,15 @@ def decode_request(api: str, version: int, body: Body) -> RequestMessage:
     UnsupportedVersionError for a call or version that does not exist; InvalidRequestError with the key's path, what was
     found and what was expected for anything wrong in the body.
     """
+    request = checked_request(api, version, body)
+    try:
+        return request.from_body(body)
+    except FieldError as exc:
+        raise exc.within(api) from None
+
+
+def checked_request(api: str, version: int, body: Body) -> type[RequestMessage]:
+    """The class of a request that exists in this version and has no keys but its own. Raises what `decode_request` raises."""
     request = REQUESTS.get(api)
     if request is None:
         raise UnsupportedVersionError(f"api is {describe(api)}, this server has {', '.join(REQUESTS)}")
@@ -265,9 +274,9 @@ def decode_request(api: str, version: int, body: Body) -> RequestMessage:
         raise UnsupportedVersionError(f"version {version} of {api!r} was asked for, this server has {VERSION} to {VERSION}")
     try:
         check_keys(body, request.keys)
-        return request.from_body(body)
     except FieldError as exc:
         raise exc.within(api) from None
+    return request
 
 
 def decode_response(api: str, version: int, body: Body) -> ResponseMessage:
@@ -387,6 +396,7 @@ __all__ = [
     "TopicConfig",
     "TopicMetadata",
     "TransactionProducer",
+    "checked_request",
     "decode_request",
     "decode_response",
 ]

@@ -157,6 +157,8 @@ class ProduceResponse:
 def read_plain_records(entry: Body) -> tuple[PlainRecord, ...]:
     """The checked records of an entry whose `records` is an array."""
     values = entry.get("records", fields.REQUIRED)
+    if type(values) is tuple:  # read before, see `wide`
+        return values
     if type(values) is not list:
         if values is fields.REQUIRED:
             raise fields.FieldError("records", "is missing, expected bin or array of records")
@@ -164,13 +166,14 @@ def read_plain_records(entry: Body) -> tuple[PlainRecord, ...]:
     records: list[PlainRecord] = []
     try:
         for value in values:
-            records.append(_read_plain_record(value))
+            records.append(read_plain_record(value))
     except fields.FieldError as exc:
         raise exc.within(f"records[{len(records)}]") from None
     return tuple(records)
 
 
-def _read_plain_record(value: Any) -> PlainRecord:
+def read_plain_record(value: Any) -> PlainRecord:
+    """The checked record of one entry of `records`."""
     if type(value) is not list or not 3 <= len(value) <= 4:
         raise fields.unexpected("", value, "[timestamp_ms or nil, key or nil, value or nil, headers?]")
     timestamp, key, content = value[:3]
@@ -183,8 +186,10 @@ def _read_plain_record(value: Any) -> PlainRecord:
     return PlainRecord(timestamp, key, content, read_headers(value[3]) if len(value) == 4 else ())
 
 
-def read_headers(values: Any) -> Headers:
-    """The checked headers of a plain record, `[[name, value or nil], ...]`."""
+def read_headers(values: Any, first_index: int = 0) -> Headers:
+    """The checked headers of a plain record, `[[name, value or nil], ...]`, or those from `first_index` on."""
+    if type(values) is tuple:  # read before, see `wide`
+        return values
     if type(values) is not list:
         raise fields.unexpected("headers", values, "array of [str, bin or nil]")
     for index, header in enumerate(values):
@@ -194,5 +199,5 @@ def read_headers(values: Any) -> Headers:
             and type(header[0]) is str
             and (header[1] is None or type(header[1]) is bytes)
         ):
-            raise fields.unexpected(f"headers[{index}]", header, "[str, bin or nil]")
+            raise fields.unexpected(f"headers[{first_index + index}]", header, "[str, bin or nil]")
     return tuple((name, value) for name, value in values)

@@ -13,7 +13,7 @@ import trio
 
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import MIB
-from ...protocol.native import messages
+from ...protocol.native import messages, wide
 from ...protocol.native.connection import NativeConnection, Request
 from ...protocol.native.state import Role, State
 from ...protocol.records.compression import load_codecs
@@ -58,8 +58,6 @@ def native_listener(
     load_codecs()
     config, version = broker.config, server_version()
 
-    wide_readers = trio.CapacityLimiter(1)
-
     def open_session(transport: Transport) -> Served:
         connection = NativeConnection(
             Role.SERVER,
@@ -68,7 +66,7 @@ def native_listener(
             max_in_flight_bytes=config.max_in_flight_bytes,
             hands_out_wide_frames=True,
         )
-        session = Session(transport, connection, admission.budget, wide_readers)
+        session = Session(transport, connection, admission.budget, broker.in_steps)
         serve = partial(
             serve_session, session, broker, version=version, protocols=admission.protocols, idle_timeout_s=idle_timeout_s
         )
@@ -156,7 +154,7 @@ class NativeCalls:
         """Answer a request now, or see to it that it is answered later. Waits only for room in a mailbox."""
         try:
             if request.is_wide:
-                message = await self._decode_wide(request)
+                message = await self.broker.in_steps(wide.decode_steps(request.api, request.version, request.body))
             else:
                 message = messages.decode_request(request.api, request.version, request.body)
             match message:
@@ -192,11 +190,6 @@ class NativeCalls:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
             self.session.met_bug(exc)
-
-    async def _decode_wide(self, request: Request) -> messages.RequestMessage:
-        return await trio.to_thread.run_sync(
-            messages.decode_request, request.api, request.version, request.body, limiter=self.session.wide_readers
-        )
 
     async def _answer(self, correlation_id: int, call: Callable[[], Awaitable[Any]]) -> None:
         try:

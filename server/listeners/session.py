@@ -8,7 +8,7 @@ unsent. Answers leave in the order they are ready.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +41,9 @@ class Taken(NamedTuple):
     started_s: float
 
 
+InSteps = Callable[[Generator[None, None, Any]], Awaitable[Any]]
+
+
 @attrs.define(eq=False)
 class Session:
     """Owner of one connection's state. `serve` in `native` gives it its meaning."""
@@ -48,8 +51,8 @@ class Session:
     transport: Transport
     connection: NativeConnection
     budget: InFlightBudget
-    wide_readers: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
-    """For what takes long to read and to check: one at a time of a listener."""
+    in_steps: InSteps
+    """Reads what is large; others have their turn meanwhile."""
     client_id: str = "-"
     failed: bool = False
     """The peer broke the protocol and was told so in a last error frame."""
@@ -193,10 +196,10 @@ class Session:
                     await share.charge()
 
     async def _read_wide(self, frame: memoryview) -> Request | None:
-        """In a thread: it is one long call of the interpreter's, in which others are served all the same."""
         self.share.is_whole = True
         try:
-            value = await trio.to_thread.run_sync(frames.unpack, frame, limiter=self.wide_readers)
+            with self.transport.watching(self._peer_left):
+                value = await self.in_steps(frames.unpack_steps(frame))
             return self.connection.read_value(value, len(frame))
         except RemoteProtocolError as exc:
             self.connection.refuse()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -11,7 +12,50 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import LocalProtocolError, RemoteProtocolError
 from triolog.protocol.native import frames
 
+from tests.support.in_steps import finished
 from tests.support.native_messages import MSGPACK_VALUES
+
+
+def unpacked_in_steps(frame: memoryview) -> object:
+    return finished(frames.unpack_steps(frame))
+
+
+def said(read: Callable[[memoryview], object], frame: bytes) -> object:
+    """What is read, or how it is refused."""
+    try:
+        return read(memoryview(frame))
+    except RemoteProtocolError as exc:
+        return str(exc)
+
+
+@given(value=st.lists(MSGPACK_VALUES, max_size=3), cut=st.floats(0, 1), extra=st.binary(max_size=3))
+def test_reading_in_steps_finds_and_refuses_the_same(value: object, cut: float, extra: bytes) -> None:
+    whole = msgpack.packb(value)
+    for frame in (whole, whole[: int(len(whole) * cut)], whole + extra):
+        assert said(unpacked_in_steps, frame) == said(frames.unpack, frame)
+
+
+def test_a_large_frame_is_read_in_many_steps() -> None:
+    value = [1, "produce", 1, {"records": [[None, b"k", b"v" * (number % 300)] for number in range(20_000)]}]
+    frame = memoryview(msgpack.packb(value))
+    steps = sum(1 for _ in frames.unpack_steps(frame))
+    assert steps >= 60_000 // frames.OBJECTS_PER_PAUSE + len(frame) // frames.BYTES_PER_PAUSE
+    assert unpacked_in_steps(frame) == value
+
+
+def test_what_is_wrong_far_behind_is_refused_in_steps_as_at_once() -> None:
+    whole = msgpack.packb([b"x" * 3000] * 10)
+    for frame in (
+        whole[:-1],
+        whole + b"\xc0",
+        whole[:-3003] + b"\xc1" + whole[-3002:],
+        whole[:-3003] + msgpack.packb(msgpack.ExtType(5, b"x" * 2997)),
+        b"\x91" * 5000 + b"\xc0",
+        b"\xdd\x04\x00\x00\x00" * 1000,
+    ):
+        refused = said(frames.unpack, frame)
+        assert isinstance(refused, str)
+        assert said(unpacked_in_steps, frame) == refused
 
 
 def unpacked(pieces: list[Any]) -> object:

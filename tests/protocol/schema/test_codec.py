@@ -11,8 +11,8 @@ from triolog.protocol.errors import RemoteProtocolError
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
+from tests.support.in_steps import finished
 from tests.support.kafka_everything import FIRST_FLEXIBLE, LAST_VERSION, Everything, Inner, Leaf, Small
-from tests.support.kafka_reading import finished
 from tests.support.kafka_values import random_value, without_absent
 
 VERSIONS = range(LAST_VERSION + 1)

@@ -12,11 +12,13 @@ from triolog.server.listeners.budget import FREE_BYTES, InFlightBudget
 from triolog.server.listeners.session import Session
 from triolog.server.listeners.transport import Transport
 
+from tests.support.in_steps import at_once
+
 
 async def test_a_session_whose_socket_is_closed_can_still_be_told_to_stop() -> None:
     """The stop of a server meets connections whose task is between closing its socket and its end."""
     near, far = trio.socket.socketpair()
-    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), InFlightBudget(MIB))
+    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), InFlightBudget(MIB), at_once)
     await session.transport.stream.aclose()
     session.stop_reading()
     assert not session.lingers
@@ -26,7 +28,7 @@ async def test_a_session_whose_socket_is_closed_can_still_be_told_to_stop() -> N
 
 async def test_a_session_with_unread_bytes_lingers_when_it_is_told_to_stop() -> None:
     near, far = trio.socket.socketpair()
-    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), InFlightBudget(MIB))
+    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), InFlightBudget(MIB), at_once)
     await far.send(b"unread")
     session.stop_reading()
     assert session.lingers
@@ -38,7 +40,7 @@ async def test_a_request_that_came_as_the_session_was_told_to_stop_is_not_waited
     """Its task is awake already when the stop comes: what it takes up then would be cancelled and never answered."""
     near, far = trio.socket.socketpair()
     budget = InFlightBudget(1)
-    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), budget)
+    session = Session(Transport(trio.SocketStream(near), "peer"), NativeConnection(Role.SERVER), budget, at_once)
     client = NativeConnection(Role.CLIENT)
     hello = client.send_request(1, "hello", messages.VERSION, {"padding": bytes(2 * FREE_BYTES)})
     other = budget.open_share()
