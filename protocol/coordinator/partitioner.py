@@ -8,6 +8,8 @@ the same place.
 from __future__ import annotations
 
 import codecs
+import struct
+from operator import mul
 from typing import Final
 
 _SIGN: Final = 1 << 31
@@ -15,13 +17,22 @@ _MASK: Final = (1 << 32) - 1
 _UTF_16: Final = codecs.lookup("utf-16-be").encode
 """Looked up here, because Python imports an encoding when it is first used, for which there may be no descriptor then."""
 
+_BLOCK: Final = 256
+"""Units whose share is added up in one step: a transactional id may have 32,767 characters."""
+_POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(_BLOCK, -1, -1))
+"""From that of a whole block down to 1."""
+
 
 def java_hash(text: str) -> int:
     """String.hashCode: a signed 32 bit number."""
-    units = _UTF_16(text)[0]
+    data = _UTF_16(text)[0]
+    size = len(data) // 2
+    units = struct.unpack(f">{size}H", data)
     value = 0
-    for position in range(0, len(units), 2):
-        value = 31 * value + (units[position] << 8 | units[position + 1]) & _MASK
+    for start in range(0, size, _BLOCK):
+        block = units[start : start + _BLOCK]
+        powers = _POWERS[-len(block) - 1 :]
+        value = (value * powers[0] + sum(map(mul, block, powers[1:]))) & _MASK
     return value - (1 << 32) if value & _SIGN else value
 
 

@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
+import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
+from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.server.listeners.kafka.error_answers import element_of
 
 from tests.server.listeners.kafka.test_cost import made, request_of, topic_class
-from tests.support.kafka_server import KafkaServer
+from tests.support.kafka_server import KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 from .test_cost import PARTITION_APIS, TOPIC_APIS
@@ -31,7 +33,6 @@ pytestmark = pytest.mark.full
 
 ELSEWHERE: Final = frozenset(
     {
-        ApiKey.PRODUCE,  # a batch for each partition is checked by itself
         ApiKey.OFFSET_COMMIT,  # one batch of the group's log, whose records are written in one go
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DELETE_RECORDS,  # what a directory knows of its logs is written once for all of them
@@ -101,6 +102,19 @@ async def test_missing_partitions_are_looked_for_in_turns(
         return request_of(api, place, [made(cls, **fields)])
 
     await check(client, key, request)
+
+
+async def test_a_produce_to_missing_partitions_looks_for_them_in_turns(kafka: KafkaServer, client: KafkaStream) -> None:
+    """What has a batch gets as far as the logs."""
+    records = batch("x")
+
+    def request(count: int) -> ProduceRequest:
+        asked = produce_request(records, topic_id=kafka.topic_id())
+        [only] = asked.topic_data[0].partition_data
+        asked.topic_data[0].partition_data = [attrs.evolve(only, index=1000 + number) for number in range(count)]
+        return asked
+
+    await check(client, ApiKey.PRODUCE, request)
 
 
 @pytest.mark.parametrize(("key", "place"), TOPIC_APIS, ids=lambda value: getattr(value, "name", None))
