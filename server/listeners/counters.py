@@ -19,6 +19,9 @@ STALLED: Final = "stalled"
 NEWCOMER: Final = "newcomer"
 """The oldest one that had not shown who it is made room for another."""
 OUT_OF_MEMORY: Final = "out_of_memory"
+BROKEN_PROTOCOL: Final = "broken_protocol"
+FAILED: Final = "failed"
+"""Two more kinds of ends that are said a few times a minute: the bytes made no sense, or a request has no other answer."""
 
 
 @attrs.define(eq=False)
@@ -55,7 +58,7 @@ class ProtocolCounters:
     bugs: int = 0
     """Requests, and connections, that ended with an error that nobody expected."""
     said: Seldom = attrs.field(factory=Seldom)
-    """Of those, and of what goes wrong with accepting."""
+    """Of those, of connections that were ended, and of what goes wrong with accepting."""
     apis: dict[str, ApiCounters] = attrs.field(factory=dict)
 
     def end(self, why: str) -> None:

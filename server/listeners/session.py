@@ -23,7 +23,7 @@ from ...protocol.receive_buffer import LENGTH_BYTES
 from ...protocol.types import ANONYMOUS
 from .budget import FREE_BYTES, InFlightBudget, Share
 from .bugs import report_bug
-from .counters import STALLED, ApiCounters
+from .counters import BROKEN_PROTOCOL, STALLED, ApiCounters
 from .transport import Transport
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -120,9 +120,15 @@ class Session:
 
     def _give_up(self, why: str) -> None:
         """Its frame keeps memory that others wait for."""
-        LOGGER.warning("%s (client %s) is disconnected: %s", self.peer, self.client_id, why)
+        line = f"{self.peer} (client {self.client_id}) is disconnected: {why}"
+        self.transport.counters.said.warn(LOGGER, STALLED, line)
         self.transport.counters.end(STALLED)
         self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
+
+    def _broke_protocol(self, error: RemoteProtocolError) -> None:
+        line = f"{self.peer} (client {self.client_id}) broke the protocol and is disconnected: {error}"
+        self.transport.counters.said.warn(LOGGER, BROKEN_PROTOCOL, line)
+        self.fail(error)
 
     def met_bug(self, error: Exception) -> None:
         """End the connection for an error that nobody expected, which its peer is told and no other."""
@@ -166,8 +172,7 @@ class Session:
             try:
                 event = self.connection.next_event()
             except RemoteProtocolError as exc:
-                LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, str(exc))
-                self.fail(exc)
+                self._broke_protocol(exc)
                 return None
             if isinstance(event, WideFrame):
                 request = await self._read_wide(event.frame)
@@ -203,8 +208,7 @@ class Session:
             return self.connection.read_value(value, len(frame))
         except RemoteProtocolError as exc:
             self.connection.refuse()
-            LOGGER.warning("%s (client %s) broke the protocol and is disconnected: %s", self.peer, self.client_id, exc)
-            self.fail(exc)
+            self._broke_protocol(exc)
             return None
 
     def _take(self, event: Request) -> Request | None:

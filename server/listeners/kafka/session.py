@@ -24,7 +24,7 @@ from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..budget import FREE_BYTES, InFlightBudget, Share
 from ..bugs import report_bug
-from ..counters import OUT_OF_MEMORY, STALLED
+from ..counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
 from ..idle import IDLE_TIMEOUT_S, end_when_idle
 from ..transport import Transport
 from .error_answers import error_codes
@@ -234,7 +234,7 @@ class KafkaSession:
                     share.is_whole = True
                     return request if isinstance(request, Request) else await self._read_large(request)
             except RemoteProtocolError as exc:
-                self._log_end(str(exc))
+                self._log_end(BROKEN_PROTOCOL, str(exc))
                 self.stop_reading()
                 return None
             if self.connection.end_received:
@@ -322,19 +322,21 @@ class KafkaSession:
         request can fail in thousands of partitions."""
         if not self._has_failed:
             self._has_failed = True
-            self._log_end(why)
+            self._log_end(FAILED, why)
             self._forget_turns()
             self.stop_reading()
 
     def _give_up(self, why: str) -> None:
         """Its frame keeps memory that others wait for."""
         self.transport.counters.end(STALLED)
-        self._log_end(why)
+        self._log_end(STALLED, why)
         self.stop_reading()
 
-    def _log_end(self, why: str) -> None:
-        self.transport.counters.refused += 1
-        LOGGER.warning("%s (client %s, %s) is disconnected: %s", self.peer, self.client_id, self.software, why)
+    def _log_end(self, kind: str, why: str) -> None:
+        """`kind` is one of a few, `why` may be anything."""
+        counters = self.transport.counters
+        counters.refused += 1
+        counters.said.warn(LOGGER, kind, f"{self.peer} (client {self.client_id}, {self.software}) is disconnected: {why}")
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""

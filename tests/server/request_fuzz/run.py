@@ -62,21 +62,24 @@ PEERS_FAULT: Final = re.compile(
 
 
 class Logged(logging.Handler):
-    """What the server writes down. `triolog serve` shows what is INFO and worse."""
+    """What the server writes down. `triolog serve` shows what is INFO and worse; why each connection ended is there for who
+    debugs."""
 
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(logging.DEBUG)
         self.lines: list[str] = []
         self.ends: list[str] = []
         self.wrong: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         line = f"{record.levelname} {record.name}: {record.getMessage()}"
+        if ENDED in line:
+            self.ends.append(line)
+        if record.levelno < logging.INFO:
+            return
         if record.exc_info:
             line += "\n" + logging.Formatter().formatException(record.exc_info)
         self.lines.append(line)
-        if ENDED in line:
-            self.ends.append(line)
         if record.levelno >= logging.ERROR or record.exc_info or "bug" in line:
             self.wrong.append(line)
 
@@ -86,7 +89,7 @@ def logged() -> Iterator[Logged]:
     """Nobody else gets the lines: pytest would keep them, with the exceptions in them, and whole sessions with those."""
     handler, logger = Logged(), logging.getLogger("triolog")
     level, logger.propagate = logger.level, False
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)
     try:
         yield handler
@@ -144,7 +147,7 @@ class Fuzzed:
 
 
 @asynccontextmanager
-async def _speaking(fuzzed: Fuzzed, user: str | None) -> AsyncIterator[KafkaStream]:
+async def speaking(fuzzed: Fuzzed, user: str | None) -> AsyncIterator[KafkaStream]:
     async with connected(fuzzed.server.address) as client:
         if user is not None:
             await client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -158,7 +161,7 @@ async def kafka_client(fuzzed: Fuzzed, world: World, requests: int) -> None:
     number = 0
     while number < requests:
         user = world.one_of(fuzzed.users)
-        async with _speaking(fuzzed, user) as client:
+        async with speaking(fuzzed, user) as client:
             port = client.stream.socket.getsockname()[1]
             try:
                 for _ in range(int(world.random.random() * 40) + 1):
@@ -295,7 +298,13 @@ async def fuzzed_broker(path: Path, *, users: tuple[str | None, ...] = (None,), 
 
 
 async def run(fuzzed: Fuzzed, requests: int, seed: int, say: Callable[[str], None] = lambda text: None) -> None:
-    """Send as many requests and check what must hold."""
+    """Send as many requests and check what must hold, also afterwards."""
+    await send(fuzzed, requests, seed, say)
+    await _check_nothing_left(fuzzed)
+
+
+async def send(fuzzed: Fuzzed, requests: int, seed: int | str, say: Callable[[str], None] = lambda text: None) -> None:
+    """Send as many requests and check what must hold while the broker serves."""
     done = 0
     while done < requests:
         part = min(REFURNISH * 4 * CLIENTS, requests - done)
@@ -311,7 +320,6 @@ async def run(fuzzed: Fuzzed, requests: int, seed: int, say: Callable[[str], Non
         assert len(fuzzed.log.lines) <= done, "more lines of the log than requests"
         await fuzzed.furnish()
         say(f"{done} requests, {fuzzed.ended} ended, {fuzzed.gone} gone, {len(fuzzed.log.lines)} lines")
-    await _check_nothing_left(fuzzed)
 
 
 async def _check_nothing_left(fuzzed: Fuzzed) -> None:

@@ -32,6 +32,7 @@ MADE: Final = tuple(f"made-{number}" for number in range(6))
 """Topics that requests make and delete."""
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__stage_commits")
 NO_NAMES: Final = ("", ".", "..", "bad name", "größe", "x" * 249, "x" * 250, "missing", "\0", "a_b", "a.b")
+MANY: Final = (100, 700, 3000)
 GROUPS: Final = tuple(f"group-{number}" for number in range(6))
 SERVED_GROUPS: Final = tuple(f"served-{number}" for number in range(3))
 TRANSACTIONAL_IDS: Final = tuple(f"mover-{number}" for number in range(4))
@@ -84,6 +85,9 @@ class World:
     """Of the topics that are there now."""
     personas: list[Persona] = attrs.field(factory=list)
     me: Persona = attrs.field(init=False)
+    many: float = 0.002
+    """How often an array has many elements: one in a request, else little would be below what a message may have."""
+    _has_many: bool = False
     _config: str = "retention.ms"
 
     def __attrs_post_init__(self) -> None:
@@ -112,14 +116,16 @@ class World:
     def begin(self) -> None:
         """Somebody else may speak next."""
         self.me = self.one_of(self.personas)
+        self._has_many = False
 
     # ---- values --------------------------------------------------------------------------------------------------------
 
     def count(self) -> int:
         """Of the elements of an array. Rarely many."""
+        if not self._has_many and self.chance(self.many):
+            self._has_many = True
+            return self.one_of(MANY)
         drawn = self.random.random()
-        if drawn < 0.002:
-            return self.one_of((100, 700, 3000))
         return 0 if drawn < 0.1 else 1 if drawn < 0.65 else 2 if drawn < 0.85 else 3
 
     def topic(self) -> str:
