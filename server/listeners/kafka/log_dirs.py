@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
@@ -66,23 +66,26 @@ def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPar
 async def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
     errors = {directory.path: directory.error for directory in call.broker.log_directories()}
-    return AlterReplicaLogDirsResponse(results=[each async for each in in_turns(_moves(call, body, errors))])
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=number,
+                        error_code=_move(call, TopicPartition(topic.name, number), directory.path, errors),
+                    )
+                    async for number in in_turns(topic.partitions)
+                ],
+            )
+            for directory in body.dirs
+            async for topic in in_turns(directory.topics)
+        ]
+    )
 
 
 Errors = Mapping[str, str | None]
 """Path of each log directory -> why it is out of service, None when it serves."""
-
-
-def _moves(call: Call, body: AlterReplicaLogDirsRequest, errors: Errors) -> Iterator[AlterReplicaLogDirTopicResult]:
-    for directory in body.dirs:
-        for topic in directory.topics:
-            partitions = [
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=number, error_code=_move(call, TopicPartition(topic.name, number), directory.path, errors)
-                )
-                for number in topic.partitions
-            ]
-            yield AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions)
 
 
 def _move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> int:

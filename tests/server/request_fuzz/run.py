@@ -29,6 +29,8 @@ from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker_config import Address
+from triolog.server.listeners import session
+from triolog.server.listeners.kafka import session as kafka_session
 from triolog.server.listeners.kafka.produce import PendingProduce
 from triolog.server.listeners.kafka.session import KafkaSession, Turn
 from triolog.server.listeners.native import NativeCalls, native_listener
@@ -55,6 +57,8 @@ PARTITIONS: Final = 3
 STORED: Final = build_batch([(START_MS, b"key", b"v" * 50, ())] * 7)
 KEPT: Final = (KafkaSession, Session, Turn, PendingProduce, NativeCalls)
 ENDED: Final = "is disconnected"
+ENDING: Final = (session.LOGGER.name, kafka_session.LOGGER.name)
+"""Who says why a connection ended."""
 PEERS_FAULT: Final = re.compile(
     r"is disconnected: (a produce with acks=0 failed|[A-Z][A-Za-z]+ v\d+: .* elements, a message may have"
     r"|\w+ came where .* was expected|.*SaslHandshake|.*SaslAuthenticate|.*login)"
@@ -88,14 +92,18 @@ class Logged(logging.Handler):
 def logged() -> Iterator[Logged]:
     """Nobody else gets the lines: pytest would keep them, with the exceptions in them, and whole sessions with those."""
     handler, logger = Logged(), logging.getLogger("triolog")
-    level, logger.propagate = logger.level, False
-    logger.setLevel(logging.DEBUG)
+    levels = {logger: logging.INFO, **{logging.getLogger(name): logging.DEBUG for name in ENDING}}
+    before = {each: each.level for each in levels}
+    logger.propagate = False
     logger.addHandler(handler)
+    for each, level in levels.items():
+        each.setLevel(level)
     try:
         yield handler
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(level)
+        for each, level in before.items():
+            each.setLevel(level)
         logger.propagate = True
 
 

@@ -1,0 +1,173 @@
+"""What a request may cost: lines of Python in one turn of the event loop, one request after the other, and memory, of many."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import attrs
+import trio
+
+from tests.support.kafka_stream import KafkaStream, decode_answer
+from tests.support.turns import MOST_LINES, longest_turn
+
+from . import kafka_requests, native_requests
+from .run import PATIENCE_S, WAIT_S, Fuzzed, NativeStream, send, speaking
+from .world import World
+
+MANY: Final = 0.05
+"""More often than elsewhere: what names a thousand things is what takes long."""
+READ_OR_WRITTEN: Final = 70
+"""Lines for each element of a request, which is read in one go, as its answer is made and written: 2 ms and as much are not
+enough where there are thousands. `listeners/kafka/test_longest_turn.py` bounds the work for each in other units."""
+LINES_PER_ELEMENT: Final = {
+    "AddPartitionsToTxn": 120,  # all partitions or none: they are looked for where nobody else has a turn
+    "OffsetCommit": 150,  # one batch for the group's log, made and checked in one go
+    "TxnOffsetCommit": 150,
+    "native commit_offsets": 150,
+}
+"""Of what is known to take longer."""
+SHOWN: Final = 300
+"""Characters of a request that takes too long."""
+AFTERWARDS: Final = 3
+"""Turns in which what was begun for a request goes on."""
+
+
+class Turn(NamedTuple):
+    """The longest one of a request."""
+
+    lines: int
+    task: str
+    request: Any
+
+    def __str__(self) -> str:
+        return f"{self.lines} lines in a turn of {self.task}, asked for {str(self.request)[:SHOWN]}"
+
+
+@attrs.define(eq=False)
+class Asking:
+    """One client, which is the test's own task, so that every other turn is the server's."""
+
+    fuzzed: Fuzzed
+    world: World
+    longest: dict[str, Turn] = attrs.field(factory=dict)
+    """By API."""
+    number: int = 0
+
+    async def kafka(self, requests: int) -> None:
+        """Over one connection after the other."""
+        last = self.number + requests
+        while self.number < last:
+            async with speaking(self.fuzzed, self.world.one_of(self.fuzzed.users)) as client:
+                while self.number < last and await self._ask_kafka(client):
+                    """The next one."""
+
+    async def _ask_kafka(self, client: KafkaStream) -> bool:
+        """False: the connection has ended, or the client has lost its patience."""
+        self.world.begin()
+        self.number += 1
+        sent = kafka_requests.draw(self.world, self.number)
+        answer, is_open = None, True
+        with longest_turn() as turns, trio.move_on_after(WAIT_S if sent.may_wait else PATIENCE_S) as waiting:
+            try:
+                await client.send_raw(sent.data)
+                if sent.asked is not None:
+                    answer = await client.receive_frame()
+            except (EOFError, trio.BrokenResourceError):
+                is_open = False
+            await self._finish()
+        self._note(sent.name, Turn(turns.longest, turns.of, sent.body))
+        if answer is not None and sent.asked is not None:
+            kafka_requests.learn(self.world, sent, decode_answer(sent.asked, answer))
+        return is_open and not waiting.cancelled_caught
+
+    async def native(self, requests: int) -> None:
+        """The same for the native protocol."""
+        for _ in range(requests):
+            client = NativeStream(await trio.open_tcp_stream(*self.fuzzed.native_address))
+            async with client.stream:
+                await client.call(1, "hello", 1, {"client_id": "fuzz"})
+                self.world.begin()
+                api, version, body = native_requests.draw(self.world)
+                with longest_turn() as turns:
+                    await (client.send if body.get("acks") == 0 else client.call)(2, api, version, body)
+                    await self._finish()
+                self._note(f"native {api}", Turn(turns.longest, turns.of, body))
+
+    async def _finish(self) -> None:
+        with trio.CancelScope(shield=True):
+            for _ in range(AFTERWARDS):
+                await trio.lowlevel.checkpoint()
+
+    def _note(self, api: str, turn: Turn) -> None:
+        if api not in self.longest or self.longest[api].lines < turn.lines:
+            self.longest[api] = turn
+
+
+async def longest_turns(fuzzed: Fuzzed, requests: int, seed: int) -> dict[str, Turn]:
+    """The longest turn of each API, of so many requests."""
+    asking = Asking(fuzzed, World(Random(f"turns {seed}"), fuzzed.topic_ids, many=MANY))
+    while asking.number < requests:
+        await asking.kafka(min(100, requests))
+        await asking.native(20)
+        await fuzzed.furnish()
+    return asking.longest
+
+
+class Memory(NamedTuple):
+    """Of Python's objects and buffers, while and after requests were sent."""
+
+    kept_bytes: int
+    peak_bytes: int
+    """Above what was there before."""
+    where: str
+
+
+async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
+    """What requests take after as many others have taken theirs."""
+    tracemalloc.start()
+    try:
+        await send(fuzzed, requests, f"warm {seed}")
+        _forget(fuzzed)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        first = tracemalloc.take_snapshot()
+        tracemalloc.reset_peak()
+        await send(fuzzed, requests, f"counted {seed}")
+        _, peak = tracemalloc.get_traced_memory()
+        _forget(fuzzed)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        most = tracemalloc.take_snapshot().compare_to(first, "lineno")[:10]
+        return Memory(after - before, peak - before, "\n".join(map(str, most)))
+    finally:
+        tracemalloc.stop()
+
+
+def _forget(fuzzed: Fuzzed) -> None:
+    """What only the test keeps."""
+    fuzzed.log.lines.clear()
+    fuzzed.log.ends.clear()
+
+
+def elements(value: Any) -> int:
+    """Of all arrays in a request, however deep."""
+    if isinstance(value, list | tuple):
+        return len(value) + sum(map(elements, value))
+    if isinstance(value, dict):
+        return sum(map(elements, value.values()))
+    if attrs.has(type(value)):
+        return sum(elements(getattr(value, field.name)) for field in attrs.fields(type(value)))
+    return 0
+
+
+def too_long(longest: dict[str, Turn]) -> list[str]:
+    """Turns that are longer than what was asked for may take."""
+    found = []
+    for api, turn in longest.items():
+        most = MOST_LINES + elements(turn.request) * LINES_PER_ELEMENT.get(api, READ_OR_WRITTEN)
+        if turn.lines > most:
+            found.append(f"{api}: {turn}: at most {most} wanted")
+    return found
