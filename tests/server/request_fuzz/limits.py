@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from tests.support.kafka_stream import KafkaStream, decode_answer
-from tests.support.turns import MOST_LINES, longest_turn
+from tests.support.turns import MOST_LINES, Turns, longest_turn
 
 from . import kafka_requests, native_requests
 from .run import PATIENCE_S, WAIT_S, Fuzzed, NativeStream, send, speaking
@@ -29,6 +29,11 @@ LINES_PER_ELEMENT: Final = {
     "native commit_offsets": 150,
 }
 """Of what is known to take longer."""
+MADE_ONCE: Final = (
+    *(f"*/protocol/schema/{name}.py" for name in ("codec", "fields", "reader", "source", "writer")),
+    tracemalloc.__file__,
+)
+"""Where readers and writers of messages are made, when they are first needed."""
 SHOWN: Final = 300
 """Characters of a request that takes too long."""
 AFTERWARDS: Final = 3
@@ -39,11 +44,17 @@ class Turn(NamedTuple):
     """The longest one of a request."""
 
     lines: int
+    most: int
+    """Lines that a request of so many elements may take."""
     task: str
     request: Any
 
+    @property
+    def above(self) -> int:
+        return self.lines - self.most
+
     def __str__(self) -> str:
-        return f"{self.lines} lines in a turn of {self.task}, asked for {str(self.request)[:SHOWN]}"
+        return f"{self.lines} lines in a turn of {self.task}, at most {self.most} wanted, asked for {str(self.request)[:SHOWN]}"
 
 
 @attrs.define(eq=False)
@@ -53,7 +64,7 @@ class Asking:
     fuzzed: Fuzzed
     world: World
     longest: dict[str, Turn] = attrs.field(factory=dict)
-    """By API."""
+    """By API, that which is furthest above what it may take, or closest to it."""
     number: int = 0
 
     async def kafka(self, requests: int) -> None:
@@ -78,7 +89,7 @@ class Asking:
             except (EOFError, trio.BrokenResourceError):
                 is_open = False
             await self._finish()
-        self._note(sent.name, Turn(turns.longest, turns.of, sent.body))
+        self._note(sent.name, turns, sent.body)
         if answer is not None and sent.asked is not None:
             kafka_requests.learn(self.world, sent, decode_answer(sent.asked, answer))
         return is_open and not waiting.cancelled_caught
@@ -94,15 +105,17 @@ class Asking:
                 with longest_turn() as turns:
                     await (client.send if body.get("acks") == 0 else client.call)(2, api, version, body)
                     await self._finish()
-                self._note(f"native {api}", Turn(turns.longest, turns.of, body))
+                self._note(f"native {api}", turns, body)
 
     async def _finish(self) -> None:
         with trio.CancelScope(shield=True):
             for _ in range(AFTERWARDS):
                 await trio.lowlevel.checkpoint()
 
-    def _note(self, api: str, turn: Turn) -> None:
-        if api not in self.longest or self.longest[api].lines < turn.lines:
+    def _note(self, api: str, turns: Turns, request: Any) -> None:
+        most = MOST_LINES + elements(request) * LINES_PER_ELEMENT.get(api, READ_OR_WRITTEN)
+        turn = Turn(turns.longest, most, turns.of, request)
+        if api not in self.longest or self.longest[api].above < turn.above:
             self.longest[api] = turn
 
 
@@ -133,17 +146,20 @@ async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
         _forget(fuzzed)
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
-        first = tracemalloc.take_snapshot()
+        first = _snapshot()
         tracemalloc.reset_peak()
         await send(fuzzed, requests, f"counted {seed}")
         _, peak = tracemalloc.get_traced_memory()
         _forget(fuzzed)
         gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
-        most = tracemalloc.take_snapshot().compare_to(first, "lineno")[:10]
-        return Memory(after - before, peak - before, "\n".join(map(str, most)))
+        changes = _snapshot().compare_to(first, "lineno")
+        return Memory(sum(each.size_diff for each in changes), peak - before, "\n".join(map(str, changes[:10])))
     finally:
         tracemalloc.stop()
+
+
+def _snapshot() -> tracemalloc.Snapshot:
+    return tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, name) for name in MADE_ONCE])
 
 
 def _forget(fuzzed: Fuzzed) -> None:
@@ -165,9 +181,4 @@ def elements(value: Any) -> int:
 
 def too_long(longest: dict[str, Turn]) -> list[str]:
     """Turns that are longer than what was asked for may take."""
-    found = []
-    for api, turn in longest.items():
-        most = MOST_LINES + elements(turn.request) * LINES_PER_ELEMENT.get(api, READ_OR_WRITTEN)
-        if turn.lines > most:
-            found.append(f"{api}: {turn}: at most {most} wanted")
-    return found
+    return [f"{api}: {turn}" for api, turn in longest.items() if turn.above > 0]

@@ -17,8 +17,8 @@ from .variants import VARIANTS
 
 TRACED: Final = counts(3000)
 MEASURED: Final = counts(5000)
-KEPT_BYTES: Final = 2 * MIB
-"""Readers and writers of messages, which are made when they are first needed, and topics and groups that are new."""
+KEPT_BYTES: Final = MIB
+"""Topics and groups that are new."""
 KEPT_PER_REQUEST: Final = 200
 """Segments and producers; a session, or the least of what belongs to one, has some thousand."""
 PEAK_BYTES: Final = 48 * MIB
