@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from ...protocol.records.batch import parse_header, stamp
 from ...protocol.records.builder import BatchBuilder
 from ...protocol.types import TopicPartition
 from ...server.clock import system_now_ms
-from ...server.config import LogConfig
+from ...server.config import DataPermissions, LogConfig
 from ...server.storage.cleaner.job import CleaningJob
 from ...server.storage.cleaner.selection import choose, plan_round
 from ...server.storage.diskops import drive
@@ -76,7 +77,8 @@ def run_cleaner(job: str) -> dict[str, float]:
     pipe = subprocess.PIPE
     started = time.perf_counter()
     memory = 0.0
-    with subprocess.Popen([sys.executable, "-m", CLEANER], stdin=pipe, stdout=pipe, text=True) as process:
+    command = [sys.executable, "-m", CLEANER, str(os.getpid()), DataPermissions.OWNER.value]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(job)

@@ -200,6 +200,11 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.recovery_point <= max(self.promised, plan.offset)
         self.promised = self.log.recovery_point
 
+    def wait_for_flush(self) -> None:
+        """A flush that has not synced yet is done before files are replaced: it and whoever replaces them hold one lock."""
+        if self.flushing is not None and not self.flushing[1]:
+            self.finish_flush()
+
     @rule()
     def write_checkpoint(self) -> None:
         self.checkpoint = self.log.recovery_point
@@ -227,6 +232,7 @@ class LogMachine(RuleBasedStateMachine):
         self.truncate_at(data.draw(st.integers(0, self.model.log_end_offset + 1)))
 
     def truncate_at(self, offset: int) -> None:
+        self.wait_for_flush()
         first = self.log.segments.first.base_offset
         was_cut = self.inline.run(truncate_to(self.log, offset))
         if offset < first:
@@ -238,6 +244,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 100))
     def truncate_fully(self, offset: int) -> None:
+        self.wait_for_flush()
         self.inline.run(truncate_fully_and_start_at(self.log, offset))
         self.model.truncate_fully_and_start_at(offset)
         self.promised, self.checkpoint = min(self.promised, offset), min(self.checkpoint, offset)
