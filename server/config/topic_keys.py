@@ -94,7 +94,8 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             "record.validation",
             RecordValidation.FULL,
             {mode.value: mode for mode in RecordValidation},
-            "`full` walks every record of a produced batch; `header` trusts the producer's header.",
+            "`full` walks every record of a produced batch; `header` trusts the producer's header, and without "
+            "`compression.type` does not look for `max_headers_per_record` either.",
         ),
         switch("fetch.check.crcs", False, "Check CRC and header of every batch before it is answered to a reader."),
         number(
