@@ -55,6 +55,8 @@ class Request(NamedTuple):
     client_id: str | None
     body: Any
     size_bytes: int
+    is_large: bool = False
+    """Whether it was read in steps; its answer is written so."""
 
 
 Reading = Generator[None, None, Request]
@@ -156,7 +158,7 @@ def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
     if flexible:
         _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True, elements=MAX_REQUEST_ELEMENTS)
     body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible, elements=MAX_REQUEST_ELEMENTS)
-    return request._replace(body=body)
+    return request._replace(body=body, is_large=True)
 
 
 def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
@@ -194,8 +196,18 @@ def encode_token(body: Any) -> list[Bytes]:
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:
     """The same from its parts. ApiVersions has a header without tagged fields in all versions: who asks may not know them."""
+    return _framed(api, version, correlation_id, codec.write(body, version, flexible=api.is_flexible(version)))
+
+
+def answer_steps(request: Request, body: object) -> Generator[None, None, list[Bytes]]:
+    """`answer_buffers` of a large request, in steps."""
+    api, version = request.api, request.version
+    buffers = yield from codec.write_steps(body, version, flexible=api.is_flexible(version))
+    return _framed(api, version, request.correlation_id, buffers)
+
+
+def _framed(api: Api, version: int, correlation_id: int, buffers: list[Bytes]) -> list[Bytes]:
     flexible = api.is_flexible(version)
-    buffers = codec.write(body, version, flexible=flexible)
     tags = b"\0" if flexible and api.key is not ApiKey.API_VERSIONS else b""
     size = _ANSWER_BYTES + len(tags) + sum(map(len, buffers))
     head = _ANSWER.pack(size, correlation_id) + tags

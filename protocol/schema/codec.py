@@ -15,7 +15,7 @@ from ..errors import RemoteProtocolError
 from ..types import Bytes
 from .primitives import MAX_ELEMENTS
 from .reader import Reader, SteppingReader, make_reader, make_stepping_reader
-from .writer import Writer, make_writer
+from .writer import SteppingWriter, Writer, make_stepping_writer, make_writer
 
 T = TypeVar("T")
 
@@ -24,6 +24,7 @@ _Key = tuple[type, int, bool]
 _readers: Final[dict[_Key, Reader]] = {}
 _stepping_readers: Final[dict[_Key, SteppingReader]] = {}
 _writers: Final[dict[_Key, Writer]] = {}
+_stepping_writers: Final[dict[_Key, SteppingWriter]] = {}
 
 
 def read(
@@ -68,6 +69,18 @@ def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:
     parts: list[Bytes] = []
     large: list[int] = []
     writer(value, parts, large)
+    return _joined(parts, large) if large else [b"".join(parts)]
+
+
+def write_steps(value: object, version: int, *, flexible: bool) -> Generator[None, None, list[Bytes]]:
+    """`write` in steps."""
+    cls = type(value)
+    writer = _stepping_writers.get((cls, version, flexible))
+    if writer is None:
+        writer = _stepping_writers[cls, version, flexible] = make_stepping_writer(cls, version, flexible=flexible)
+    parts: list[Bytes] = []
+    large: list[int] = []
+    yield from writer(value, parts, large)
     return _joined(parts, large) if large else [b"".join(parts)]
 
 

@@ -4,7 +4,7 @@ packing; records are not copied."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -17,6 +17,12 @@ Writer = Callable[[Any, list[Any], list[int]], None]
 """(value, parts, large) -> None: appends the value's bytes to `parts` in pieces, and to `large` the places of records that are
 not to be copied. Raises struct.error for a number outside its range, and AttributeError or TypeError for a value that is none
 of ours."""
+
+SteppingWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
+"""The same with pauses, after ELEMENTS_PER_PAUSE elements each."""
+
+ELEMENTS_PER_PAUSE: Final = 256
+"""0.2 to 0.3 ms."""
 
 _CALLED: Final = (primitives.write_unsigned_varint, primitives.join)
 _ZERO: Final = "x"
@@ -34,11 +40,22 @@ class _Piece(NamedTuple):
 
 def make_writer(cls: type, version: int, *, flexible: bool) -> Writer:
     """The writer of `cls` in a version."""
+    return _made_writer(cls, version, flexible=flexible, pauses=False)
+
+
+def make_stepping_writer(cls: type, version: int, *, flexible: bool) -> SteppingWriter:
+    """The writer for what is large."""
+    return _made_writer(cls, version, flexible=flexible, pauses=True)
+
+
+def _made_writer(cls: type, version: int, *, flexible: bool, pauses: bool) -> Callable[..., Any]:
     names: dict[str, Any] = {function.__name__: function for function in _CALLED}
     source = Source(names={**names, "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS})
-    writer = _WriterSource(source, version, flexible)
+    writer = _WriterSource(source, version, flexible, pauses)
     with source.block("def write(value, parts, large):"):
         source.add("add = parts.append")
+        if pauses:
+            source.add("steps = 0", "yield")
         writer.structure(cls, "value")
         writer.flush()
     return source.function("write", f"<writer of {cls.__name__} v{version}>")
@@ -49,6 +66,8 @@ class _WriterSource:
     source: Source
     version: int
     flexible: bool
+    pauses: bool
+    """Others may have their turn after every few elements."""
     _run: list[_Piece] = attrs.field(factory=list)
     """What stands side by side and is not written yet."""
     _parts: str = "parts"
@@ -174,7 +193,11 @@ class _WriterSource:
             else:
                 self.structure(element, item)
             self.flush()
-            if len(self.source.lines) == before:
+            if self.pauses:
+                self.source.add("steps += 1")
+                with self.source.block(f"if steps > {ELEMENTS_PER_PAUSE}:"):
+                    self.source.add("steps = 0", "yield")
+            elif len(self.source.lines) == before:
                 self.source.add("pass")
 
     def _optional_structure(self, cls: type, value: str, *, nullable: bool) -> None:

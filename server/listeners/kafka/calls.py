@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from ....protocol.kafka.apis import APIS, Api, ApiKey
-from ....protocol.kafka.connection import KafkaConnection
+from ....protocol.kafka.connection import KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ...broker import Broker
@@ -21,6 +21,7 @@ from ...broker_config import Address
 from ..sockets import Admission, Listener, Served
 from ..transport import Transport
 from .door import Call, KafkaDoor
+from .error_answers import error_codes_steps
 from .guarded import guarded
 from .login import Login
 from .produce import Produces
@@ -136,12 +137,17 @@ class KafkaCalls:
             return
         handler = handler_of(request.api.key)
         if self.door.guard is not None and request.body is not None:
-            turn.answer(await guarded(call, request.api, request.body, handler))
-            return
-        answer = handler(call, request.body)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        turn.answer(answer)
+            answer = await guarded(call, request.api, request.body, handler)
+        else:
+            answer = handler(call, request.body)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        if request.is_large:
+            in_steps = self.door.broker.in_steps
+            buffers = await in_steps(answer_steps(request, answer))
+            turn.answer(answer, buffers, await in_steps(error_codes_steps(answer)))
+        else:
+            turn.answer(answer)
 
 
 def kafka_listener(

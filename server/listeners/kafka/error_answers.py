@@ -6,7 +6,7 @@ those are, and is therefore also the table of where a request names topics and p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -18,6 +18,8 @@ from ....protocol.schema.fields import Versions, all_fields
 ITSELF: Final = ""
 """In place of a field: the element is a plain value."""
 NOBODY: Final = -1
+ELEMENTS_PER_PAUSE: Final = 32
+"""Of a list; there are lists in lists."""
 EVERY_VERSION: Final = Versions.parse("0+")
 
 
@@ -289,12 +291,15 @@ def element_of(cls: type[Any], name: str) -> type[Any]:
 
 def error_codes(response: Any) -> tuple[int, ...]:
     """The codes of the errors that are anywhere in an answer, each once."""
-    cls = type(response)
-    plan = _plans.get(cls)
-    if plan is None:
-        plan = _plans[cls] = _plan_of(cls)
     found: dict[int, None] = {}
-    _collect(plan, response, found)
+    _collect(_plan(type(response)), response, found)
+    return tuple(found)
+
+
+def error_codes_steps(response: Any) -> Generator[None, None, tuple[int, ...]]:
+    """The same in steps."""
+    found: dict[int, None] = {}
+    yield from _collect_steps(_plan(type(response)), response, found)
     return tuple(found)
 
 
@@ -306,6 +311,13 @@ class Plan(NamedTuple):
 
 
 _plans: Final[dict[type, Plan]] = {}
+
+
+def _plan(cls: type) -> Plan:
+    plan = _plans.get(cls)
+    if plan is None:
+        plan = _plans[cls] = _plan_of(cls)
+    return plan
 
 
 def _plan_of(cls: type) -> Plan:
@@ -327,6 +339,18 @@ def _collect(plan: Plan, value: Any, found: dict[int, None]) -> None:
     for name, inner in plan.lists:
         for element in getattr(value, name) or ():
             _collect(inner, element, found)
+
+
+def _collect_steps(plan: Plan, value: Any, found: dict[int, None]) -> Generator[None, None, None]:
+    _collect(Plan(plan.codes, ()), value, found)
+    for name, inner in plan.lists:
+        for number, element in enumerate(getattr(value, name) or (), 1):
+            if inner.lists:
+                yield from _collect_steps(inner, element, found)
+            else:
+                _collect(inner, element, found)
+            if not number % ELEMENTS_PER_PAUSE:
+                yield
 
 
 def _has_codes(cls: type) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
@@ -33,11 +31,21 @@ FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_T
 Question = tuple[TopicPartition, int]
 
 
+NAMED_PER_TURN: Final = 512
+"""Partitions of which only the names are looked at."""
+
+
 async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
     """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
     isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-    asked = [(TopicPartition(topic.name, each.partition_index), each) for topic in body.topics for each in topic.partitions]
-    repeated = _repeated(topic_partition for topic_partition, _ in asked) if len(asked) > 1 else ()
+    asked: list[tuple[TopicPartition, ListOffsetsPartition]] = []
+    seen: set[TopicPartition] = set()
+    repeated: set[TopicPartition] = set()
+    every = ((topic.name, each) for topic in body.topics for each in topic.partitions)
+    async for name, each in in_turns(every, NAMED_PER_TURN):
+        topic_partition = TopicPartition(name, each.partition_index)
+        asked.append((topic_partition, each))
+        (repeated if topic_partition in seen else seen).add(topic_partition)
     answers: dict[TopicPartition, TimestampAndOffset | RequestError] = {}
     questions: list[Question] = []
     async for topic_partition, each in in_turns(asked):
@@ -60,10 +68,6 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
             async for topic in in_turns(body.topics)
         ]
     )
-
-
-def _repeated(topic_partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    return {topic_partition for topic_partition, count in Counter(topic_partitions).items() if count > 1}
 
 
 def _asked_timestamp(asked: ListOffsetsPartition) -> int:

@@ -57,11 +57,13 @@ class Turn:
         """What it counts as in its connection's share."""
         return self.request.size_bytes + LENGTH_BYTES - self.given_back_bytes
 
-    def answer(self, body: object, buffers: list[Bytes] | None = None) -> None:
+    def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         """Answer the request; its buffers leave when everything before it has been answered. What comes later, or when the
-        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes."""
+        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes. `errors`: its
+        codes, where they are known."""
         if not self.is_answered:
-            self._end(body, error_codes(body), answer_buffers(self.request, body) if buffers is None else buffers)
+            codes = error_codes(body) if errors is None else errors
+            self._end(body, codes, answer_buffers(self.request, body) if buffers is None else buffers)
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ class CapturedTurn(Turn):
     """None: the request has no answer."""
     done: trio.Event = attrs.field(factory=trio.Event)
 
-    def answer(self, body: object, buffers: list[Bytes] | None = None) -> None:
+    def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         if not self.is_answered:
             self.body = body
             self.discard()

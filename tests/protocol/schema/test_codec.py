@@ -38,6 +38,15 @@ def test_what_is_written_is_read_back(cls: type, version: int, seed: int) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("cls", [Everything, Small, Inner, Leaf])
+@given(seed=SEEDS)
+def test_writing_in_steps_writes_the_same(cls: type, version: int, seed: int) -> None:
+    value = random_value(cls, version, Random(seed))
+    flexible = version >= FIRST_FLEXIBLE
+    assert finished(codec.write_steps(value, version, flexible=flexible)) == codec.write(value, version, flexible=flexible)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("cls", [Everything, Small, Inner, Leaf])
 @given(seed=SEEDS, cut=st.floats(0, 1))
 def test_reading_in_steps_finds_and_refuses_the_same(cls: type, version: int, seed: int, cut: float) -> None:
     data = written(random_value(cls, version, Random(seed)), version)

@@ -179,6 +179,18 @@ async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(fast_
         await check_turns(attacked, attack)
 
 
+async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn(fast_path: Path) -> None:
+    async with served(fast_path) as attacked:
+        request = wide_lookup()
+        del request.topics[-1]
+
+        async def attack(each: Served) -> None:
+            answer = await each.kafka.call(request, 6)
+            assert len(answer.topics) == len(request.topics)
+
+        await check_turns(attacked, attack)
+
+
 def wide_lookup() -> ListOffsetsRequest:
     partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NEVER)
     last = ListOffsetsTopic(name="last", partitions=[partition] * 2)
