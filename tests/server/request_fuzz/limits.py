@@ -34,6 +34,8 @@ MADE_ONCE: Final = (
     tracemalloc.__file__,
 )
 """Where readers and writers of messages are made, when they are first needed."""
+CLIENTS: Final = "*/tests/*"
+"""What they send and receive is not the server's."""
 SHOWN: Final = 300
 """Characters of a request that takes too long."""
 AFTERWARDS: Final = 3
@@ -159,7 +161,7 @@ async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
 
 
 def _snapshot() -> tracemalloc.Snapshot:
-    return tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, name) for name in MADE_ONCE])
+    return tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, name) for name in (*MADE_ONCE, CLIENTS)])
 
 
 def _forget(fuzzed: Fuzzed) -> None:
