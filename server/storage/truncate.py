@@ -47,7 +47,7 @@ def truncate_to(log: Log, offset: int) -> Procedure[bool]:
     log.log_start_offset = min(log.log_start_offset, offset)
     if log.leader_epochs.go_on_from(offset):
         yield from log.write_leader_epochs()
-    yield from log.write_derived(must=True)
+    yield from log.write_derived(durable=True, must=True)
     yield from _cut_gaps(log, offset)
     log.changed(segments=True)
     views = [segment.view() for segment in log.segments]
@@ -105,6 +105,6 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.leader_epochs.clear()
     log.leader_epochs.assign(epoch, offset)
     yield from log.write_leader_epochs()
-    yield from log.write_derived(must=True)
+    yield from log.write_derived(durable=True, must=True)
     yield from _cut_gaps(log, 0)
     log.changed(segments=True)

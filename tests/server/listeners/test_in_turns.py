@@ -26,7 +26,8 @@ async def turns_of_others(count: int, per_turn: int) -> int:
 
 @pytest.mark.parametrize(("count", "turns"), [(0, 0), (1, 0), (8, 0), (9, 1), (16, 1), (80, 9)])
 async def test_others_have_a_turn_after_every_few_elements(count: int, turns: int) -> None:
-    assert abs(await turns_of_others(count, 8) - turns) <= (1 if turns else 0)
+    """Who comes first in a turn is drawn: the other one may miss the first and the last."""
+    assert abs(await turns_of_others(count, 8) - turns) <= min(turns, 2)
 
 
 async def test_it_may_be_left_before_its_end() -> None:

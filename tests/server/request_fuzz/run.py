@@ -24,6 +24,7 @@ import trio
 from triolog.protocol.errors import RequestError
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.limits import MAX_UNKNOWN_BYTES
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
@@ -61,7 +62,8 @@ ENDING: Final = (session.LOGGER.name, kafka_session.LOGGER.name)
 """Who says why a connection ended."""
 PEERS_FAULT: Final = re.compile(
     r"is disconnected: (a produce with acks=0 failed|[A-Z][A-Za-z]+ v\d+: .* elements, a message may have"
-    r"|\w+ came where .* was expected|.*SaslHandshake|.*SaslAuthenticate|.*login)"
+    r"|\w+ came where .* was expected|.*SaslHandshake|.*SaslAuthenticate|.*login"
+    rf"|a frame claims \d+ bytes, expected 1 to max_frame_bytes={MAX_UNKNOWN_BYTES}$)"
 )
 
 
