@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo spark-demo test test-spark-kill lint types bench bench-kafka bench-spark format clean
+.PHONY: demo spark-demo test test-spark-kill lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -18,7 +18,7 @@ $(BIN)/pip:
 # One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo) \
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-release) \
 		$(if $(filter dev test spark-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
@@ -38,12 +38,19 @@ test-spark-kill: $(VENV)/.installed-test
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 # The packages live in root folders and are imported as triolog.*; mypy needs to see them that way.
-types: $(VENV)/.installed-dev
+typing-tree:
 	mkdir -p build/typing/triolog
 	ln -sfn ../../../protocol ../../../server ../../../tools build/typing/triolog/
+
+types: $(VENV)/.installed-dev typing-tree
 	$(BIN)/mypy
+
+# The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
+docs: $(VENV)/.installed-docs typing-tree
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict $(ARGS)
 
 bench: $(VENV)/.installed-demo
 	$(BIN)/triolog bench
@@ -58,6 +65,32 @@ bench-spark: $(VENV)/.installed-spark-demo
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# A manual page for every command, in build/man.
+man: $(VENV)/.installed-demo
+	$(BIN)/python -m triolog.tools.cli.reference.man_pages build/man
+
+# What goes to a package index: a source distribution, the wheel that is made from it, and a check of both.
+dist: $(VENV)/.installed-release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
+# build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
+# It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
+ZIPAPP_PYTHONS := 3.11 3.12 3.13
+ZIPAPP_EXTRAS := metrics,control
+zipapp: dist
+	rm -rf build/zipapp
+	mkdir -p build/zipapp/all
+	for version in $(ZIPAPP_PYTHONS); do \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
+			--python-version $$version --target build/zipapp/$$version "$$(ls dist/*.whl)[$(ZIPAPP_EXTRAS)]" && \
+		cp -R build/zipapp/$$version/. build/zipapp/all || exit 1; \
+	done
+	rm -rf build/zipapp/all/bin build/zipapp/all/*.dist-info/direct_url.json
+	$(BIN)/shiv --site-packages build/zipapp/all --compressed --reproducible --extend-pythonpath \
+		--python '/usr/bin/env python3' --entry-point triolog.tools.cli.main:main --output-file build/triolog.pyz
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,32 +3,38 @@ own could be made to run for ever, and with it the server."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from .errors import ErrorCode, RequestError
+from .errors import ErrorCode, RequestError, UnsupportedVersionError
 
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATTERN_BYTES: Final = 1 << 20
 """Memory of a compiled pattern."""
+MISSING: Final = "regular expressions need the package google-re2 where the server runs: pip install 'triolog[regex]'"
 
 
-def load_patterns() -> None:
-    """Import RE2 now, where it is installed, and not with the first pattern."""
-    with contextlib.suppress(ImportError):
-        import re2  # noqa: F401
-
-
-def compiled_pattern(text: str) -> Callable[[str], bool]:
-    """Whether a whole string matches. Raises RequestError: INVALID_REGULAR_EXPRESSION."""
+@functools.cache
+def _re2() -> Any:
+    """RE2, or None where it is not installed. Imported once: a process at its limit of open files can load nothing."""
     try:
         import re2
     except ImportError:
-        raise RequestError(
-            "regular expressions need the package google-re2: install triolog[regex] where the server runs",
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-        ) from None
+        return None
+    return re2
+
+
+def load_patterns() -> bool:
+    """Import RE2 now and not with the first pattern. Whether it is installed: there is no wheel for every machine."""
+    return _re2() is not None
+
+
+def compiled_pattern(text: str) -> Callable[[str], bool]:
+    """Whether a whole string matches. Raises RequestError: INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION where RE2 is not
+    installed, as Kafka's brokers answer to what they do not have."""
+    if (re2 := _re2()) is None:
+        raise UnsupportedVersionError(MISSING)
     if len(text) > MAX_PATTERN_CHARS:
         raise RequestError(
             f"a regular expression has at most {MAX_PATTERN_CHARS} characters, this one {len(text)}",

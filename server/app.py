@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING, Final, TextIO
 import attrs
 import trio
 
-from .broker import Broker, StartProgress, open_broker_core
-from .broker_config import Address, BrokerConfig
+from .broker import Broker, Report, StartProgress, open_broker_core
 from .listeners.opening import Addresses, Listeners
+from .settings.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
 
 if TYPE_CHECKING:
-    from .listeners.health import Health
+    from .listeners.http.health import Health
 
 LOGGER: Final = logging.getLogger(__name__)
 
-Report = Callable[[StartProgress], None]
-
 MB: Final = 1_000_000
-DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
 
 
 async def serve(config: BrokerConfig, started: Callable[[Addresses], None], report: Report | None = None) -> None:
@@ -74,7 +71,7 @@ async def _told_over_http(
     if wanted is None:
         yield None, None, report
         return
-    from .listeners.health import telling
+    from .listeners.http.health import telling
 
     async with telling(wanted) as (health, address):
 
@@ -124,7 +121,7 @@ def _log_start(broker: Broker, addresses: Addresses, seconds: float) -> None:
         "serving %s data_dirs=%s topics=%d node_id=%d started_ms=%d",
         addresses,
         ",".join(broker.config.data_dirs),
-        sum(1 for _ in broker.topics()),
+        sum(1 for _ in broker.topics.names()),
         broker.node_id,
         seconds * 1000,
     )

@@ -18,6 +18,8 @@ from tests.support import imports
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = ("protocol", "server", "tools")
+FACADES: Final = (*FOLDERS, "server.storage", "server.actors")
+"""Packages that hold a docstring and packages."""
 
 FLOORS: Final = {
     "protocol.errors": 0,
@@ -31,27 +33,43 @@ FLOORS: Final = {
     "protocol.kafka": 2,
     "protocol.native": 2,
     "server.config": 3,
-    "server.clock": 3,
-    "server.open_files": 3,
+    "server.system": 3,
     "server.faults": 3,
-    "server.security": 3,
-    "server.storage": 4,
+    "server.security": 4,
     "server.groups": 4,
-    "server.broker_config": 4,
-    "server.broker_keys": 5,
-    "server.actors": 5,
-    "server.broker_settings": 6,
-    "server.broker": 6,
-    "server.listeners": 7,
-    "server.control": 8,
-    "tools.client": 8,
-    "server.app": 9,
-    "server.embedded": 9,
-    "tools.cli": 10,
-    "tools.bench": 10,
-    "tools.demo": 10,
-    "tools.pytest_plugin": 10,
-    "tools.spark": 11,
+    "server.settings": 4,
+    "server.storage.child_process": 4,
+    "server.storage.errors": 4,
+    "server.storage.disk": 5,
+    "server.storage.indexes": 6,
+    "server.storage.segments": 7,
+    "server.storage.producers": 8,
+    "server.storage.log": 9,
+    "server.storage.cleaner": 10,
+    "server.storage.lookups": 10,
+    "server.storage.recovery": 11,
+    "server.storage.directory": 12,
+    "server.storage.check": 13,
+    "server.storage.shared": 13,
+    "server.storage.offline": 14,
+    "server.actors.disk": 15,
+    "server.actors.partition": 16,
+    "server.actors.manager": 17,
+    "server.actors.compaction": 18,
+    "server.actors.coordinators": 18,
+    "server.actors.stages": 19,
+    "server.broker": 20,
+    "server.listeners.connections": 21,
+    "server.listeners": 22,
+    "server.control": 23,
+    "server.app": 24,
+    "server.embedded": 25,
+    "tools.client": 25,
+    "tools.cli": 26,
+    "tools.demo": 26,
+    "tools.bench": 27,
+    "tools.pytest_plugin": 27,
+    "tools.spark": 28,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 
@@ -69,8 +87,15 @@ messages."""
 
 DOORS: Final = {
     "server.listeners": (
-        *("protocol", "server.broker", "server.broker_config", "server.config", "server.clock", "server.faults"),
-        "server.open_files",
+        *(
+            "protocol",
+            "server.broker",
+            "server.settings.broker_config",
+            "server.settings.listener_security",
+            "server.config",
+            "server.faults",
+            "server.system",
+        ),
     ),
     "tools.client": ("protocol",),
 }
@@ -84,6 +109,11 @@ LOOKED_UP_BY_SPARK: Final = {
 these two are installed beside the distribution's own package, and can name what they import only absolutely."""
 
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
+MAX_MODULES: Final = 15
+"""Of a folder, without its `__init__`. One more, and it is time to divide what it owns."""
+LONGER_LISTS: Final = frozenset({"server/listeners/kafka"})
+"""Where `ls` is the list of Kafka's APIs."""
+
 JUDGES: Final = frozenset({"check_authorized", "authorize", "may_on_any"})
 JUDGES_BY_THEMSELVES: Final = frozenset(
     {
@@ -122,7 +152,7 @@ def _plant(root: Path, **modules: str) -> imports.Tree:
 
 
 def _violations(tree: imports.Tree) -> list[str]:
-    return list(imports.floor_violations(tree, FLOORS, facades=FOLDERS))
+    return list(imports.floor_violations(tree, FLOORS, facades=FACADES))
 
 
 def test_every_import_goes_to_a_lower_floor() -> None:
@@ -141,7 +171,7 @@ def _judging(folder: Path) -> list[str]:
     """Where a module asks what a client may do, and the table does it already."""
     return [
         f"{path.name}:{node.lineno}: {node.attr}"
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         if path.stem not in JUDGES_BY_THEMSELVES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in JUDGES
@@ -150,7 +180,7 @@ def _judging(folder: Path) -> list[str]:
 
 def test_what_a_kafka_client_may_do_is_asked_in_one_place() -> None:
     assert _judging(KAFKA_LISTENER) == []
-    assert {path.stem for path in KAFKA_LISTENER.glob("*.py")} >= JUDGES_BY_THEMSELVES
+    assert {path.stem for path in KAFKA_LISTENER.rglob("*.py")} >= JUDGES_BY_THEMSELVES
 
 
 def test_a_handler_that_asks_by_itself_is_reported(tmp_path: Path) -> None:
@@ -177,23 +207,28 @@ def test_tests_import_the_packages_by_their_installed_names() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from ..actors import mailbox",
-        "from ..actors.mailbox import Mailbox",
-        "def late():\n    from ..actors import mailbox",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..actors import mailbox",
+        "from ..broker import door",
+        "from ..broker.door import Door",
+        "def late():\n    from ..broker import door",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..broker import door",
     ],
 )
 def test_a_planted_import_of_a_higher_floor_is_reported(tmp_path: Path, source: str) -> None:
-    tree = _plant(tmp_path, server__storage__log=source, server__actors__mailbox="class Mailbox: ...")
+    tree = _plant(tmp_path, server__storage__log=source, server__broker__door="class Door: ...")
     [violation] = _violations(tree)
-    assert "server.storage.log (floor 4) imports server.actors.mailbox (floor 5)" in violation
+    assert "server.storage.log (floor 9) imports server.broker.door (floor 20)" in violation
     assert violation.startswith("server/storage/log.py:")
 
 
 def test_a_planted_import_of_a_stranger_on_the_same_floor_is_reported(tmp_path: Path) -> None:
-    tree = _plant(tmp_path, server__control="from ..tools.client import admin", tools__client__admin="")
+    tree = _plant(
+        tmp_path,
+        server__actors__compaction="from .coordinators import producer_ids",
+        server__actors__coordinators__producer_ids="",
+    )
     assert _violations(tree) == [
-        "server/control.py:1: server.control (floor 8) imports tools.client.admin (floor 8)",
+        "server/actors/compaction.py:1: "
+        "server.actors.compaction (floor 18) imports server.actors.coordinators.producer_ids (floor 18)",
     ]
 
 
@@ -201,11 +236,11 @@ def test_imports_to_lower_floors_and_inside_one_package_are_allowed(tmp_path: Pa
     tree = _plant(
         tmp_path,
         protocol__errors="",
-        server__storage__log="import os\nfrom ...protocol import errors\nfrom . import paths\nfrom .paths import name",
-        server__storage__paths="name = ''",
+        server__storage__log__log="import os\nfrom ....protocol import errors\nfrom . import gaps\nfrom .gaps import name",
+        server__storage__log__gaps="name = ''",
     )
     assert _violations(tree) == []
-    assert {found.imported for found in tree.imports} == {"os", "protocol.errors", "server.storage.paths"}
+    assert {found.imported for found in tree.imports} == {"os", "protocol.errors", "server.storage.log.gaps"}
 
 
 def test_a_planted_module_without_a_floor_is_reported(tmp_path: Path) -> None:
@@ -248,14 +283,32 @@ def test_packages_in_pyproject_are_the_folders() -> None:
     assert [str(folder) for folder in folders if not (ROOT / folder / "__init__.py").is_file()] == []
 
 
+def _crowded(root: Path) -> list[str]:
+    """Folders with more modules than a person takes in at a glance."""
+    folders = {path.parent for folder in FOLDERS for path in (root / folder).rglob("*.py")}
+    counts = {str(each.relative_to(root)): len(list(each.glob("*.py"))) - (each / "__init__.py").is_file() for each in folders}
+    return sorted(f"{name}: {count}" for name, count in counts.items() if count > MAX_MODULES and name not in LONGER_LISTS)
+
+
+def test_no_folder_has_more_modules_than_allowed() -> None:
+    assert _crowded(ROOT) == []
+
+
+def test_a_folder_with_one_module_too_many_is_reported(tmp_path: Path) -> None:
+    _plant(tmp_path, **{f"server__storage__module_{number}": "" for number in range(MAX_MODULES)})
+    assert _crowded(tmp_path) == []
+    _plant(tmp_path, server__storage__one_more="")
+    assert _crowded(tmp_path) == ["server/storage: 16"]
+
+
 def test_no_module_is_a_catch_all() -> None:
     modules = [*_tree().modules, *_tree_of_tests().modules]
     assert [module for module in modules if CATCH_ALL_NAMES & set(module.split("."))] == []
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", FACADES)
 def test_root_packages_hold_a_docstring_only(folder: str) -> None:
-    module = ast.parse((ROOT / folder / "__init__.py").read_text())
+    module = ast.parse((ROOT / folder.replace(".", "/") / "__init__.py").read_text())
     assert ast.get_docstring(module)
     assert len(module.body) == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,9 @@ import attrs
 import pytest
 from triolog.server.faults.disk_faults import EFFECTS as DISK_EFFECTS
 from triolog.server.faults.rules import EFFECTS
-from triolog.tools.cli.config_table import renewed
+from triolog.tools.cli.main import SUBCOMMANDS
+from triolog.tools.cli.reference.command_page import command_page
+from triolog.tools.cli.reference.config_table import renewed
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
@@ -67,8 +70,21 @@ def docstrings(path: Path) -> dict[str, str]:
 
 
 def test_the_configuration_tables_are_those_of_the_code() -> None:
-    page = (DOCS / "operations.md").read_text(encoding="utf-8")
-    assert page == renewed(page), "run: python -m triolog.tools.cli.config_table --write"
+    page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
+    assert page == renewed(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+
+
+def test_the_reference_of_commands_has_each_with_its_options() -> None:
+    page = command_page()
+    assert [name for name in SUBCOMMANDS if f"\n\n## triolog {name}\n\n```\ntriolog {name} " not in page] == []
+    assert "\n## triolog topics add-partitions\n" in page
+    assert "\n| `--isolation [read_uncommitted|read_committed]` | " in page
+    assert runpy.run_path(str(DOCS / "site_hooks.py"))["COMMANDS"] in (DOCS / "reference" / "commands.md").read_text()
+
+
+def test_the_diagrams_are_those_that_are_drawn() -> None:
+    drawn = runpy.run_path(str(DOCS / "diagrams" / "draw.py"))["drawn"]()
+    assert {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "diagrams").glob("*.svg")} == drawn
 
 
 def test_the_tables_of_facts_are_read() -> None:

@@ -1,37 +1,45 @@
-"""What `python -m build` makes of this tree installs into an empty environment and runs there.
+"""What is released: `make dist` and `make zipapp` run on a copy of this tree, and what they make works in empty environments.
 
-The tree is copied first, so that the build leaves nothing in it. The wheel is the one made from the source
-distribution: what either of them forgets is missing here.
+The wheel is the one made from the source distribution: what either of them forgets is missing here.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
+from collections.abc import Sequence
+from email import message_from_bytes
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
 
-pytestmark = pytest.mark.full  # an environment is made and filled
+from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
+from tests.support.server_process import ServerFolder, ServerProcess
+
+full = pytest.mark.full  # environments are made and filled
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """Installed from `tools/spark` as top-level packages: Spark finds data sources in modules of such names only."""
-FILES: Final = ("pyproject.toml", "README.md", "LICENSE")
+FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
+PATIENCE_S: Final = 60.0
 
 IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
 import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
-NEED["prometheus_client"] = ("triolog.server.listeners.metrics", "triolog.server.listeners.health")
-NEED["h11"] = ("triolog.server.listeners.http", "triolog.server.control.", *NEED["prometheus_client"])
+NEED["prometheus_client"] = ("triolog.server.listeners.http.metrics", "triolog.server.listeners.http.health")
+NEED["h11"] = ("triolog.server.listeners.http.server", "triolog.server.control.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
@@ -45,71 +53,227 @@ for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
 """
 """Only what is made for an extra may fail to import without it, and only for want of what the extra brings."""
 
+EMBEDDED: Final = """
+from triolog.server.embedded import BlockingBroker
+with BlockingBroker(topics=["t"]) as broker:
+    broker.append("t", [b"espresso"])
+    print(broker.fetch("t")[0].value)
+"""
+
 
 @attrs.frozen(kw_only=True)
-class Installed:
+class Released:
     tree: Path
     """The copy that was built."""
-    wheel: Path
-    bin: Path
     elsewhere: Path
     """A folder from which the source tree cannot be imported by accident."""
 
+    @property
+    def wheel(self) -> Path:
+        [wheel] = (self.tree / "dist").glob("*.whl")
+        return wheel
+
+    def make(self, target: str, *arguments: str) -> None:
+        """With the tools of this environment, which is left as it is."""
+        installed = f"{sys.prefix}/.installed-release"
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        _run("make", f"VENV={sys.prefix}", "-o", installed, *arguments, target, cwd=self.tree, environment=variables)
+
+
+@attrs.frozen(kw_only=True)
+class Installed:
+    released: Released
+    bin: Path
+
     def run(self, program: str, *arguments: str) -> str:
-        return _run(str(self.bin / program), *arguments, cwd=self.elsewhere)
+        return _run(str(self.bin / program), *arguments, cwd=self.released.elsewhere)
 
 
-def _run(*command: str, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _run(*command: str, cwd: Path, environment: dict[str, str] | None = None, said: str | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, input=said, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
     return done.stdout
 
 
+def python_of(version: str) -> str:
+    found = interpreter(version)
+    if found is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    return found
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
     folder = tmp_path_factory.mktemp("packaging")
-    tree, environment, elsewhere = folder / "tree", folder / "environment", folder / "elsewhere"
+    tree, elsewhere = folder / "tree", folder / "elsewhere"
     elsewhere.mkdir()
     for name in (*FOLDERS, "tests", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
     for name in FILES:
         shutil.copy(ROOT / name, tree / name)
-    _run(sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(tree), cwd=elsewhere)
-    [wheel] = (folder / "dist").glob("*.whl")
-    venv.create(environment, with_pip=False, symlinks=True)
-    python = str(environment / "bin" / "python")
-    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", str(wheel), cwd=elsewhere)
-    return Installed(tree=tree, wheel=wheel, bin=environment / "bin", elsewhere=elsewhere)
+    released = Released(tree=tree, elsewhere=elsewhere)
+    released.make("dist")
+    return released
+
+
+def install(released: Released, python: str, folder: Path) -> Installed:
+    """The wheel in a new environment of its own."""
+    _run(python, "-m", "venv", "--without-pip", str(folder), cwd=released.elsewhere)
+    pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet")
+    _run(*pip, str(released.wheel), cwd=released.elsewhere)
+    return Installed(released=released, bin=folder / "bin")
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def installed(request: pytest.FixtureRequest, released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(released, python_of(request.param), tmp_path_factory.mktemp("environment") / request.param)
+
+
+def say(command: Sequence[str], folder: Path, server: ServerProcess, *arguments: str, told: str | None = None) -> str:
+    """What the command line says to a server."""
+    return _run(*command, *arguments, "--server", "{}:{}".format(*server.address), cwd=folder, said=told)
+
+
+def use(folder: ServerFolder, command: Sequence[str]) -> None:
+    """Start a server, make a topic, produce and consume, and stop, all with the same command."""
+    server = folder.start()
+    say(command, folder.path, server, "topics", "create", "t")
+    say(command, folder.path, server, "produce", "t", told="espresso\nlatte\n")
+    lines = say(command, folder.path, server, "consume", "t", "--json").splitlines()
+    assert [json.loads(line)["value"] for line in lines] == ["espresso", "latte"]
+    assert server.stop() == 0, server.stderr()
+
+
+# ---- what is declared --------------------------------------------------------------------------------------------------------
+
+
+def test_the_zipapp_is_for_every_version_that_is_supported() -> None:
+    assert f"\nZIPAPP_PYTHONS := {' '.join(VERSIONS)}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_the_changelog_begins_with_what_comes_and_goes_on_with_the_version_that_is_declared() -> None:
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert headings in (["Unreleased"], ["Unreleased", PROJECT["version"], *headings[2:]])
+
+
+# ---- source distribution and wheel -------------------------------------------------------------------------------------------
 
 
 def _installed_as(source: Path) -> str:
     return "/".join(source.parts[2:]) if source.parent.name in LOOKED_UP_BY_SPARK else f"triolog/{source}"
 
 
-def test_the_wheel_holds_every_source_file_and_nothing_else(installed: Installed) -> None:
+@full
+def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) -> None:
     sources = {
-        _installed_as(path.relative_to(installed.tree))
+        _installed_as(path.relative_to(released.tree))
         for folder in FOLDERS
-        for path in (installed.tree / folder).rglob("*")
+        for path in (released.tree / folder).rglob("*")
         if path.suffix == ".py"
         or path.name == "py.typed"
         or path.parent.parent.name == "peers"
         or path.parent.name == "pipeline_template"
     }
-    names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
+    names = {name for name in zipfile.ZipFile(released.wheel).namelist() if ".dist-info/" not in name}
     assert names == sources
     assert {f"triolog/{folder}/py.typed" for folder in FOLDERS} <= names
 
 
+@full
+def test_the_wheel_says_what_it_is(released: Released) -> None:
+    """`make dist` has asked twine for the rest."""
+    archive = zipfile.ZipFile(released.wheel)
+    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    said = message_from_bytes(archive.read(name))
+    assert (said["Name"], said["Version"], said["License-Expression"]) == ("triolog", PROJECT["version"], "Apache-2.0")
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert said.get_all("Classifier") == PROJECT["classifiers"]
+    assert any(each.endswith("/licenses/LICENSE") for each in archive.namelist())
+
+
+@full
 def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Installed) -> None:
     modules = installed.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
-    sources = {path.relative_to(installed.tree) for folder in FOLDERS for path in (installed.tree / folder).rglob("*.py")}
+    tree = installed.released.tree
+    sources = {path.relative_to(tree) for folder in FOLDERS for path in (tree / folder).rglob("*.py")}
     names = [_installed_as(path) for path in sources]
     expected = {name[:-3].replace("/", ".").removesuffix(".__init__") for name in names if name.startswith("triolog/")}
     left_out = (".__main__", "triolog.tools.pytest_plugin.report")  # a package that needs pytest is not walked into
     assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(left_out))}
 
 
-def test_the_command_says_its_version_and_its_help(installed: Installed) -> None:
-    assert installed.run("triolog", "--version") == "triolog 0.1.0\n"
+@full
+def test_the_installed_command_serves(installed: Installed, tmp_path: Path) -> None:
+    assert installed.run("triolog", "--version") == f"triolog {PROJECT['version']}\n"
     assert installed.run("triolog", "--help").startswith("Usage: triolog ")
+    command = (str(installed.bin / "triolog"),)
+    with ServerFolder(tmp_path, command=command) as folder:
+        use(folder, command)
+
+
+@full
+def test_the_installed_broker_runs_inside_a_program(installed: Installed) -> None:
+    assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
+
+
+# ---- one file ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def zipapp(released: Released) -> Path:
+    released.make("zipapp", "-o", "dist")
+    return released.tree / "build" / "triolog.pyz"
+
+
+def alone(zipapp: Path, version: str, folder: Path) -> tuple[str, ...]:
+    """The command that a copy of the file is in an empty folder, without a variable and without what is installed."""
+    copy = shutil.copy(zipapp, folder)
+    return ("env", "-i", f"SHIV_ROOT={folder / 'unpacked'}", python_of(version), "-I", "-S", str(copy))
+
+
+@full
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, version: str, tmp_path: Path) -> None:
+    command = alone(zipapp, version, tmp_path)
+    with ServerFolder(tmp_path, command=command) as folder:
+        use(folder, command)
+
+
+@full
+def test_processes_that_a_server_starts_find_their_modules_in_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
+    """The one that compacts, and the one that scrubs."""
+    config = tmp_path / "scrub.toml"
+    config.write_text("scrub_bytes_per_second = 1000000\nscrub_interval_ms = 1\n")
+    with ServerFolder(tmp_path, command=alone(zipapp, THIS, tmp_path)) as folder:
+        server = folder.start("--control", "127.0.0.1:0")
+        topic = {"name": "t", "config": {"cleanup.policy": "compact", "segment.bytes": "1024"}}
+        control(server, "POST", "/topics", topic)
+        for value in ("old" * 300, "new" * 300, "newest" * 150):
+            control(server, "POST", "/topics/t/records", {"records": [{"key": "k", "value": value}]})
+        assert control(server, "POST", "/topics/t/compact", {}) == {"rounds": 1}
+        assert [each["offset"] for each in control(server, "GET", "/topics/t/records")] == [2]
+        control(server, "POST", "/topics", {"name": "s", "config": {"segment.bytes": "1024"}})
+        for _ in range(2):
+            control(server, "POST", "/topics/s/records", {"records": ["v" * 900]})
+        assert server.stop() == 0, server.stderr()
+        with (folder.data_dir / "s-0" / "00000000000000000000.log").open("r+b") as segment:
+            segment.seek(500)
+            segment.write(b"damage")
+        folder.start("--config", str(config)).wait_stderr("are damaged")
+
+
+def control(server: ServerProcess, method: str, path: str, body: object = None) -> Any:
+    host, _, port = json.loads(server.ready_file.read_text())["control"].rpartition(":")
+    connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body))
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+    finally:
+        connection.close()
+    assert answer.status == 200, told
+    return told

@@ -161,11 +161,13 @@ def test_full_tests_run_with_the_full_counts(tmp_path: Path) -> None:
     assert full.cases["test_profile"] == {}
 
 
-def test_counts_are_a_tenth_in_the_quick_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_a_tenth_or_what_is_said_in_the_quick_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(counts.VARIABLE, raising=False)
     assert [counts.counts(full) for full in (50, 5, 300)] == [5, 1, 30]
+    assert counts.counts(50, quick=2) == 2
     monkeypatch.setenv(counts.VARIABLE, counts.FULL)
     assert [counts.counts(full) for full in (50, 5, 300)] == [50, 5, 300]
+    assert counts.counts(50, quick=2) == 50
 
 
 def test_draws_are_random_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.storage.filesystem import CREATE, READ, FileSystem, read_file, replace_file
+from triolog.server.storage.disk.filesystem import CREATE, READ, FileSystem, read_file, replace_file
 
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 

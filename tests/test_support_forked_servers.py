@@ -6,12 +6,16 @@ import os
 import select
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.support.forked_servers import ForkedProcess, ServerForker
-from tests.support.server_process import DEADLINE_S, ServerFolder, environment
+from tests.support.descriptor_limits import TELLS_IMPORTS, imports_of
+from tests.support.forked_servers import PROGRAM, ForkedProcess, ServerForker
+from tests.support.server_process import DEADLINE_S, ServerFolder, environment, python_command
 from tests.support.wire_client import WireClient
+
+PRELOADS: Final = f"import sys; sys.path.append({str(PROGRAM.parent)!r}); import server_forker; server_forker.preload()"
 
 
 def forked(forker: ServerForker, folder: Path, *arguments: str, **variables: str) -> tuple[ForkedProcess, Path]:
@@ -54,6 +58,13 @@ def test_forks_of_one_program_are_told_apart_and_killed_one_by_one(tmp_path: Pat
         first.kill()
         assert first.process.returncode == -9
         assert one.start().stop() == 0, "locks are free when the kill is over"
+
+
+def test_the_program_has_loaded_every_module_of_ours_that_a_server_loads(tmp_path: Path) -> None:
+    with ServerFolder(tmp_path, command=python_command(f"{PRELOADS}\n{TELLS_IMPORTS}")) as folder:
+        server = folder.start("--kafka", "127.0.0.1:0", "--control", "127.0.0.1:0", "--nodes", "2", "--emulate", "3.4")
+        assert server.stop() == 0, server.stderr()
+    assert [name for name in imports_of(tmp_path) if name.startswith("triolog.")] == []
 
 
 def test_forks_do_not_outlive_the_program(tmp_path: Path) -> None:

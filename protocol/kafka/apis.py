@@ -3,8 +3,11 @@
 | tier | meaning |
 |---|---|
 | A | produce, consume, groups, topics: what every client needs |
-| B | transactions, authentication, groups whose assignments the broker makes |
+| B | transactions, authentication, consumer groups (KIP-848) |
 | C | views and administration |
+
+An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
+in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` there.
 
 Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where clients of today still send them.
 Source: Kafka's message schemas, `ApiKeys`.
@@ -15,74 +18,105 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Self, TypeVar
 
 import attrs
 
 from ..limits import INT16_MAX
+from ..schema.fields import Field, Versions, all_fields
+
+T = TypeVar("T")
+
+NEVER: Final = INT16_MAX
+"""In place of the first version with compact lengths and tagged fields (KIP-482)."""
+
+
+class ServedBy(enum.Enum):
+    """Which nodes of a cluster serve an API; others answer NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR."""
+
+    ANY = enum.auto()
+    LEADER = enum.auto()
+    """Of each partition that is named."""
+    GROUP = enum.auto()
+    """The coordinator of the group."""
+    TRANSACTION = enum.auto()
+    """The coordinator of the transactional id."""
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's numbers of its APIs, as far as they are served here."""
+    """Kafka's numbers of its APIs, as far as they are served here, and all that is declared of each: its number, the module of
+    its messages, the lowest and highest version, the first flexible one, who serves it, and the lowest version that is read
+    where lower ones are advertised."""
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
+    row: tuple[Any, ...]
+
+    def __new__(cls, number: int, *row: Any) -> Self:
+        key = int.__new__(cls, number)
+        key._value_, key.row = number, row
+        return key
+
+    # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
+    PRODUCE = 0, "produce", 0, 13, 9, ServedBy.LEADER, 3
+    FETCH = 1, "fetch", 4, 18, 12, ServedBy.LEADER
+    LIST_OFFSETS = 2, "list_offsets", 0, 10, 6, ServedBy.LEADER
+    METADATA = 3, "metadata", 0, 13, 9
+    API_VERSIONS = 18, "api_versions", 0, 4, 3
+    FIND_COORDINATOR = 10, "find_coordinator", 0, 6, 3
+    INIT_PRODUCER_ID = 22, "transactions", 0, 5, 2, ServedBy.TRANSACTION
+    OFFSET_FOR_LEADER_EPOCH = 23, "list_offsets", 2, 4, 4, ServedBy.LEADER
+    OFFSET_COMMIT = 8, "offsets", 2, 10, 8, ServedBy.GROUP
+    OFFSET_FETCH = 9, "offsets", 1, 10, 6, ServedBy.GROUP
+    JOIN_GROUP = 11, "groups", 0, 9, 6, ServedBy.GROUP
+    HEARTBEAT = 12, "groups", 0, 4, 4, ServedBy.GROUP
+    LEAVE_GROUP = 13, "groups", 0, 5, 4, ServedBy.GROUP
+    SYNC_GROUP = 14, "groups", 0, 5, 4, ServedBy.GROUP
+    DESCRIBE_GROUPS = 15, "groups", 0, 6, 5, ServedBy.GROUP
+    LIST_GROUPS = 16, "groups", 0, 5, 3
+    DELETE_GROUPS = 42, "groups", 0, 2, 2, ServedBy.GROUP
+    OFFSET_DELETE = 47, "offsets", 0, 0, NEVER, ServedBy.GROUP
+    CREATE_TOPICS = 19, "admin.topics", 2, 7, 5
+    DELETE_TOPICS = 20, "admin.topics", 1, 6, 4
+    DELETE_RECORDS = 21, "admin.topics", 0, 2, 2, ServedBy.LEADER
+    CREATE_PARTITIONS = 37, "admin.topics", 0, 3, 2
+    DESCRIBE_CONFIGS = 32, "admin.configs", 1, 4, 4
+    ALTER_CONFIGS = 33, "admin.configs", 0, 2, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, "admin.configs", 0, 1, 1
+    DESCRIBE_CLUSTER = 60, "admin.cluster", 0, 2, 0
+    # Tier B.
+    ADD_PARTITIONS_TO_TXN = 24, "transactions", 0, 3, 3, ServedBy.TRANSACTION
+    ADD_OFFSETS_TO_TXN = 25, "transactions", 0, 4, 3, ServedBy.TRANSACTION
+    END_TXN = 26, "transactions", 0, 5, 3, ServedBy.TRANSACTION
+    TXN_OFFSET_COMMIT = 28, "transactions", 0, 5, 3, ServedBy.GROUP
+    WRITE_TXN_MARKERS = 27, "transactions", 1, 2, 1
+    DESCRIBE_PRODUCERS = 61, "transactions", 0, 0, 0, ServedBy.LEADER
+    DESCRIBE_TRANSACTIONS = 65, "transactions", 0, 0, 0
+    LIST_TRANSACTIONS = 66, "transactions", 0, 2, 0
+    SASL_HANDSHAKE = 17, "sasl", 0, 1, NEVER
+    SASL_AUTHENTICATE = 36, "sasl", 0, 2, 2
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, "sasl", 0, 0, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, "sasl", 0, 0, 0
+    CONSUMER_GROUP_HEARTBEAT = 68, "consumer_groups", 0, 1, 0, ServedBy.GROUP
+    CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
+    # Tier C.
+    DESCRIBE_TOPIC_PARTITIONS = 75, "metadata", 0, 0, 0
+    DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 4, 2
+    ALTER_REPLICA_LOG_DIRS = 34, "admin.log_dirs", 1, 2, 2
+    ELECT_LEADERS = 43, "admin.cluster", 0, 2, 2
+    ALTER_PARTITION_REASSIGNMENTS = 45, "admin.cluster", 0, 1, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, "admin.cluster", 0, 0, 0
+    DESCRIBE_ACLS = 29, "admin.acls", 1, 3, 2
+    CREATE_ACLS = 30, "admin.acls", 1, 3, 2
+    DELETE_ACLS = 31, "admin.acls", 1, 3, 2
+    DESCRIBE_CLIENT_QUOTAS = 48, "admin.quotas", 0, 1, 1
+    ALTER_CLIENT_QUOTAS = 49, "admin.quotas", 0, 1, 1
+    UPDATE_FEATURES = 57, "admin.cluster", 0, 2, 0
+    LIST_CONFIG_RESOURCES = 74, "admin.configs", 0, 1, 0
 
 
 @attrs.frozen(slots=False)  # cached properties
 class Api:
-    """One API. `first_flexible` is the first version with compact lengths and tagged fields (KIP-482)."""
+    """One API."""
 
     key: ApiKey
     name: str
@@ -90,9 +124,14 @@ class Api:
     """Of `messages`."""
     lowest: int
     highest: int
-    first_flexible: int = INT16_MAX
-    lowest_read: int = 0
+    first_flexible: int = NEVER
+    served_by: ServedBy = ServedBy.ANY
+    lowest_read: int = attrs.field()
     """Below it a version is advertised and not served."""
+
+    @lowest_read.default
+    def _lowest(self) -> int:
+        return self.lowest
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
@@ -100,6 +139,11 @@ class Api:
     def load(self) -> None:
         """Import the messages now and not with the first request."""
         importlib.import_module(f".messages.{self.module}", __package__)
+
+    def fields_of(self, cls: type) -> list[Field]:
+        """The fields of one of its structures that at least one version has that is read here."""
+        read = Versions(self.lowest_read, self.highest)
+        return [field for field in all_fields(cls) if not field.versions.both(read).are_none]
 
     @functools.cached_property
     def request(self) -> type[Any]:
@@ -117,69 +161,25 @@ class Api:
         return message
 
 
-def _api(key: ApiKey, module: str, lowest: int, highest: int, first_flexible: int = INT16_MAX, lowest_read: int = 0) -> Api:
-    name = "".join(word.capitalize() for word in key.name.split("_"))
-    return Api(key, name, module, lowest, highest, first_flexible, max(lowest, lowest_read))
-
-
 APIS: Final[dict[int, Api]] = {
-    api.key: api
-    for api in (
-        # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
-        _api(ApiKey.PRODUCE, "produce", 0, 13, 9, lowest_read=3),
-        _api(ApiKey.FETCH, "fetch", 4, 18, 12),
-        _api(ApiKey.LIST_OFFSETS, "list_offsets", 0, 10, 6),
-        _api(ApiKey.METADATA, "metadata", 0, 13, 9),
-        _api(ApiKey.API_VERSIONS, "api_versions", 0, 4, 3),
-        _api(ApiKey.FIND_COORDINATOR, "find_coordinator", 0, 6, 3),
-        _api(ApiKey.INIT_PRODUCER_ID, "transactions", 0, 5, 2),
-        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "list_offsets", 2, 4, 4),
-        _api(ApiKey.OFFSET_COMMIT, "offsets", 2, 10, 8),
-        _api(ApiKey.OFFSET_FETCH, "offsets", 1, 10, 6),
-        _api(ApiKey.JOIN_GROUP, "groups", 0, 9, 6),
-        _api(ApiKey.HEARTBEAT, "groups", 0, 4, 4),
-        _api(ApiKey.LEAVE_GROUP, "groups", 0, 5, 4),
-        _api(ApiKey.SYNC_GROUP, "groups", 0, 5, 4),
-        _api(ApiKey.DESCRIBE_GROUPS, "groups", 0, 6, 5),
-        _api(ApiKey.LIST_GROUPS, "groups", 0, 5, 3),
-        _api(ApiKey.DELETE_GROUPS, "groups", 0, 2, 2),
-        _api(ApiKey.OFFSET_DELETE, "offsets", 0, 0),
-        _api(ApiKey.CREATE_TOPICS, "topics", 2, 7, 5),
-        _api(ApiKey.DELETE_TOPICS, "topics", 1, 6, 4),
-        _api(ApiKey.DELETE_RECORDS, "topics", 0, 2, 2),
-        _api(ApiKey.CREATE_PARTITIONS, "topics", 0, 3, 2),
-        _api(ApiKey.DESCRIBE_CONFIGS, "configs", 1, 4, 4),
-        _api(ApiKey.ALTER_CONFIGS, "configs", 0, 2, 2),
-        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "configs", 0, 1, 1),
-        _api(ApiKey.DESCRIBE_CLUSTER, "cluster", 0, 2, 0),
-        # Tier B.
-        _api(ApiKey.ADD_PARTITIONS_TO_TXN, "transactions", 0, 3, 3),
-        _api(ApiKey.ADD_OFFSETS_TO_TXN, "transactions", 0, 4, 3),
-        _api(ApiKey.END_TXN, "transactions", 0, 5, 3),
-        _api(ApiKey.TXN_OFFSET_COMMIT, "transactions", 0, 5, 3),
-        _api(ApiKey.WRITE_TXN_MARKERS, "transactions", 1, 2, 1),
-        _api(ApiKey.DESCRIBE_PRODUCERS, "transactions", 0, 0, 0),
-        _api(ApiKey.DESCRIBE_TRANSACTIONS, "transactions", 0, 0, 0),
-        _api(ApiKey.LIST_TRANSACTIONS, "transactions", 0, 2, 0),
-        _api(ApiKey.SASL_HANDSHAKE, "sasl", 0, 1),
-        _api(ApiKey.SASL_AUTHENTICATE, "sasl", 0, 2, 2),
-        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "sasl", 0, 0, 0),
-        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "sasl", 0, 0, 0),
-        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "consumer_groups", 0, 1, 0),
-        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, "consumer_groups", 0, 1, 0),
-        # Tier C.
-        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "metadata", 0, 0, 0),
-        _api(ApiKey.DESCRIBE_LOG_DIRS, "log_dirs", 1, 4, 2),
-        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "log_dirs", 1, 2, 2),
-        _api(ApiKey.ELECT_LEADERS, "cluster", 0, 2, 2),
-        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "cluster", 0, 1, 0),
-        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "cluster", 0, 0, 0),
-        _api(ApiKey.DESCRIBE_ACLS, "acls", 1, 3, 2),
-        _api(ApiKey.CREATE_ACLS, "acls", 1, 3, 2),
-        _api(ApiKey.DELETE_ACLS, "acls", 1, 3, 2),
-        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "quotas", 0, 1, 1),
-        _api(ApiKey.ALTER_CLIENT_QUOTAS, "quotas", 0, 1, 1),
-        _api(ApiKey.UPDATE_FEATURES, "cluster", 0, 2, 0),
-        _api(ApiKey.LIST_CONFIG_RESOURCES, "configs", 0, 1, 0),
-    )
+    key: Api(key, "".join(word.capitalize() for word in key.name.split("_")), *key.row) for key in ApiKey
 }
+
+
+class ApiTable(Mapping[ApiKey, T]):
+    """A table of all APIs whose rows follow from their messages, and are made when they are first looked at."""
+
+    def __init__(self, make: Callable[[Api], T]) -> None:
+        self._make = make
+        self._rows: dict[ApiKey, T] = {}
+
+    def __getitem__(self, key: ApiKey) -> T:
+        if key not in self._rows:
+            self._rows[key] = self._make(APIS[key])
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[ApiKey]:
+        return iter(ApiKey)
+
+    def __len__(self) -> int:
+        return len(ApiKey)

@@ -100,7 +100,7 @@ class KafkaConnection:
         return self._buffer.missing_bytes
 
     def compact(self) -> None:
-        """Nobody will ask for requests for long: keep what was not handed out and nothing beside it."""
+        """Free spare room of the buffer: no request is expected soon."""
         self._buffer.compact()
 
     def drop(self) -> int:
@@ -195,7 +195,8 @@ def encode_token(body: Any) -> list[Bytes]:
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:
-    """The same from its parts. ApiVersions has a header without tagged fields in all versions: who asks may not know them."""
+    """The buffers of an answer with this correlation id. ApiVersions has a header without tagged fields in all versions: who
+    asks may not know them."""
     return _framed(api, version, correlation_id, codec.write(body, version, flexible=api.is_flexible(version)))
 
 

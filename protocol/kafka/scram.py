@@ -97,7 +97,7 @@ class ScramCredential:
 
     @classmethod
     def parse(cls, mechanism: ScramMechanism, text: str) -> Self:
-        """The other way round. Raises ValueError."""
+        """Read what `as_text` writes. Raises ValueError."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or not fields["iterations"].isascii():
             raise ValueError("a SCRAM credential is salt=...,stored_key=...,server_key=...,iterations=...")
@@ -114,7 +114,7 @@ class ScramCredential:
 
 
 def decoy(mechanism: ScramMechanism, secret: bytes, user: str) -> ScramCredential:
-    """What a user who does not exist is asked with: the same salt every time, and no proof ever fits. Without it the answer to
+    """A credential for a user who does not exist: the same salt every time, and no proof ever fits. Without it the answer to
     the first message would tell which users there are."""
     salt = hmac.digest(secret, user.encode(), mechanism.hash_name)[:16]
     keys = (hmac.digest(secret, b"%d" % number + user.encode(), mechanism.hash_name) for number in (1, 2))

@@ -17,7 +17,7 @@ from ..receive_buffer import ReceiveBuffer
 from ..types import Bytes
 from . import frames
 from .error_entries import decode_error, encode_error
-from .fields import Body, FieldError, describe
+from .fields import Body, FieldError, describe_value
 from .state import Role, State, Step, next_state
 
 HELLO: Final = "hello"
@@ -42,7 +42,7 @@ CONNECTION_CLOSED: Final = Idle.CONNECTION_CLOSED
 """The peer has finished sending, and everything it sent has been handed out."""
 
 
-class Request(NamedTuple):
+class NativeRequest(NamedTuple):
     """A request as received; the body is what msgpack yields. `size_bytes` is what it counts in flight."""
 
     correlation_id: int
@@ -66,7 +66,7 @@ class Response(NamedTuple):
 
 
 class WideFrame(NamedTuple):
-    """A request that takes long to read: `frames.unpack_steps` does it, and `read_value` goes on with what it holds."""
+    """A request that takes long to read: `frames.unpack_frame_steps` does it, and `read_value` goes on with what it holds."""
 
     frame: memoryview
 
@@ -77,7 +77,7 @@ class LastError(NamedTuple):
     error: RequestError
 
 
-Event = Request | Response | WideFrame | LastError | Idle
+Event = NativeRequest | Response | WideFrame | LastError | Idle
 
 
 class _InFlight(NamedTuple):
@@ -242,7 +242,7 @@ class NativeConnection:
         self._state = State.ERROR
         return frames.pack_frame((LAST_ERROR_ID, encode_error(error)), None)
 
-    def read_value(self, value: object, size: int) -> Request:
+    def read_value(self, value: object, size: int) -> NativeRequest:
         """Server: the request of a WideFrame of so many bytes. RemoteProtocolError as of `next_event`."""
         try:
             return self._request_of(value, size)._replace(is_wide=True)
@@ -254,12 +254,12 @@ class NativeConnection:
         """Server: a WideFrame could not be read."""
         self._state = State.ERROR
 
-    def _read_request(self, frame: memoryview) -> Request | WideFrame:
+    def _read_request(self, frame: memoryview) -> NativeRequest | WideFrame:
         if self._hands_out_wide_frames and frames.is_wide(frame):
             return WideFrame(frame)
-        return self._request_of(frames.unpack(frame), len(frame))
+        return self._request_of(frames.unpack_frame(frame), len(frame))
 
-    def _request_of(self, value: Any, size: int) -> Request:
+    def _request_of(self, value: Any, size: int) -> NativeRequest:
         if not isinstance(value, list) or [type(part) for part in value] != _REQUEST_TYPES:
             raise RemoteProtocolError(
                 f"a frame holds {_describe_shape(value)}, expected [correlation_id: uint32, api: str, version: uint, body: map]"
@@ -271,12 +271,12 @@ class NativeConnection:
         if correlation_id in self._in_flight:
             raise RemoteProtocolError(f"correlation id {correlation_id} is in flight")
         if version < 0:
-            raise RemoteProtocolError(f"version {version} of {describe(api)}, expected a uint")
+            raise RemoteProtocolError(f"version {version} of {describe_value(api)}, expected a uint")
         self._add(correlation_id, _InFlight(api, version, size))
-        return Request(correlation_id, api, version, body, size)
+        return NativeRequest(correlation_id, api, version, body, size)
 
     def _read_answer(self, frame: memoryview) -> Response | LastError:
-        value = frames.unpack(frame, None)
+        value = frames.unpack_frame(frame, None)
         if not (
             isinstance(value, list)
             and len(value) == 3
@@ -346,8 +346,8 @@ _Blame = type[LocalProtocolError] | type[RemoteProtocolError]
 
 def _describe_shape(value: object) -> str:
     if not isinstance(value, list):
-        return describe(value)
-    return f"[{', '.join(describe(part) for part in value[:5])}{', ...' if len(value) > 5 else ''}]"
+        return describe_value(value)
+    return f"[{', '.join(describe_value(part) for part in value[:5])}{', ...' if len(value) > 5 else ''}]"
 
 
 def _next_step(state: State) -> str:

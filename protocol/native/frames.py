@@ -49,7 +49,7 @@ _SIZED_BYTES: Final = {  # first byte -> (bytes of the size that follows, bytes 
 _CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}  # (bytes of the count, objects per entry)
 
 
-def unpack(frame: memoryview, max_objects: int | None = MAX_OBJECTS) -> object:
+def unpack_frame(frame: memoryview, max_objects: int | None = MAX_OBJECTS) -> object:
     """The value of a frame's payload. `max_objects` None: the peer is one we chose to believe."""
     if max_objects is not None and len(frame) > UNCOUNTED_FRAME_BYTES:
         check_objects(frame, min(max_objects, len(frame)))  # an object takes a byte: more than that is a lie
@@ -59,8 +59,8 @@ def unpack(frame: memoryview, max_objects: int | None = MAX_OBJECTS) -> object:
         raise _no_value(frame, exc) from exc
 
 
-def unpack_steps(frame: memoryview) -> Generator[None, None, object]:
-    """The same in steps, for what is large: one call for all of it would hold the interpreter, in whichever thread."""
+def unpack_frame_steps(frame: memoryview) -> Generator[None, None, object]:
+    """What `unpack_frame` returns, in steps: one call for all of a large frame would hold the interpreter."""
     size = len(frame)
     if size > UNCOUNTED_FRAME_BYTES:
         yield from count_steps(frame, min(MAX_OBJECTS, size))

@@ -10,23 +10,10 @@ from typing import Final
 
 from ..errors import RemoteProtocolError, UnsupportedVersionError
 from ..types import Isolation
-from .explain import (
-    ExplainPartition,
-    ExplainPartitionResponse,
-    ExplainRequest,
-    ExplainResponse,
-)
-from .fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    Format,
-    Gaps,
-)
-from .fields import Body, FieldError, check_keys, describe
-from .group_members import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse, GroupMember
-from .groups import (
+from .calls.explain import ExplainPartition, ExplainPartitionResponse, ExplainRequest, ExplainResponse
+from .calls.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Format, Gaps
+from .calls.group_members import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse, GroupMember
+from .calls.groups import (
     CommitOffsetsPartitionResponse,
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -41,22 +28,16 @@ from .groups import (
     ListGroupsResponse,
     OffsetsPartition,
 )
-from .hello import HelloRequest, HelloResponse
-from .leases import (
-    LeasedSegment,
-    LeasePartition,
-    LeasePartitionResponse,
-    LeaseSegmentsRequest,
-    LeaseSegmentsResponse,
-)
-from .lookups import (
+from .calls.hello import HelloRequest, HelloResponse
+from .calls.leases import LeasedSegment, LeasePartition, LeasePartitionResponse, LeaseSegmentsRequest, LeaseSegmentsResponse
+from .calls.lookups import (
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
     OffsetsForTimesRequest,
     OffsetsForTimesResponse,
 )
-from .metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
-from .produce import (
+from .calls.metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from .calls.produce import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
@@ -66,14 +47,14 @@ from .produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from .splits import (
+from .calls.splits import (
     SplitPoint,
     SplitPointsPartition,
     SplitPointsPartitionResponse,
     SplitPointsRequest,
     SplitPointsResponse,
 )
-from .stages import (
+from .calls.stages import (
     NO_VERSION,
     AbortStageRequest,
     AbortStageResponse,
@@ -89,8 +70,8 @@ from .stages import (
     StageRequest,
     StageResponse,
 )
-from .statistics import StatisticsRequest, StatisticsResponse
-from .topic_changes import (
+from .calls.statistics import StatisticsRequest, StatisticsResponse
+from .calls.topic_changes import (
     TO_HIGH_WATERMARK,
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -104,7 +85,7 @@ from .topic_changes import (
     DeleteRecordsResponse,
     NewPartitions,
 )
-from .topics import (
+from .calls.topics import (
     ConfigEntry,
     CreatedTopic,
     CreateTopicsRequest,
@@ -117,7 +98,7 @@ from .topics import (
     NewTopic,
     TopicConfig,
 )
-from .transactions import (
+from .calls.transactions import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     EndTransactionRequest,
     EndTransactionResponse,
@@ -125,129 +106,42 @@ from .transactions import (
     InitProducerResponse,
     TransactionProducer,
 )
-
-RequestMessage = (
-    HelloRequest
-    | ProduceRequest
-    | FetchRequest
-    | OffsetsForTimesRequest
-    | ExplainRequest
-    | MetadataRequest
-    | CreateTopicsRequest
-    | DeleteTopicsRequest
-    | DescribeConfigsRequest
-    | CreatePartitionsRequest
-    | AlterConfigsRequest
-    | DeleteRecordsRequest
-    | InitProducerRequest
-    | EndTransactionRequest
-    | CommitOffsetsRequest
-    | FetchOffsetsRequest
-    | ListGroupsRequest
-    | DescribeGroupsRequest
-    | DeleteGroupsRequest
-    | SplitPointsRequest
-    | StageRequest
-    | CommitStageRequest
-    | AbortStageRequest
-    | LastCommitRequest
-    | LeaseSegmentsRequest
-    | StatisticsRequest
-)
-ResponseMessage = (
-    HelloResponse
-    | ProduceResponse
-    | FetchResponse
-    | OffsetsForTimesResponse
-    | ExplainResponse
-    | MetadataResponse
-    | CreateTopicsResponse
-    | DeleteTopicsResponse
-    | DescribeConfigsResponse
-    | CreatePartitionsResponse
-    | AlterConfigsResponse
-    | DeleteRecordsResponse
-    | InitProducerResponse
-    | EndTransactionResponse
-    | CommitOffsetsResponse
-    | FetchOffsetsResponse
-    | ListGroupsResponse
-    | DescribeGroupsResponse
-    | DeleteGroupsResponse
-    | SplitPointsResponse
-    | StageResponse
-    | CommitStageResponse
-    | AbortStageResponse
-    | LastCommitResponse
-    | LeaseSegmentsResponse
-    | StatisticsResponse
-)
+from .fields import Body, FieldError, check_keys, describe_value
+from .structs import RequestMessage, ResponseMessage
 
 VERSION: Final = 1
 """The version of every call so far."""
 
-REQUESTS: Final[dict[str, type[RequestMessage]]] = {
-    request.api: request
-    for request in (
-        HelloRequest,
-        ProduceRequest,
-        FetchRequest,
-        OffsetsForTimesRequest,
-        ExplainRequest,
-        MetadataRequest,
-        CreateTopicsRequest,
-        DeleteTopicsRequest,
-        DescribeConfigsRequest,
-        CreatePartitionsRequest,
-        AlterConfigsRequest,
-        DeleteRecordsRequest,
-        InitProducerRequest,
-        EndTransactionRequest,
-        CommitOffsetsRequest,
-        FetchOffsetsRequest,
-        ListGroupsRequest,
-        DescribeGroupsRequest,
-        DeleteGroupsRequest,
-        SplitPointsRequest,
-        StageRequest,
-        CommitStageRequest,
-        AbortStageRequest,
-        LastCommitRequest,
-        LeaseSegmentsRequest,
-        StatisticsRequest,
-    )
-}
-RESPONSES: Final[dict[str, type[ResponseMessage]]] = {
-    response.api: response
-    for response in (
-        HelloResponse,
-        ProduceResponse,
-        FetchResponse,
-        OffsetsForTimesResponse,
-        ExplainResponse,
-        MetadataResponse,
-        CreateTopicsResponse,
-        DeleteTopicsResponse,
-        DescribeConfigsResponse,
-        CreatePartitionsResponse,
-        AlterConfigsResponse,
-        DeleteRecordsResponse,
-        InitProducerResponse,
-        EndTransactionResponse,
-        CommitOffsetsResponse,
-        FetchOffsetsResponse,
-        ListGroupsResponse,
-        DescribeGroupsResponse,
-        DeleteGroupsResponse,
-        SplitPointsResponse,
-        StageResponse,
-        CommitStageResponse,
-        AbortStageResponse,
-        LastCommitResponse,
-        LeaseSegmentsResponse,
-        StatisticsResponse,
-    )
-}
+_CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = (
+    (HelloRequest, HelloResponse),
+    (ProduceRequest, ProduceResponse),
+    (FetchRequest, FetchResponse),
+    (OffsetsForTimesRequest, OffsetsForTimesResponse),
+    (ExplainRequest, ExplainResponse),
+    (MetadataRequest, MetadataResponse),
+    (CreateTopicsRequest, CreateTopicsResponse),
+    (DeleteTopicsRequest, DeleteTopicsResponse),
+    (DescribeConfigsRequest, DescribeConfigsResponse),
+    (CreatePartitionsRequest, CreatePartitionsResponse),
+    (AlterConfigsRequest, AlterConfigsResponse),
+    (DeleteRecordsRequest, DeleteRecordsResponse),
+    (InitProducerRequest, InitProducerResponse),
+    (EndTransactionRequest, EndTransactionResponse),
+    (CommitOffsetsRequest, CommitOffsetsResponse),
+    (FetchOffsetsRequest, FetchOffsetsResponse),
+    (ListGroupsRequest, ListGroupsResponse),
+    (DescribeGroupsRequest, DescribeGroupsResponse),
+    (DeleteGroupsRequest, DeleteGroupsResponse),
+    (SplitPointsRequest, SplitPointsResponse),
+    (StageRequest, StageResponse),
+    (CommitStageRequest, CommitStageResponse),
+    (AbortStageRequest, AbortStageResponse),
+    (LastCommitRequest, LastCommitResponse),
+    (LeaseSegmentsRequest, LeaseSegmentsResponse),
+    (StatisticsRequest, StatisticsResponse),
+)
+REQUESTS: Final = {request.api: request for request, _ in _CALLS}
+RESPONSES: Final = {response.api: response for _, response in _CALLS}
 API_VERSIONS: Final = dict.fromkeys(REQUESTS, (VERSION, VERSION))
 """What hello lists: the calls that exist and the versions of each, inclusive."""
 
@@ -269,7 +163,7 @@ def checked_request(api: str, version: int, body: Body) -> type[RequestMessage]:
     """The class of a request that exists in this version and has no keys but its own. Raises what `decode_request` raises."""
     request = REQUESTS.get(api)
     if request is None:
-        raise UnsupportedVersionError(f"api is {describe(api)}, this server has {', '.join(REQUESTS)}")
+        raise UnsupportedVersionError(f"api is {describe_value(api)}, this server has {', '.join(REQUESTS)}")
     if version != VERSION:
         raise UnsupportedVersionError(f"version {version} of {api!r} was asked for, this server has {VERSION} to {VERSION}")
     try:

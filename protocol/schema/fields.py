@@ -52,6 +52,13 @@ Element = Primitive | type
 """What a field or the elements of an array are: a primitive or another structure."""
 
 
+class Entity(NamedTuple):
+    """What a value stands for, as `entityType` says it in Kafka's schema files, and how it is written."""
+
+    name: str
+    primitive: Primitive
+
+
 class Versions(NamedTuple):
     """From `first` to `last`, both included; none when `last` is below `first`."""
 
@@ -60,6 +67,14 @@ class Versions(NamedTuple):
 
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last
+
+    def both(self, other: Versions) -> Versions:
+        """The versions that are in both ranges."""
+        return Versions(max(self.first, other.first), min(self.last, other.last))
+
+    @property
+    def are_none(self) -> bool:
+        return self.last < self.first
 
     @classmethod
     def parse(cls, text: str) -> Versions:
@@ -78,6 +93,7 @@ class Field:
 
     name: str
     element: Element
+    entity: Entity | None
     is_array: bool
     versions: Versions
     nullable: Versions
@@ -91,20 +107,27 @@ class Field:
 
 
 def wire(
-    kind: Element | list[Any], versions: str = "0+", *, nullable: str = "none", tag: int | None = None, default: Any = ...
+    kind: Element | Entity | list[Any],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: Any = ...,
 ) -> Any:
-    """A field of a structure: a primitive, a structure, or a list of one of them for an array.
+    """A field of a structure: a primitive, what an entity is written as, a structure, or a list of one of them for an array.
 
     `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default. `default`: what
     it is where a version lacks it; `...`, as when nothing is said, is the type's own: 0, empty, or its fields' defaults. A
     field with a default may be left out by those who make an instance.
     """
     is_array = isinstance(kind, list)
-    element = kind[0] if isinstance(kind, list) else kind
+    kind = kind[0] if isinstance(kind, list) else kind
+    entity = kind if isinstance(kind, Entity) else None
+    element = kind.primitive if isinstance(kind, Entity) else kind
     factory: Any = None
     if default is ...:
         default, factory = _default_of(element, is_array=is_array, is_nullable=nullable != "none")
-    metadata = {_METADATA: (element, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
+    metadata = {_METADATA: (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
     if factory is not None:
         return attrs.field(factory=factory, metadata=metadata)
     return attrs.field(default=default, metadata=metadata)
@@ -155,11 +178,12 @@ def all_fields(cls: type) -> Sequence[Field]:
 
 
 def _field(attribute: attrs.Attribute[Any]) -> Field:
-    element, is_array, versions, nullable, tag = attribute.metadata[_METADATA]
+    element, entity, is_array, versions, nullable, tag = attribute.metadata[_METADATA]
     default = attribute.default
     return Field(
         name=attribute.name,
         element=element,
+        entity=entity,
         is_array=is_array,
         versions=versions,
         nullable=nullable,

@@ -16,8 +16,8 @@ MAX_ELEMENTS: Final = 100_000
 """Elements and tagged fields that one message may have in all. At 100 bytes for a small structure about 10 MB of objects; ten
 times what MAX_PARTITIONS_PER_REQUEST allows."""
 MAX_REQUEST_ELEMENTS: Final = 25_000
-"""The same of a request that a server takes: its reader and the writer of its answer do a microsecond of work for each. Kafka
-has no such limit."""
+"""The limit of elements for a request that a server takes: its reader and the writer of its answer do a microsecond of work for
+each. Kafka has no such limit."""
 
 COPIED_BYTES: Final = 16 * KIB
 """Records below this are copied into the buffer before them: another buffer costs a call more than the copy."""

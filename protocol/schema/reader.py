@@ -20,7 +20,7 @@ from .source import Source
 Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 """(data, position) -> (value, position behind it). Raises RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError."""
 SteppingReader = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
-"""The same with pauses, after about ELEMENTS_PER_PAUSE elements each."""
+"""A Reader that yields after about every ELEMENTS_PER_PAUSE elements."""
 
 ELEMENTS_PER_PAUSE: Final = 256
 """0.2 to 0.3 ms."""

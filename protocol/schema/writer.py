@@ -19,7 +19,7 @@ not to be copied. Raises struct.error for a number outside its range, and Attrib
 of ours."""
 
 SteppingWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
-"""The same with pauses, after ELEMENTS_PER_PAUSE elements each."""
+"""A Writer that yields after every ELEMENTS_PER_PAUSE elements."""
 
 ELEMENTS_PER_PAUSE: Final = 256
 """0.2 to 0.3 ms."""

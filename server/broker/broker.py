@@ -1,100 +1,121 @@
-"""The broker, opened on its log directories, and what it says of itself."""
+"""The broker, opened on its log directories, composed of its parts."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import attrs
 
-from ...protocol.types import TopicPartition
-from ..actors.compaction import Compaction
-from ..actors.coordinators import Coordinators, open_coordinators
-from ..actors.descriptions import (
-    DirectoryContents,
-    DirectoryDescription,
-    describe_directories,
-    directory_contents,
-)
-from ..actors.descriptors import DescriptorBudget
-from ..actors.disk import Disk, DiskStatistics
-from ..actors.log_manager import open_log_manager
-from ..actors.log_opening import Report
-from ..actors.maintenance import run_maintenance
-from ..actors.partition import PartitionStatistics
-from ..actors.scrub import Scrub, ScrubStatistics
-from ..actors.security import Security, open_security
-from ..actors.segment_leases import SegmentLeases
-from ..actors.statistics import BrokerStatistics, Collector
-from ..broker_config import BrokerConfig
-from ..clock import NowMs, system_now_ms
-from ..open_files import log_file_budget
-from ..storage.filesystem import FileSystem, OsFileSystem
-from .appends import AppendCalls
-from .groups import GroupCalls
-from .stages import StageCalls
-from .topics import TopicCalls
+from ..actors.compaction.compaction import Compaction
+from ..actors.compaction.scrub import Scrub
+from ..actors.coordinators.group_coordinator import GroupCoordinator
+from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
+from ..actors.disk.descriptors import DescriptorBudget
+from ..actors.disk.disk import Disk
+from ..actors.manager.log_manager import LogManager, open_log_manager
+from ..actors.manager.log_opening import Report
+from ..actors.manager.maintenance import run_maintenance
+from ..actors.manager.security import Security, open_security
+from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.stages.stage_commits import StageCommits
+from ..actors.stages.stages import Stages
+from ..settings.broker_config import BrokerConfig
+from ..storage.disk.filesystem import FileSystem, OsFileSystem
+from ..system.clock import NowMs, system_now_ms
+from ..system.open_files import log_file_budget
+from .coordinators import Coordinators, open_coordinators
+from .directories import Directories
+from .logs import Logs
+from .offsets import OffsetCommits
+from .producers import Producers
+from .reader import LogReader
+from .statistics import BrokerStatistics, Collector
+from .topics import TopicAdmin
+from .writer import LogWriter
 
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
-class Broker(AppendCalls, TopicCalls, GroupCalls, StageCalls):
-    """See the package. Each base has the calls of one kind, `Reader` those that read. Use `open_broker_core`; every method
-    belongs to the trio thread that runs it."""
+@attrs.frozen(eq=False)
+class Broker:
+    """What listeners and embedders call, by what it is about. Use `open_broker_core`. Everything here belongs to the trio
+    thread that runs it. What cannot be done raises RequestError."""
 
     config: BrokerConfig
-    _now_ms: NowMs
-    _coordinators: Coordinators
-    _scrub: Scrub
-    _leases: SegmentLeases
-    _compaction: Compaction
+    cluster_id: str
+    node_id: int
+    now_ms: NowMs
+    """The server's wall clock, ms since the epoch."""
+    topics: TopicAdmin
+    logs: Logs
+    writer: LogWriter
+    reader: LogReader
+    groups: GroupCoordinator
+    """Members of groups."""
+    offsets: OffsetCommits
+    """What groups have committed."""
+    producers: Producers
+    transactions: TransactionCoordinator
+    stages: Stages
+    """Records that are staged and in no log yet."""
+    stage_commits: StageCommits
+    leases: SegmentLeases
+    """Of segment files, for readers that share the directory."""
+    directories: Directories
+    scrub: Scrub
+    disk: Disk
     security: Security
     """Who may log in, and who may do what."""
+    _manager: LogManager
+    _coordinators: Coordinators
+    _compaction: Compaction
+
+    @classmethod
+    def of(
+        cls,
+        manager: LogManager,
+        coordinators: Coordinators,
+        compaction: Compaction,
+        *,
+        scrub: Scrub,
+        leases: SegmentLeases,
+        security: Security,
+    ) -> Self:
+        committed, transactions = coordinators.committed_offsets, coordinators.transactions
+        return cls(
+            config=manager.config,
+            cluster_id=manager.cluster_id,
+            node_id=manager.node_id,
+            now_ms=manager.now_ms,
+            topics=TopicAdmin(manager, committed),
+            logs=Logs(manager, compaction),
+            writer=LogWriter(manager, manager.now_ms),
+            reader=LogReader(manager, manager.disk),
+            groups=coordinators.group_coordinator,
+            offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
+            producers=Producers(manager, coordinators.producer_ids, transactions),
+            transactions=transactions,
+            stages=coordinators.stage_commits.stages,
+            stage_commits=coordinators.stage_commits,
+            leases=leases,
+            directories=Directories(manager),
+            scrub=scrub,
+            disk=manager.disk,
+            security=security,
+            manager=manager,
+            coordinators=coordinators,
+            compaction=compaction,
+        )
 
     async def in_steps(self, work: Generator[None, None, T]) -> T:
         """What `work` returns. Where it pauses others have their turn, and of what is large one is done at a time."""
-        return await self._disk.compute(work)
-
-    def now_ms(self) -> int:
-        """The server's wall clock, ms since the epoch."""
-        return self._now_ms()
-
-    @property
-    def cluster_id(self) -> str:
-        return self._manager.cluster_id
-
-    @property
-    def node_id(self) -> int:
-        return self._manager.node_id
-
-    # ---- what it says of itself --------------------------------------------------------------------------------------------
+        return await self.disk.compute(work)
 
     async def statistics(self) -> BrokerStatistics:
         """Everything in numbers, for metrics and for people who watch. Takes 5 us for each partition, in turns."""
-        return await Collector(self._manager, self._coordinators).collect(self._disk, self._compaction.counters, self._scrub)
-
-    def partition_statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
-        return self._manager.topics.actor(topic_partition).statistics()
-
-    def disk_statistics(self) -> DiskStatistics:
-        return self._disk.statistics()
-
-    def scrub_statistics(self) -> ScrubStatistics:
-        return self._scrub.statistics()
-
-    def log_directories(self) -> list[DirectoryDescription]:
-        """Every log directory: whether it serves, what lies there unserved, and how its reserve stands."""
-        return describe_directories(self._manager)
-
-    async def directory_contents(self) -> list[DirectoryContents]:
-        """Every log directory: the partitions that are served from it, their sizes, and the room on its device."""
-        return await directory_contents(self._manager)
-
-    def directory_of(self, topic_partition: TopicPartition) -> str:
-        """The log directory that holds a partition. Raises RequestError."""
-        return self._manager.topics.partition(topic_partition).directory.path
+        return await Collector(self._manager, self._coordinators).collect(self.disk, self._compaction.counters, self.scrub)
 
 
 @asynccontextmanager
@@ -106,7 +127,8 @@ async def open_broker_core(
 
     Raises StorageError or OSError when the directories cannot be used.
     """
-    disk = Disk(fs or OsFileSystem(config.data_permissions), DescriptorBudget(log_file_budget(config.max_connections)))
+    fs = fs or OsFileSystem(config.data_permissions, syncs_together=True)
+    disk = Disk(fs, DescriptorBudget(log_file_budget(config.max_connections)))
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         manager.nursery.start_soon(run_maintenance, manager)
         compaction = Compaction(manager)
@@ -118,4 +140,4 @@ async def open_broker_core(
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker(manager, disk, config, now_ms, coordinators, scrub, leases, compaction, security)
+            yield Broker.of(manager, coordinators, compaction, scrub=scrub, leases=leases, security=security)

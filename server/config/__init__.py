@@ -2,8 +2,8 @@
 
 A `LogConfig` is frozen; topic overrides are laid over the server's defaults with `LogConfig.overlay`. Unknown keys and
 values outside their range are refused by name. Keys of Kafka's that have no meaning on one node without tiered storage are
-checked and kept, without effect. `TOPIC_KEYS` and `KEPT_KEYS` are also what the tables in docs/operations.md are made from.
-Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `broker_keys` holds the server's own keys.
+checked and kept, without effect. The tables of docs/reference/configuration.md are made from `TOPIC_KEYS` and `KEPT_KEYS`.
+Source of names and defaults: Kafka's TopicConfig and LogConfig (4.1). `settings` holds the server's own keys.
 """
 
 from .key import ConfigKey as ConfigKey

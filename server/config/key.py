@@ -28,27 +28,42 @@ class ConfigKey:
         return self.name.replace(".", "_")
 
 
-def number(name: str, default: int, doc: str, *, unit: str = "", low: int = 0, high: int = INT64_MAX) -> ConfigKey:
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is not a whole number") from None
-        if not low <= value <= high:
-            raise ValueError(f"{value} is not in {low}..{high}")
-        return value
+def number_reader(low: int, high: int) -> Callable[[Any], int]:
+    """Reads a whole number, both ends of the range inclusive, from text or from TOML."""
 
-    valid = f"{low}.." + ("" if high == INT64_MAX else str(high))
-    kind = "int" if high <= INT32_MAX else "long"
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(f"{value!r} is not a whole number")
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a whole number") from None
+        if not low <= number <= high:
+            raise ValueError(f"{number} is not in {low}..{high}")
+        return number
+
+    return read
+
+
+def read_switch(value: Any) -> bool:
+    """From text or from TOML. Raises ValueError."""
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in ("true", "false"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return str(value).lower() == "true"
+
+
+def number(name: str, default: int, doc: str, *, unit: str = "", low: int = 0, high: int = INT64_MAX) -> ConfigKey:
     return ConfigKey(
         name=name,
-        type=kind,
+        type="int" if high <= INT32_MAX else "long",
         default=default,
-        read=read,
+        read=number_reader(low, high),
         write=str,
         doc=doc,
         unit=unit,
-        valid=valid,
+        valid=f"{low}.." + ("" if high == INT64_MAX else str(high)),
     )
 
 
@@ -66,20 +81,13 @@ def ratio(name: str, default: float, doc: str) -> ConfigKey:
 
 
 def switch(name: str, default: bool, doc: str) -> ConfigKey:
-    def read(text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
-        return text.lower() == "true"
-
     return ConfigKey(
-        name=name,
-        type="boolean",
-        default=default,
-        read=read,
-        write=lambda value: str(value).lower(),
-        doc=doc,
-        valid="true, false",
+        name=name, type="boolean", default=default, read=read_switch, write=write_switch, doc=doc, valid="true, false"
     )
+
+
+def write_switch(value: bool) -> str:
+    return str(value).lower()
 
 
 def choice(name: str, default: Any, choices: Mapping[str, Any], doc: str) -> ConfigKey:

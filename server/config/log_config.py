@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from ...protocol.errors import InvalidConfigError
-from ...protocol.limits import INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey
 from .topic_keys import KNOWN_KEYS, TOPIC_KEYS
-from .values import DAY_MS, DiskFullPolicy, Durability, DurabilityMode, RecordValidation
+from .values import DiskFullPolicy, Durability, RecordValidation
 
 
 def _read_value(key: ConfigKey, text: str) -> Any:
@@ -22,42 +21,39 @@ def _read_value(key: ConfigKey, text: str) -> Any:
         raise InvalidConfigError(f"topic configuration {key.name}={text!r}: {exc}") from exc
 
 
-OS: Final = Durability(DurabilityMode.OS)
-
-
 @attrs.frozen(kw_only=True)
 class LogConfig:
     """Everything a log needs to know about itself. Fields are the topic keys with `_` for `.`."""
 
-    compression_type: CompressionType | None = None
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    message_timestamp_before_max_ms: int = INT64_MAX
-    message_timestamp_after_max_ms: int = 3_600_000
-    max_message_bytes: int = MAX_MESSAGE_BYTES
-    segment_bytes: int = 1024 * MIB
-    segment_ms: int = 7 * DAY_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * MIB
-    index_interval_bytes: int = 4096
-    preallocate: bool = False
-    flush_messages: int = INT64_MAX
-    flush_ms: int = INT64_MAX
-    file_delete_delay_ms: int = 60_000
-    durability: Durability = OS
-    record_validation: RecordValidation = RecordValidation.FULL
-    fetch_check_crcs: bool = False
-    min_insync_replicas: int = 1
-    disk_full_policy: DiskFullPolicy = DiskFullPolicy.REFUSE
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    retention_ms: int = 7 * DAY_MS
-    retention_bytes: int = -1
-    delete_retention_ms: int = DAY_MS
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = INT64_MAX
-    min_cleanable_dirty_ratio: float = 0.5
+    compression_type: CompressionType | None = TOPIC_KEYS["compression.type"].default
+    compression_gzip_level: int = TOPIC_KEYS["compression.gzip.level"].default
+    compression_lz4_level: int = TOPIC_KEYS["compression.lz4.level"].default
+    compression_zstd_level: int = TOPIC_KEYS["compression.zstd.level"].default
+    message_timestamp_type: TimestampType = TOPIC_KEYS["message.timestamp.type"].default
+    message_timestamp_before_max_ms: int = TOPIC_KEYS["message.timestamp.before.max.ms"].default
+    message_timestamp_after_max_ms: int = TOPIC_KEYS["message.timestamp.after.max.ms"].default
+    max_message_bytes: int = TOPIC_KEYS["max.message.bytes"].default
+    segment_bytes: int = TOPIC_KEYS["segment.bytes"].default
+    segment_ms: int = TOPIC_KEYS["segment.ms"].default
+    segment_jitter_ms: int = TOPIC_KEYS["segment.jitter.ms"].default
+    segment_index_bytes: int = TOPIC_KEYS["segment.index.bytes"].default
+    index_interval_bytes: int = TOPIC_KEYS["index.interval.bytes"].default
+    preallocate: bool = TOPIC_KEYS["preallocate"].default
+    flush_messages: int = TOPIC_KEYS["flush.messages"].default
+    flush_ms: int = TOPIC_KEYS["flush.ms"].default
+    file_delete_delay_ms: int = TOPIC_KEYS["file.delete.delay.ms"].default
+    durability: Durability = TOPIC_KEYS["durability"].default
+    record_validation: RecordValidation = TOPIC_KEYS["record.validation"].default
+    fetch_check_crcs: bool = TOPIC_KEYS["fetch.check.crcs"].default
+    min_insync_replicas: int = TOPIC_KEYS["min.insync.replicas"].default
+    disk_full_policy: DiskFullPolicy = TOPIC_KEYS["disk.full.policy"].default
+    cleanup_policy: tuple[str, ...] = TOPIC_KEYS["cleanup.policy"].default
+    retention_ms: int = TOPIC_KEYS["retention.ms"].default
+    retention_bytes: int = TOPIC_KEYS["retention.bytes"].default
+    delete_retention_ms: int = TOPIC_KEYS["delete.retention.ms"].default
+    min_compaction_lag_ms: int = TOPIC_KEYS["min.compaction.lag.ms"].default
+    max_compaction_lag_ms: int = TOPIC_KEYS["max.compaction.lag.ms"].default
+    min_cleanable_dirty_ratio: float = TOPIC_KEYS["min.cleanable.dirty.ratio"].default
 
     def overlay(self, overrides: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
         """This configuration with the topic keys of `overrides` (Kafka's names, text values) laid over it.

@@ -6,14 +6,14 @@ import enum
 
 
 class DataPermissions(enum.Enum):
-    """Of the files and directories that are made; those that are there keep theirs."""
+    """Permissions of files and directories that the server makes; existing ones keep theirs."""
 
     OWNER = "owner"
     """0600 and 0700: nobody but the user that the server runs as."""
     GROUP = "group"
     """0640 and 0750: its group may read."""
     UMASK = "umask"
-    """As the umask of the process has it."""
+    """Whatever the umask of the process leaves."""
 
     @property
     def file_mode(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...protocol.limits import INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
-from .key import ConfigKey, choice, number, ratio, switch
+from .key import ConfigKey, choice, number, ratio, switch, write_switch
 from .values import DAY_MS, DiskFullPolicy, Durability, DurabilityMode, RecordValidation
 
 
@@ -181,7 +181,7 @@ KEPT_KEYS: Final[dict[str, ConfigKey]] = {
             type="boolean",
             default=False,
             read=_read_nothing_but_false,
-            write=lambda value: str(value).lower(),
+            write=write_switch,
             doc="There is no tiered storage.",
             valid="false",
         ),

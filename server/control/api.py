@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +13,13 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from ..faults.requests import Wanted
-from ..listeners.counters import ProtocolCounters
+from ..listeners.connections.counters import ProtocolCounters
 from .fault_views import FaultsView, FaultView, RequestsView
-from .groups_view import GroupMember, GroupsView
+from .groups_view import GroupsView, MemberView
 from .life import Life
 from .log_view import LogView
 from .seed import Seed
-from .values import BadRequestError, plain_record, record_as_json, whole_number, yes_or_no
+from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
 from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
@@ -56,33 +56,41 @@ class ControlApi:
         self.life.faults.clear()
         return {}
 
-    def _fault(self, names: list[str]) -> FaultView:
-        return self.faults.get(int(names[0]))
-
     async def get_fault(self, names: list[str], _told: Told) -> Any:
-        return self._fault(names).fault.as_json()
+        return _rule(self.faults.get, names).fault.as_json()
 
     async def remove_fault(self, names: list[str], _told: Told) -> Any:
-        self._fault(names).remove()
+        _rule(self.faults.get, names).remove()
         return {}
 
     async def release_fault(self, names: list[str], _told: Told) -> Any:
-        self._fault(names).release()
-        return self._fault(names).fault.as_json()
+        return _released(_rule(self.faults.get, names))
 
     async def wait_fault(self, names: list[str], told: Told) -> Any:
-        await self._fault(names).wait_fired(whole_number(told, "times") or 1, timeout_s=_timeout_s(told))
-        return self._fault(names).fault.as_json()
+        return await _waited(_rule(self.faults.get, names), told)
 
     async def add_disk_fault(self, _names: list[str], told: Told) -> Any:
-        return self.faults.add_disk_rule(dict(told)).as_json()
+        return self.faults.add_disk_rule(dict(told)).fault.as_json()
 
     async def list_disk_faults(self, _names: list[str], _told: Told) -> Any:
-        return [fault.as_json() for fault in self.life.disk_faults]
+        return [view.fault.as_json() for view in self.faults.of_disk()]
 
     async def clear_disk_faults(self, _names: list[str], _told: Told) -> Any:
         self.life.disk_faults.clear()
         return {}
+
+    async def get_disk_fault(self, names: list[str], _told: Told) -> Any:
+        return _rule(self.faults.get_disk, names).fault.as_json()
+
+    async def remove_disk_fault(self, names: list[str], _told: Told) -> Any:
+        _rule(self.faults.get_disk, names).remove()
+        return {}
+
+    async def release_disk_fault(self, names: list[str], _told: Told) -> Any:
+        return _released(_rule(self.faults.get_disk, names))
+
+    async def wait_disk_fault(self, names: list[str], told: Told) -> Any:
+        return await _waited(_rule(self.faults.get_disk, names), told)
 
     async def list_requests(self, _names: list[str], told: Told) -> Any:
         return [request.as_json() for request in self.requests.find(**_wanted(told))]
@@ -99,17 +107,17 @@ class ControlApi:
     # ---- topics and groups -----------------------------------------------------------------------------------------------
 
     async def list_topics(self, _names: list[str], _told: Told) -> Any:
-        return {name: LogView(lambda: self.life.core, name).end_offsets() for name in self.life.core.topics()}
+        return {name: LogView(lambda: self.life.core, name).end_offsets() for name in self.life.core.topics.names()}
 
     async def create_topic(self, _names: list[str], told: Told) -> Any:
         name, partitions = str(told.get("name") or ""), whole_number(told, "partitions") or 1
-        await self.life.core.create_topic(
+        await self.life.core.topics.create(
             name, partitions, {key: str(value) for key, value in (told.get("config") or {}).items()}
         )
         return {"name": name, "partitions": partitions}
 
     async def delete_topic(self, names: list[str], _told: Told) -> Any:
-        await self.life.core.delete_topic(names[0])
+        await self.life.core.topics.delete(names[0])
         return {}
 
     def _log(self, names: list[str]) -> LogView:
@@ -119,12 +127,12 @@ class ControlApi:
         log, offset = self._log(names), whole_number(told, "offset") or 0
         partition = whole_number(told, "partition")
         numbers = list(log.end_offsets()) if partition is None else [partition]
-        return [record_as_json(record, number) for number in numbers for record in await log.records(number, offset=offset)]
+        return [told_record(record, number) for number in numbers for record in await log.records(number, offset=offset)]
 
     async def append_records(self, names: list[str], told: Told) -> Any:
         topic_partition = TopicPartition(names[0], whole_number(told, "partition") or 0)
         records = [plain_record(each) for each in told.get("records") or ()]
-        result = await self.life.core.append(topic_partition, records)
+        result = await self.life.core.writer.append(topic_partition, records)
         return {"base_offset": result.base_offset, "count": len(records)}
 
     async def wait_records(self, names: list[str], told: Told) -> Any:
@@ -187,7 +195,7 @@ class ControlApi:
 
     async def state(self, _names: list[str], _told: Told) -> Any:
         addresses = {name: str(each) for name, each in attrs.asdict(self.life.addresses, recurse=False).items() if each}
-        topics = list(self.life.core.topics()) if self.life.is_running else []
+        topics = list(self.life.core.topics.names()) if self.life.is_running else []
         connections = {name: _counted(each) for name, each in self.life.protocols.items()}
         life = {"is_running": self.life.is_running, "starts": self.life.starts}
         return {**life, **addresses, "topics": topics, "connections": connections}
@@ -223,15 +231,12 @@ class ControlApi:
         return await self.state(names, told)
 
     async def reset(self, names: list[str], told: Told) -> Any:
-        self.faults.clear()
-        self.life.clock.reset()
-        await self.life.wipe()
-        self.requests.clear()
+        await self.life.reset()
         await self.seed.put(self.life.core)
         return await self.state(names, told)
 
     async def retention(self, _names: list[str], _told: Told) -> Any:
-        return {"segments": await self.life.core.apply_retention()}
+        return {"segments": await self.life.core.logs.apply_retention()}
 
     async def snapshot(self, _names: list[str], told: Told) -> Any:
         if not isinstance(path := told.get("path"), str):
@@ -240,13 +245,27 @@ class ControlApi:
         return {"path": path}
 
 
+def _rule(get: Callable[[int], FaultView], names: list[str]) -> FaultView:
+    return get(int(names[0]))
+
+
+def _released(view: FaultView) -> Any:
+    view.release()
+    return view.fault.as_json()
+
+
+async def _waited(view: FaultView, told: Told) -> Any:
+    await view.wait_fired(whole_number(told, "times") or 1, timeout_s=_timeout_s(told))
+    return view.fault.as_json()
+
+
 def _counted(protocol: ProtocolCounters) -> dict[str, int]:
     """What the connections of a protocol have counted, over all lives of the broker."""
     names = ("connections", "accepted", "refused", "received_bytes", "sent_bytes")
     return {name: getattr(protocol, name) for name in names}
 
 
-def _member(member: GroupMember) -> dict[str, Any]:
+def _member(member: MemberView) -> dict[str, Any]:
     partitions = [{"topic": each.topic, "partition": each.partition} for each in member.partitions]
     return {**member._asdict(), "partitions": partitions}
 

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import trio
 
-from ..clock import NowMs, system_now_ms
+from ..system.clock import NowMs, system_now_ms
 
 MAX_SLEEP_S: Final = 3600.0
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import attrs
 
 from ...protocol.errors import ErrorCode
 from ...protocol.kafka.apis import APIS
-from ..faults.disk_faults import DiskFault, DiskFaults, disk_rule_of
+from ..faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog, Wanted
 from ..faults.rules import Intercept, Rule, plain_name, rule_of
 from .waiting import PATIENCE_S, wait_until
 
-KAFKA: frozenset[str] = frozenset(plain_name(api.name) for api in APIS.values())
+_KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
 
 
 class RuleWords(TypedDict, total=False):
-    """What a rule is made of beside its API; `server.faults.rules` says what each word means. None says nothing."""
+    """What a rule is made of beside its API; `server.faults.rules` says what each word means. None: as if left out."""
 
     topic: str | None
     partition: int | None
@@ -58,46 +58,58 @@ class DiskRuleWords(TypedDict, total=False):
     seed: int | None
 
 
+class RequestWords(TypedDict, total=False):
+    """What a request is looked for by, beside its API; None matches any."""
+
+    topic: str | None
+    group: str | None
+    client_id: str | None
+    node: int | None
+    error: str | None
+    answered: bool | None
+    after: int
+
+
 @attrs.frozen(eq=False)
 class FaultView:
-    """A rule that stands, and what has come of it."""
+    """A rule that stands, of requests or of the device, and what has come of it."""
 
-    fault: Fault
-    _faults: Faults
+    fault: Fault | DiskFault
+    _faults: Faults | DiskFaults
 
     @property
     def number(self) -> int:
         return self.fault.number
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> Rule | DiskRule:
         return self.fault.rule
 
     @property
     def matched(self) -> int:
-        """Requests that it applies to."""
+        """Requests, or operations of the device, that it applies to."""
         return self.fault.matched
 
     @property
     def fired(self) -> int:
-        """Requests that it was carried out on."""
+        """Requests, or operations of the device, that it was carried out on."""
         return self.fault.fired
 
     def release(self) -> None:
-        """Let go on what it holds; it holds nothing from now on."""
+        """Let go on what it holds, or a device's operations that it delays; it holds nothing from now on."""
         self.fault.release()
 
     def remove(self) -> None:
-        """Take it away, and let go on what it holds."""
+        """Remove the rule; requests that it holds go on."""
         self._faults.remove(self.fault.number)
 
     async def wait_fired(self, times: int = 1, *, timeout_s: float = PATIENCE_S) -> int:
-        """Wait until it was carried out so often; answers how often. Raises TimeoutError."""
+        """Wait until it has acted on `times` requests, and answer on how many it has. Raises TimeoutError."""
         return await wait_until(
             self.fault,
             lambda: self.fired if self.fired >= times else None,
             timeout_s,
-            lambda: f"the rule {self.rule.as_json()} fired {self.fired} times of {times} ({self.matched} requests matched)",
+            lambda: f"the rule {self.rule.as_json()} fired {self.fired} times of {times} ({self.matched} matched)",
         )
 
 
@@ -115,29 +127,37 @@ class FaultsView:
         return len(self.faults)
 
     def add(self, api: str | Sequence[str] | None = None, **told: Unpack[RuleWords]) -> FaultView:
-        """Let a rule stand, behind those that do. Raises RuleError."""
+        """Add a rule behind those in force. Raises RuleError."""
         return self.add_rule({"api": api, **told})
 
     def add_rule(self, told: dict[str, Any]) -> FaultView:
-        """The same from a dictionary, as JSON and YAML have it."""
+        """`add` with all words in a dictionary, as JSON and YAML give them. Raises RuleError."""
         given = {name: value for name, value in told.items() if value is not None and value is not False}
-        return FaultView(self.faults.add(rule_of(given, KAFKA)), self.faults)
+        return FaultView(self.faults.add(rule_of(given, _KAFKA_APIS)), self.faults)
 
     def get(self, number: int) -> FaultView:
         """Raises KeyError."""
         return FaultView(self.faults.get(number), self.faults)
 
-    def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> DiskFault:
+    def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> FaultView:
         """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
         return self.add_disk_rule({"effect": effect, **told})
 
-    def add_disk_rule(self, told: dict[str, Any]) -> DiskFault:
-        """The same from a dictionary."""
+    def add_disk_rule(self, told: dict[str, Any]) -> FaultView:
+        """Let a rule of the device stand whose words are in a dictionary, `effect` among them. Raises RuleError."""
         given = {name: value for name, value in told.items() if value is not None and value is not False}
-        return self.disk_faults.add(disk_rule_of(given))
+        return FaultView(self.disk_faults.add(disk_rule_of(given)), self.disk_faults)
+
+    def get_disk(self, number: int) -> FaultView:
+        """A rule of the device. Raises KeyError."""
+        return FaultView(self.disk_faults.get(number), self.disk_faults)
+
+    def of_disk(self) -> list[FaultView]:
+        """The rules of the device."""
+        return [FaultView(fault, self.disk_faults) for fault in self.disk_faults]
 
     def clear(self) -> None:
-        """Take all rules away, the device's too, and let go on what they hold."""
+        """Remove all rules, the device's too; requests that they hold go on."""
         self.faults.clear()
         self.disk_faults.clear()
 
@@ -154,33 +174,11 @@ class RequestsView:
     def __len__(self) -> int:
         return len(self.log)
 
-    def find(
-        self,
-        api: str | None = None,
-        *,
-        topic: str | None = None,
-        group: str | None = None,
-        client_id: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        answered: bool | None = None,
-        after: int = 0,
-    ) -> list[LoggedRequest]:
-        """Those that are meant; names may have `*` and `?`, what is not said is anything."""
-        return self.log.find(
-            Wanted(
-                api=api,
-                topic=topic,
-                group=group,
-                client_id=client_id,
-                node=node,
-                error=error,
-                answered=answered,
-                after=after,
-            )
-        )
+    def find(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> list[LoggedRequest]:
+        """The requests that match; names may have `*` and `?`, what is left out matches anything."""
+        return self.log.find(Wanted(api=api, **wanted))
 
-    def count(self, api: str | None = None, **wanted: Any) -> int:
+    def count(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> int:
         """How many `find` finds."""
         return len(self.find(api, **wanted))
 
@@ -194,7 +192,7 @@ class RequestsView:
         self.log.clear()
 
     async def wait_for(
-        self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Any
+        self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Unpack[RequestWords]
     ) -> list[LoggedRequest]:
         """Wait until `find` finds so many. Raises TimeoutError, with the last requests."""
 

@@ -12,17 +12,16 @@ from ...protocol.coordinator.consumer_protocol import decode_assignment
 from ...protocol.errors import ErrorCode, RequestError, TriologError
 from ...protocol.types import TopicPartition
 from ..broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember
+from ..groups.consumer_values import LEAVE_EPOCH
+from ..groups.values import GroupState
 from .fault_views import FaultsView, FaultView
 from .waiting import PATIENCE_S
 
 LOOK_S: Final = 0.005
 MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat")
-STABLE: Final = "Stable"
-LEAVE_EPOCH: Final = -1
-"""What a member of a group whose assignments the server makes says when it leaves for good."""
 
 
-class GroupMember(NamedTuple):
+class MemberView(NamedTuple):
     """A member of a group, and the partitions that are its to read."""
 
     member_id: str
@@ -49,12 +48,12 @@ class GroupsView:
 
     async def committed(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
         """The committed offset of each partition that has one."""
-        offsets = await self.core().fetch_offsets(group)
+        offsets = await self.core().offsets.fetch(group)
         return {each: offset for each, offset, _ in offsets if offset >= 0 and topic in (None, each.topic)}
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group, as an administrator does while it has no members."""
-        answers = await self.core().commit_offsets(group, [(each, offset, None) for each, offset in offsets.items()])
+        answers = await self.core().offsets.commit(group, [(each, offset, None) for each, offset in offsets.items()])
         for error in answers:
             if error is not None:
                 raise error
@@ -62,7 +61,7 @@ class GroupsView:
     async def lag(self, group: str, topic: str | None = None) -> int:
         """Records between the committed offsets and the ends of their partitions, all together."""
         committed = await self.committed(group, topic)
-        return sum(max(0, self.core().snapshot(each).high_watermark - offset) for each, offset in committed.items())
+        return sum(max(0, self.core().reader.snapshot(each).high_watermark - offset) for each, offset in committed.items())
 
     async def wait_committed(
         self, group: str, topic: str, offset: int, *, partition: int = 0, timeout_s: float = PATIENCE_S
@@ -85,9 +84,9 @@ class GroupsView:
             while True:
                 committed = await self.committed(group, topic)
                 behind = {
-                    number: self.core().snapshot(TopicPartition(topic, number)).high_watermark
+                    number: self.core().reader.snapshot(TopicPartition(topic, number)).high_watermark
                     - committed.get(TopicPartition(topic, number), 0)
-                    for number in range(self.core().partition_count(topic))
+                    for number in range(self.core().topics.partition_count(topic))
                 }
                 if not any(behind.values()):
                     return
@@ -99,7 +98,7 @@ class GroupsView:
     def _consumer_group(self, group: str) -> ConsumerGroupDescription | None:
         """A group whose assignments the server makes (KIP-848); None for a classic one, and for one that nobody knows."""
         try:
-            return self.core().describe_consumer_group(group)
+            return self.core().groups.consumers.describe(group)
         except RequestError as exc:
             if exc.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
@@ -107,34 +106,34 @@ class GroupsView:
 
     def state(self, group: str) -> str:
         """Kafka's name of the state: Stable, PreparingRebalance, Reconciling, Empty, Dead ..."""
-        described = self._consumer_group(group) or self.core().describe_group(group)
+        described = self._consumer_group(group) or self.core().groups.describe(group)
         return str(described.state.value)
 
-    def members(self, group: str) -> list[GroupMember]:
+    def members(self, group: str) -> list[MemberView]:
         """The members of a group of either kind, with the partitions that they have."""
         described = self._consumer_group(group)
         if described is not None:
             return [
-                GroupMember(each.member_id, each.client_id, each.instance_id, self._named(each.assignment))
+                MemberView(each.member_id, each.client_id, each.instance_id, self._named(each.assignment))
                 for each in described.members
             ]
         return [
-            GroupMember(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
-            for each in self.core().describe_group(group).members
+            MemberView(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
+            for each in self.core().groups.describe(group).members
         ]
 
     def _named(self, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
-        """Of topics that are still there."""
-        names = {self.core().topic_id(name): name for name in self.core().topics()}
+        """By topic name; partitions of topics that have been deleted are left out."""
+        names = {self.core().topics.id_of(name): name for name in self.core().topics.names()}
         return tuple(sorted(TopicPartition(names[each], number) for each, number in partitions if each in names))
 
-    async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[GroupMember]:
+    async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[MemberView]:
         """Wait until a group is stable, has so many members, and each has its partitions; answers them. Raises
         TimeoutError."""
         with trio.move_on_after(timeout_s):
             while True:
                 found = self.members(group)
-                if self.state(group) == STABLE and len(found) == members:
+                if self.state(group) == GroupState.STABLE.value and len(found) == members:
                     return found
                 await trio.sleep(LOOK_S)
         raise TimeoutError(
@@ -145,9 +144,9 @@ class GroupsView:
         """Remove a member from a group, as if it had left; the others share what it had. Raises RequestError."""
         if self._consumer_group(group) is not None:
             leaving = ConsumerHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
-            await self.core().consumer_group_heartbeat(leaving)
+            await self.core().groups.consumer_heartbeat(leaving)
             return
-        answer = self.core().leave_group(group, [LeavingMember(member_id)])
+        answer = self.core().groups.leave(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
             if code:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)

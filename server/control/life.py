@@ -15,22 +15,22 @@ import attrs
 import trio
 
 from ...protocol.types import TopicPartition
-from ..actors.faulty_disk import FaultyFileSystem
+from ..actors.disk.faulty_disk import FaultyFileSystem
 from ..broker import Broker, open_broker_core
-from ..broker_config import Address, BrokerConfig
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.requests import RequestLog
-from ..listeners.counters import ProtocolCounters
+from ..listeners.connections.counters import ProtocolCounters
 from ..listeners.opening import Addresses, Listeners
-from ..storage.filesystem import OsFileSystem
-from ..storage.memory_mounts import lies_in_memory
+from ..settings.broker_config import Address, BrokerConfig
+from ..storage.disk.filesystem import OsFileSystem
+from ..system.memory_mounts import lies_in_memory
 from .clock import MovedClock
 from .ports import Ports
 
 if TYPE_CHECKING:
-    from ..listeners.kafka.node_listeners import NodeListener
-    from ..listeners.kafka.nodes import Nodes
+    from ..listeners.kafka.fake.node_listeners import NodeListener
+    from ..listeners.kafka.fake.nodes import Nodes
 
 BACKUP_WAIT_S: Final = 0.01
 
@@ -133,15 +133,15 @@ class Life:
     async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
         watch = apis = None
         if self.wanted.kafka is not None:
-            from ..listeners.kafka.kafka_versions import apis_of
-            from ..listeners.kafka.watched import Watch
+            from ..listeners.kafka.fake.kafka_versions import apis_of
+            from ..listeners.kafka.fake.watched import Watch
 
             watch = Watch(self.faults, self.requests, self.clock.now_ms)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
             listeners = Listeners(core, watch, apis, self.protocols)
             return await listeners.start(serving, self.wanted, advertised=self.config.kafka_advertised)
-        from ..listeners.kafka.node_listeners import listen_as_nodes, nodes_of
+        from ..listeners.kafka.fake.node_listeners import listen_as_nodes, nodes_of
 
         native = Listeners(core, protocols=self.protocols)
         addresses = await native.start(serving, Addresses(self.wanted.native))
@@ -170,7 +170,7 @@ class Life:
         nodes.down.add(number)
         await node.stop()
         for each in moved:
-            await self.core.raise_leader_epoch(each)
+            await self.core.logs.raise_leader_epoch(each)
 
     async def node_up(self, number: int) -> None:
         """Listen again, on the same port. Raises KeyError."""
@@ -181,12 +181,12 @@ class Life:
         nodes.down.discard(number)
         for each, leader in before.items():
             if nodes.leader_of(*each) != leader:
-                await self.core.raise_leader_epoch(each)
+                await self.core.logs.raise_leader_epoch(each)
 
     async def move_leader(self, topic: str, partition: int, node: int) -> int:
         """Let another node lead a partition; answers its leader epoch from now on. Raises KeyError, RequestError."""
         self._node(node)
-        epoch = await self.core.raise_leader_epoch(TopicPartition(topic, partition))
+        epoch = await self.core.logs.raise_leader_epoch(TopicPartition(topic, partition))
         self._nodes().move_leader(topic, partition, node)
         return epoch
 
@@ -227,7 +227,7 @@ class Life:
     def directory(self) -> Path:
         return Path(self.config.data_dirs[0])
 
-    async def wipe(self) -> None:
+    async def _wipe(self) -> None:
         """Start with an empty directory, at once: what was there is not flushed before it goes."""
         await self.crash()
         if self.nodes is not None:
@@ -235,10 +235,18 @@ class Life:
         await trio.to_thread.run_sync(_empty, self.directory)
         await self.start()
 
+    async def reset(self) -> None:
+        """Be as at the beginning: an empty directory, no faults, no requests, the system's time. Clients are disconnected."""
+        self.faults.clear()
+        self.disk_faults.clear()
+        self.clock.reset()
+        await self._wipe()
+        self.requests.clear()
+
     async def snapshot(self, target: Path, *, durable: bool = True) -> None:
         """Put a consistent copy of the directory into `target`, which is empty or not there; the broker serves meanwhile.
         `durable`: it is on the device when this returns."""
-        from ..storage.backup import make_backup, plan_backup
+        from ..storage.offline.backup import make_backup, plan_backup
 
         fs = (OsFileSystem if durable else UnsyncedFileSystem)(self.config.data_permissions)
 
@@ -274,8 +282,8 @@ def _partitions(core: Broker) -> list[TopicPartition]:
     """Those that are served."""
     return [
         TopicPartition(name, number)
-        for name in core.topics()
-        for number, epoch in enumerate(core.topic_metadata(name).leader_epochs)
+        for name in core.topics.names()
+        for number, epoch in enumerate(core.topics.metadata(name).leader_epochs)
         if isinstance(epoch, int)
     ]
 

@@ -1,4 +1,4 @@
-"""`broker.log(topic)`: the records of a topic without a client, and what the server does to them in time, at once."""
+"""`broker.log(topic)`: the records of a topic without a client; deletion and compaction at once instead of in their time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LogView:
     def _partitions(self, partition: int | None) -> list[TopicPartition]:
         if partition is not None:
             return [TopicPartition(self.topic, partition)]
-        return [TopicPartition(self.topic, number) for number in range(self.core().partition_count(self.topic))]
+        return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
 
     async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
         """What consumers can read from `offset` on, partition after partition (None: all); control records are left out."""
@@ -49,10 +49,10 @@ class LogView:
     async def _read(self, topic_partition: TopicPartition, offset: int, committed_only: bool) -> list[Record]:
         view = ReaderView(Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED)
         found: list[Record] = []
-        at = max(offset, self.core().snapshot(topic_partition).log_start_offset)
+        at = max(offset, self.core().reader.snapshot(topic_partition).log_start_offset)
         while True:
             question = FetchPartition(topic_partition, at, FETCH_BYTES)
-            [answer] = await self.core().fetch([question], max_bytes=FETCH_BYTES, view=view)
+            [answer] = await self.core().reader.fetch([question], max_bytes=FETCH_BYTES, view=view)
             if answer.fetched is None:
                 assert answer.error is not None
                 raise answer.error
@@ -77,12 +77,12 @@ class LogView:
         """Append one record and answer its offset."""
         pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
         record = timestamp_ms, as_bytes(key), as_bytes(value), pairs
-        return (await self.core().append(TopicPartition(self.topic, partition), [record])).base_offset
+        return (await self.core().writer.append(TopicPartition(self.topic, partition), [record])).base_offset
 
     async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
         """Append values in one batch and answer the first one's offset."""
         records = [(None, None, as_bytes(value), ()) for value in values]
-        return (await self.core().append(TopicPartition(self.topic, partition), records)).base_offset
+        return (await self.core().writer.append(TopicPartition(self.topic, partition), records)).base_offset
 
     async def wait_for(
         self,
@@ -109,21 +109,21 @@ class LogView:
     async def _wait_for_more(self, partition: int | None, ends: dict[int, int]) -> None:
         questions = [FetchPartition(each, ends[each.partition], FETCH_BYTES) for each in self._partitions(partition)]
         view = ReaderView(Isolation.READ_COMMITTED)
-        await self.core().wait_for_bytes(questions, max_bytes=FETCH_BYTES, min_bytes=1, view=view)
+        await self.core().reader.wait_for_bytes(questions, max_bytes=FETCH_BYTES, min_bytes=1, view=view)
 
     def start_offsets(self) -> dict[int, int]:
         """The first offset of each partition."""
-        return {each.partition: self.core().snapshot(each).log_start_offset for each in self._partitions(None)}
+        return {each.partition: self.core().reader.snapshot(each).log_start_offset for each in self._partitions(None)}
 
     def end_offsets(self) -> dict[int, int]:
         """Where each partition's readable records end: the offset that comes next."""
-        return {each.partition: self.core().snapshot(each).last_stable_offset for each in self._partitions(None)}
+        return {each.partition: self.core().reader.snapshot(each).last_stable_offset for each in self._partitions(None)}
 
     async def delete_records(self, before_offset: int = -1, *, partition: int = 0) -> int:
         """Delete the records below an offset (-1: all) and answer the first one that is left."""
-        return await self.core().delete_records(TopicPartition(self.topic, partition), before_offset)
+        return await self.core().logs.delete_records(TopicPartition(self.topic, partition), before_offset)
 
     async def compact(self, partition: int | None = None) -> int:
         """Compact now, the newest records too, partition after partition (None: all); answers how many rounds that took. The
         topic's cleanup.policy has to be compact."""
-        return sum([await self.core().compact(each) for each in self._partitions(partition)])
+        return sum([await self.core().logs.compact(each) for each in self._partitions(partition)])

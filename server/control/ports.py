@@ -12,7 +12,7 @@ import socket
 
 import attrs
 
-from ..broker_config import Address
+from ..settings.broker_config import Address
 
 
 @attrs.define(eq=False)

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl, unquote
 
 from ...protocol.errors import RequestError
 from ..faults.rules import RuleError
-from ..listeners.http import HttpAnswer, HttpRequest
+from ..listeners.http.server import HttpAnswer, HttpRequest
 from .api import WANTED, ControlApi, Told
 from .life import NotRunningError
 from .values import BadRequestError
 
-MAX_BODY_BYTES: Final = 64 * 2**20
+MAX_CONTROL_BODY_BYTES: Final = 64 * 2**20
 
 Handler = Callable[[ControlApi, list[str], Told], Awaitable[Any]]
 
@@ -37,21 +37,25 @@ class Route(NamedTuple):
 
 _NAME: Final = "([^/]+)"
 _NUMBER: Final = "([0-9]+)"
-ANY: Final = None
+_ANY: Final = None
 ASKED: Final = tuple(sorted(WANTED))
 
 ROUTES: Final = (
     Route("GET", "/", ControlApi.state, ()),
-    Route("POST", "/faults", ControlApi.add_fault, ANY),
+    Route("POST", "/faults", ControlApi.add_fault, _ANY),
     Route("GET", "/faults", ControlApi.list_faults, ()),
     Route("DELETE", "/faults", ControlApi.clear_faults, ()),
     Route("GET", f"/faults/{_NUMBER}", ControlApi.get_fault, ()),
     Route("DELETE", f"/faults/{_NUMBER}", ControlApi.remove_fault, ()),
     Route("POST", f"/faults/{_NUMBER}/release", ControlApi.release_fault, ()),
     Route("POST", f"/faults/{_NUMBER}/wait", ControlApi.wait_fault, ("times", "timeout_ms")),
-    Route("POST", "/disk-faults", ControlApi.add_disk_fault, ANY),
+    Route("POST", "/disk-faults", ControlApi.add_disk_fault, _ANY),
     Route("GET", "/disk-faults", ControlApi.list_disk_faults, ()),
     Route("DELETE", "/disk-faults", ControlApi.clear_disk_faults, ()),
+    Route("GET", f"/disk-faults/{_NUMBER}", ControlApi.get_disk_fault, ()),
+    Route("DELETE", f"/disk-faults/{_NUMBER}", ControlApi.remove_disk_fault, ()),
+    Route("POST", f"/disk-faults/{_NUMBER}/release", ControlApi.release_disk_fault, ()),
+    Route("POST", f"/disk-faults/{_NUMBER}/wait", ControlApi.wait_disk_fault, ("times", "timeout_ms")),
     Route("GET", "/requests", ControlApi.list_requests, ASKED),
     Route("DELETE", "/requests", ControlApi.clear_requests, ()),
     Route("POST", "/requests/wait", ControlApi.wait_requests, (*ASKED, "count", "timeout_ms")),

@@ -1,4 +1,4 @@
-"""Topics and records that a broker of a test has from its beginning."""
+"""Topics and records that a broker has from the beginning of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Topics = Sequence[str] | Mapping[str, int]
 
 @attrs.frozen
 class Seed:
-    """What `put` puts there."""
+    """Topics, and the records that they begin with."""
 
     topics: Mapping[str, int] = attrs.field(factory=dict)
     records: Mapping[str, Sequence[PlainRecord | Text]] = attrs.field(factory=dict)
@@ -30,13 +30,13 @@ class Seed:
 
     async def put(self, core: Broker) -> None:
         """Make the topics that are not there, and append their records. Raises RequestError."""
-        there = set(core.topics())
+        there = set(core.topics.names())
         for name, partitions in self.topics.items():
             if name in there:
                 continue
-            await core.create_topic(name, partitions)
+            await core.topics.create(name, partitions)
             if plain := [_plain(record) for record in self.records.get(name, ())]:
-                await core.append(TopicPartition(name, 0), plain)
+                await core.writer.append(TopicPartition(name, 0), plain)
 
 
 def _plain(record: PlainRecord | Text) -> PlainRecord:

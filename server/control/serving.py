@@ -12,12 +12,12 @@ from typing import Final
 import attrs
 import trio
 
-from ..broker_config import Address, BrokerConfig
 from ..listeners.opening import Addresses
+from ..settings.broker_config import Address, BrokerConfig
 from .api import ControlApi
 from .clock import MovedClock
 from .life import Life
-from .routes import MAX_BODY_BYTES, answer
+from .routes import MAX_CONTROL_BODY_BYTES, answer
 from .rules_file import add_rules
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ async def _told(metrics: Address | None, life: Life) -> AsyncIterator[Address | 
     if metrics is None:
         yield None
         return
-    from ..listeners.health import telling
+    from ..listeners.http.health import telling
 
     def fired() -> list[tuple[str, int]]:
         disk = [(f"disk-{fault.number}", fault.fired) for fault in life.disk_faults]
@@ -74,10 +74,10 @@ async def _controlled(api: ControlApi, control: Address | None) -> AsyncIterator
     if control is None:
         yield None
         return
-    from ..listeners.http import http_listener
+    from ..listeners.http.server import http_listener
 
     async with trio.open_nursery() as nursery:
-        listener = http_listener(control, partial(answer, api), max_body_bytes=MAX_BODY_BYTES)
+        listener = http_listener(control, partial(answer, api), max_body_bytes=MAX_CONTROL_BODY_BYTES)
         address: Address = await nursery.start(listener.run)
         LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
         yield address

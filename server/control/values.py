@@ -12,15 +12,15 @@ from ..broker import PlainRecord
 RECORD_FIELDS: Final = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "timestamp_ms", "partition", "offset"}
 )
-"""Of a record to be appended. Where one that was read came from may be said: it has no say in where it goes."""
+"""Fields of a record to be appended. `partition` and `offset`, which records that were read have, are ignored."""
 
 
 class BadRequestError(ValueError):
-    """What a peer sent means nothing here."""
+    """A request has a field that cannot be understood."""
 
 
 def put_bytes(told: dict[str, Any], name: str, value: bytes | None) -> None:
-    """Say bytes under a name."""
+    """Put bytes into a JSON object: as text where they are UTF-8, else in base64."""
     try:
         told[name] = None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -29,7 +29,7 @@ def put_bytes(told: dict[str, Any], name: str, value: bytes | None) -> None:
 
 
 def bytes_of(told: Mapping[str, Any], name: str) -> bytes | None:
-    """Bytes that were said under a name; None where none were. Raises BadRequestError."""
+    """The bytes in a field of a JSON object; None where there are none. Raises BadRequestError."""
     if (encoded := told.get(f"{name}_base64")) is not None:
         try:
             return base64.b64decode(encoded, validate=True)
@@ -41,8 +41,8 @@ def bytes_of(told: Mapping[str, Any], name: str) -> bytes | None:
     raise BadRequestError(f"{name} is {value!r}, expected text, null, or {name}_base64")
 
 
-def record_as_json(record: Record, partition: int) -> dict[str, Any]:
-    """A record that was read."""
+def told_record(record: Record, partition: int) -> dict[str, Any]:
+    """A record that was read, as a JSON object."""
     told: dict[str, Any] = {"partition": partition, "offset": record.offset, "timestamp_ms": record.timestamp}
     put_bytes(told, "key", record.key)
     put_bytes(told, "value", record.value)
@@ -83,7 +83,7 @@ def _header(told: Any) -> tuple[Any, Any]:
 
 
 def yes_or_no(told: Mapping[str, Any], name: str) -> bool | None:
-    """Raises BadRequestError."""
+    """A boolean field; None where it is missing. Raises BadRequestError."""
     value = told.get(name)
     if value is None or isinstance(value, bool):
         return value
@@ -93,7 +93,7 @@ def yes_or_no(told: Mapping[str, Any], name: str) -> bool | None:
 
 
 def whole_number(told: Mapping[str, Any], name: str) -> int | None:
-    """Raises BadRequestError."""
+    """A field with a whole number; None where it is missing. Raises BadRequestError."""
     value = told.get(name)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Waiting for something that a watched state tells of, as long as a test has patience."""
+"""Waiting until a watched state is as a test wants it, for as long as the test has patience."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_S: Final = 10.0
 
 
 class Watched(Protocol):
-    """A state that calls watchers at each change."""
+    """A state that calls watchers at each change, from any thread."""
 
     def watch(self, watcher: Callable[[], None]) -> None: ...
     def unwatch(self, watcher: Callable[[], None]) -> None: ...
@@ -21,10 +21,13 @@ class Watched(Protocol):
 
 async def wait_until(watched: Watched, look: Callable[[], T | None], timeout_s: float, missing: Callable[[], str]) -> T:
     """What `look` answers, as soon as it is not None. Raises TimeoutError with what is `missing`."""
-    changed = trio.Event()
+    changed, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+    def look_again() -> None:
+        changed.set()
 
     def wake() -> None:
-        changed.set()
+        token.run_sync_soon(look_again, idempotent=True)
 
     watched.watch(wake)
     try:

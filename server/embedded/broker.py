@@ -1,4 +1,4 @@
-"""A running broker in a trio program: its life, and the calls of the door for people."""
+"""A running broker in a trio program: its life, and its calls with plain arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ...protocol.records.batch import iter_batches
 from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, Record, TopicPartition
 from ..broker import Broker, FetchPartition, PlainRecord, TopicDescription
-from ..broker_config import Address, BrokerConfig
 from ..control.clock import MovedClock
 from ..control.fault_views import FaultsView, RequestsView
 from ..control.groups_view import GroupsView
@@ -24,8 +23,9 @@ from ..control.life import Life
 from ..control.log_view import LogView
 from ..control.seed import Seed
 from ..listeners.opening import Addresses
-from ..storage.append import AppendResult
-from ..storage.segment_view import TimestampAndOffset
+from ..settings.broker_config import Address, BrokerConfig
+from ..storage.log.append import AppendResult
+from ..storage.segments.segment_view import TimestampAndOffset
 from .living import directory_like, living
 
 
@@ -100,10 +100,7 @@ class EmbeddedBroker:
         are disconnected. Only for a directory that goes with the block. Raises RuntimeError."""
         if self._is_lasting:
             raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
-        self.faults.clear()
-        self.life.clock.reset()
-        await self.life.wipe()
-        self.requests.clear()
+        await self.life.reset()
         await self.seed.put(self.core)
 
     async def snapshot(self, path: str | os.PathLike[str]) -> None:
@@ -129,8 +126,8 @@ class EmbeddedBroker:
         return Fork(directory, config, ports, life_of, life.clock.copy(), self.seed)
 
     async def apply_retention(self) -> int:
-        """Take out now what retention lets go, by the broker's clock; answers how many segments that were."""
-        return await self.core.apply_retention()
+        """Apply retention now, by the broker's clock, and answer how many segments were taken out."""
+        return await self.core.logs.apply_retention()
 
     # ---- nodes -----------------------------------------------------------------------------------------------------------
 
@@ -154,31 +151,31 @@ class EmbeddedBroker:
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
-        await self.core.create_topic(name, partitions, config)
+        await self.core.topics.create(name, partitions, config)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Raises RequestError."""
-        await self.core.delete_topic(name)
+        await self.core.topics.delete(name)
 
     async def alter_config(self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
         """Set topic keys, and let others follow the defaults again; in effect when this returns. Raises RequestError."""
-        await self.core.alter_configs(name, changes, deletes)
+        await self.core.topics.alter_configs(name, changes, deletes)
 
     async def create_partitions(self, name: str, total: int) -> None:
         """Let a topic have `total` partitions, more than it has. Raises RequestError."""
-        await self.core.create_partitions(name, total)
+        await self.core.topics.create_partitions(name, total)
 
     async def delete_records(self, topic: str, before_offset: int = -1, *, partition: int = 0) -> int:
         """Delete the records below an offset (-1: all) and answer the first offset that is left. Raises RequestError."""
-        return await self.core.delete_records(TopicPartition(topic, partition), before_offset)
+        return await self.core.logs.delete_records(TopicPartition(topic, partition), before_offset)
 
     def topics(self) -> list[str]:
         """Names of all topics."""
-        return list(self.core.topics())
+        return list(self.core.topics.names())
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Identity, overridden configuration, offsets and sizes. Raises RequestError."""
-        return self.core.describe_topic(name)
+        return self.core.topics.describe(name)
 
     async def append(
         self, topic: str, records: Bytes | Sequence[PlainRecord | bytes], *, partition: int = 0, acks: int = -1
@@ -188,16 +185,16 @@ class EmbeddedBroker:
         Raises RequestError.
         """
         if isinstance(records, bytes | bytearray | memoryview):
-            return await self.core.append(TopicPartition(topic, partition), records, acks=acks)
+            return await self.core.writer.append(TopicPartition(topic, partition), records, acks=acks)
         plain = [record if isinstance(record, tuple) else (None, None, record, ()) for record in records]
-        return await self.core.append(TopicPartition(topic, partition), plain, acks=acks)
+        return await self.core.writer.append(TopicPartition(topic, partition), plain, acks=acks)
 
     async def fetch(
         self, topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = MIB, max_wait_s: float = 0.0
     ) -> list[Record]:
         """Records from `offset` on, about `max_bytes` of them; waits up to `max_wait_s` for the first. Raises RequestError."""
         question = FetchPartition(TopicPartition(topic, partition), offset, max_bytes)
-        answer = (await self.core.fetch([question], max_bytes=max_bytes, max_wait_s=max_wait_s))[0]
+        answer = (await self.core.reader.fetch([question], max_bytes=max_bytes, max_wait_s=max_wait_s))[0]
         if answer.fetched is None:
             assert answer.error is not None
             raise answer.error
@@ -211,13 +208,13 @@ class EmbeddedBroker:
 
     async def offset_for_time(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> TimestampAndOffset:
         """The first record with a timestamp >= `timestamp_ms` (-1 latest, -2 earliest, -3 max timestamp); offset -1: none."""
-        return await self.core.offset_for_time(TopicPartition(topic, partition), timestamp_ms)
+        return await self.core.reader.offset_for_time(TopicPartition(topic, partition), timestamp_ms)
 
     async def offsets_for_times(
         self, questions: Sequence[tuple[TopicPartition, int]]
     ) -> list[TimestampAndOffset | RequestError]:
         """`offset_for_time` for many partitions at once, in the order asked."""
-        return await self.core.offsets_for_times(questions)
+        return await self.core.reader.offsets_for_times(questions)
 
 
 @attrs.frozen

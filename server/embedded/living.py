@@ -11,10 +11,10 @@ from typing import Final
 
 import trio
 
-from ..broker_config import Address, BrokerConfig
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..listeners.opening import Addresses
+from ..settings.broker_config import Address, BrokerConfig
 
 MEMORY: Final = ":memory:"
 LOCALHOST: Final = Address(host="127.0.0.1", port=0)
@@ -26,7 +26,8 @@ _SHARED_MEMORY: Final = "/dev/shm"
 async def living(
     life_of: Callable[..., Life], settings: BrokerConfig, wanted: Addresses, clock: MovedClock
 ) -> AsyncIterator[Life]:
-    """`life_of` makes it. Raises what keeps it from starting."""
+    """`life_of` makes it. Rules go before it stops: a test that ends with a full disk is not about a stop on one. Raises what
+    keeps it from starting."""
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         life = life_of(settings, wanted, nursery, clock)
@@ -39,6 +40,8 @@ async def living(
             # Kept outside of the nursery, which would wrap it in a group.
             failure = exc
         finally:
+            life.faults.clear()
+            life.disk_faults.clear()
             await life.stop()
             life.close()
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Opening a broker in a trio program: its settings, in the words of somebody who writes a test or a small program."""
+"""Opening a broker in a trio program, with settings for tests and small programs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ..broker import PlainRecord
-from ..broker_config import Address, BrokerConfig
-from ..broker_keys import SECURITY_KEYS
-from ..clock import NowMs, system_now_ms
 from ..config import Durability, LogConfig
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.log_view import Text
 from ..control.seed import Seed, Topics
 from ..listeners.opening import Addresses
+from ..settings.broker_config import SECURITY_KEYS, Address, BrokerConfig
+from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker
 from .living import LOCALHOST, data_directory, living
 
@@ -49,7 +48,7 @@ async def open_broker(
     protocol, None for not at all. `durability`: `fsync` by default for a directory of yours, `os` for one that goes with
     the block. `config`: defaults of all topics. `lenient`: Kafka clients get what tests want instead of what Kafka refuses,
     such as topics with more replicas than there are nodes. `users`: who logs in to the Kafka listener with which password.
-    `security`: other keys of that section of docs/operations.md. `topics`: names, or names with numbers of partitions, that
+    `security`: other keys of docs/operations/security.md. `topics`: names, or names with numbers of partitions, that
     are made when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default
     one that begins at `now_ms`. `nodes`: so many Kafka listeners look like a cluster. `emulate`: advertise what that version
     of Kafka does, such as "3.4". Raises StorageError, OSError or RequestError when it cannot start.
@@ -77,13 +76,12 @@ async def open_broker(
 def _security(users: Mapping[str, str], keys: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the broker. Raises InvalidConfigError."""
     said = {**({"kafka_security": "sasl_plaintext"} if users else {}), **keys}
-    if unknown := sorted(set(said) - {key.name for key in SECURITY_KEYS}):
-        raise InvalidConfigError(f"{unknown[0]} is none of {', '.join(key.name for key in SECURITY_KEYS)}")
+    if unknown := sorted(said.keys() - SECURITY_KEYS.keys()):
+        raise InvalidConfigError(f"{unknown[0]} is none of {', '.join(SECURITY_KEYS)}")
     settings: dict[str, Any] = {"sasl_users": dict(users)}
-    for key in SECURITY_KEYS:
-        if key.name in said:
-            try:
-                settings[key.name] = key.read(said[key.name])
-            except ValueError as exc:
-                raise InvalidConfigError(f"{key.name}: {exc}") from exc
+    for name, value in said.items():
+        try:
+            settings[name] = SECURITY_KEYS[name].read(value)
+        except ValueError as exc:
+            raise InvalidConfigError(f"{name}: {exc}") from exc
     return settings

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import trio
 
@@ -76,38 +76,36 @@ class BrokerThread:
             self._ready.set()
             await self._stop.wait()
 
-    def _running(self) -> EmbeddedBroker:
+    @property
+    def _target(self) -> EmbeddedBroker:
+        """The broker that runs. Raises RuntimeError."""
         if self._broker is None:
             raise RuntimeError("the broker does not run; use it inside `with BlockingBroker() as broker`") from self._failure
         return self._broker
 
-    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        with self._until_stopped():
-            return self._outside_of_trio(lambda: trio.from_thread.run(function, *arguments, trio_token=self._token))
+    @property
+    def _caller(self) -> Self:
+        return self
 
-    def _call_now(self, function: Callable[..., T], *arguments: Any) -> T:
-        with self._until_stopped():
-            return self._outside_of_trio(lambda: trio.from_thread.run_sync(function, *arguments, trio_token=self._token))
-
-    def _outside_of_trio(self, call: Callable[[], T]) -> T:
-        """Call it in this thread, or in one of its own where this one runs another trio program, a test: trio would refuse."""
-        if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is self._token:
-            return call()
-        with ThreadPoolExecutor(1, "triolog-call") as executor:
-            return executor.submit(call).result()
-
-    @contextmanager
-    def _until_stopped(self) -> Iterator[None]:
-        """A call that the stop overtakes ends with an error that has a meaning outside of trio."""
-        try:
-            yield
-        except (trio.Cancelled, trio.RunFinishedError):
-            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure
+    # ---- calls ---------------------------------------------------------------------------------------------------------
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Run an async function in the broker's thread."""
-        return self._call(function)
+        """Run an async function in the broker's thread. Raises RuntimeError when the broker does not run, or is stopped
+        meanwhile."""
+        return self._outside_of_trio(lambda: trio.from_thread.run(function, trio_token=self._token))
 
     def call_now(self, function: Callable[[], T]) -> T:
-        """Run a function in the broker's thread."""
-        return self._call_now(function)
+        """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
+        return self._outside_of_trio(lambda: trio.from_thread.run_sync(function, trio_token=self._token))
+
+    def _outside_of_trio(self, call: Callable[[], T]) -> T:
+        """Call it in this thread, or in one of its own where this one runs another trio program, a test: trio would refuse.
+        A call that the stop overtakes ends with an error that has a meaning outside of trio."""
+        _ = self._target
+        try:
+            if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is self._token:
+                return call()
+            with ThreadPoolExecutor(1, "triolog-call") as executor:
+                return executor.submit(call).result()
+        except (trio.Cancelled, trio.RunFinishedError):
+            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure

@@ -10,14 +10,15 @@ import trio
 
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
-from ..broker_config import Address, ClientAuth, ListenerSecurity
-from .counters import ProtocolCounters
-from .native import native_listener
-from .sockets import Admission, Listener
-from .tls import TlsServer, server_context
+from ..settings.broker_config import Address
+from ..settings.listener_security import ClientAuth, ListenerSecurity
+from .connections.counters import ProtocolCounters
+from .connections.sockets import Admission, Listener
+from .connections.tls import TlsServer, server_context
+from .native.calls import native_listener
 
 if TYPE_CHECKING:
-    from .kafka.watched import Watch
+    from .kafka.fake.watched import Watch
 
 
 @attrs.frozen

@@ -43,7 +43,7 @@ class AclAuthorizer:
     _decided: dict[Question, bool] = attrs.field(factory=dict)
 
     def replace(self, acls: Iterable[Acl]) -> None:
-        """From now on these hold."""
+        """Replace all ACLs and forget earlier decisions."""
         self._decided.clear()
         self._literal.clear()
         self._prefixed.clear()
@@ -53,11 +53,11 @@ class AclAuthorizer:
         self._prefix_lengths = sorted({len(name) for _, name in self._prefixed})
 
     def known(self, question: Question) -> bool | None:
-        """What was decided before, None when nothing was."""
+        """The earlier decision on this question, or None."""
         return self._decided.get(question)
 
     def decide(self, question: Question) -> bool:
-        """Whether the principal may."""
+        """Whether the principal may do this on the resource."""
         if len(self._decided) >= MAX_REMEMBERED:
             self._decided.clear()
         answer = self._decided[question] = self._decide(*question)

@@ -1,7 +1,7 @@
-"""What the processes have in common that do a server's CPU-bound work: lines of JSON on standard input and output.
+"""What the child processes that do a server's CPU-bound work share: lines of JSON on standard input and output.
 
-Such a process imports only `protocol.records` and `server.storage`. Its argument is the server's process id. It ends when its
-standard input does, or when it has another parent: then the server is gone. It is nice to everybody else.
+Such a process imports only `protocol.records` and `server.storage`. Its first argument is the server's process id. It ends with
+its standard input, or when its parent is another process, because then the server is gone. It runs at a low priority.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_line(source: TextIO) -> str:
 
 
 class ParentWatch:
-    """Sees that the server is still there, which may have ended before we have loaded anything."""
+    """Checks that the server is still there; it may have ended before this process has loaded anything."""
 
     def __init__(self, server_pid: int) -> None:
         self._server_pid = server_pid
@@ -51,9 +51,9 @@ class ParentWatch:
 
 
 def run_child(work: Callable[[TextIO, TextIO, ParentWatch], None]) -> int:
-    """Do the work between standard input and output; the exit status.
+    """Run `work` on standard input and output; returns the exit status.
 
-    When the server is gone nobody wants to know what this process meets: its files change hands.
+    Errors are not reported once the server is gone: its files may belong to another server by then.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the terminal is for the server, which ends us
     watch = ParentWatch(int(sys.argv[1]))
@@ -73,7 +73,7 @@ def run_child(work: Callable[[TextIO, TextIO, ParentWatch], None]) -> int:
 
 
 def _forget_output() -> None:
-    """The interpreter flushes what nobody reads once more at its end, and would complain."""
+    """Send the rest of the output nowhere: the interpreter flushes it at exit, and would complain about a broken pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

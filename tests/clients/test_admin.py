@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from triolog.server.broker_config import Address
 from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Kaf
 from confluent_kafka.admin import AdminClient
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition as Partition
-from triolog.server.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 TOPIC = "orders"
 GROUP = "group"

@@ -1,7 +1,10 @@
 """librdkafka with `check.crcs=true` on a log that was damaged on the disk: an error for the damaged batch, the rest delivered.
 
 Who checks differs: librdkafka, where the server does not look at what it serves; the server, with the topic key
-`fetch.check.crcs` or since it has recovered the log. A reader that wants to go on seeks behind the error, offset by offset.
+`fetch.check.crcs` or since it has recovered the log. A reader that wants to go on assigns itself the offset behind the error,
+offset by offset. Seeking there is not enough: behind a batch whose CRC is wrong, librdkafka 2.16 reads on in the middle of
+the next batch, asks for the offset that it takes those bytes for, gets OFFSET_OUT_OF_RANGE, says so with an error of its own
+(`_AUTO_OFFSET_RESET`, with `auto.offset.reset=error`), and refuses every seek from then on.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 TOPIC: Final = "orders"
 BATCHES: Final = 40
@@ -95,9 +98,10 @@ def read_past_errors(broker: BlockingBroker) -> tuple[list[bytes], dict[int, int
             if message is None:
                 continue
             if (error := message.error()) is not None:
-                errors[wanted] = error.code()
-                wanted += 1
-                consumer.seek(TopicPartition(TOPIC, 0, wanted))
+                if error.code() != KafkaError._AUTO_OFFSET_RESET:
+                    errors[wanted] = error.code()
+                    wanted += 1
+                consumer.assign([TopicPartition(TOPIC, 0, wanted)])
             else:
                 assert message.offset() == wanted
                 values.append(message.value() or b"")

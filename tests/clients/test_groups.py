@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -111,6 +111,8 @@ def test_a_frozen_group_lets_nobody_in_until_it_is_released(broker: BlockingBrok
 def test_a_session_ends_when_the_clock_is_moved(broker: BlockingBroker) -> None:
     with consuming(broker, **{"session.timeout.ms": 60_000, "heartbeat.interval.ms": 20_000}):
         broker.groups.wait_assigned(GROUP, timeout_s=PATIENCE_S)
+        # librdkafka sends its first heartbeat as soon as it has joined; after the jump it would start the session anew.
+        broker.requests.wait_for("Heartbeat", timeout_s=PATIENCE_S)
         broker.clock.advance(61)
         deadline = time.monotonic() + PATIENCE_S
         while broker.groups.members(GROUP) and time.monotonic() < deadline:

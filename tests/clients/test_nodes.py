@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 TOPIC = "orders"
 PATIENCE_S = 30.0
@@ -110,7 +110,7 @@ def test_nodes_and_moves_survive_a_crash(broker: BlockingBroker) -> None:
     broker.crash()
     broker.restart()
     assert leaders(broker)[0] == before % 3 + 1
-    assert broker.call_now(lambda: broker._running().core.snapshot(TopicPartition(TOPIC, 0)).leader_epoch) == 1
+    assert broker.call_now(lambda: broker._target.core.reader.snapshot(TopicPartition(TOPIC, 0)).leader_epoch) == 1
 
 
 def test_a_rule_of_one_node(broker: BlockingBroker) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools
 from tests.support.kafka_jars import KafkaCalls, KafkaUnavailableError, class_path, unavailable

@@ -26,8 +26,8 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.record import iter_records
 from triolog.server.config import LogConfig
-from triolog.server.storage import fetch
 from triolog.server.storage.errors import StorageError
+from triolog.server.storage.lookups import fetch
 from triolog.tools.cli.main import main
 
 from tests.kafka.written_logs import files_of
@@ -131,7 +131,7 @@ def _right_records(log: DrivenLog, offset: int) -> list[int]:
     """Offsets of the right records of one fetch; none when it fails."""
     right: list[int] = []
     try:
-        fetched = log.run(fetch.read(log.log.snapshot(), offset, READ_BYTES, min_one_batch=True, skip_gaps=True))
+        fetched = log.run(fetch.fetch_batches(log.log.snapshot(), offset, READ_BYTES, min_one_batch=True, skip_gaps=True))
         for header, batch in iter_batches(fetched.records):
             if crc32c(batch[CRC_START:]) == header.crc:
                 records = ((each.offset, int(bytes(each.value or b"")[:10])) for each in iter_records(batch, header))

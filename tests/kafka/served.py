@@ -16,7 +16,7 @@ from triolog.protocol.records.committed import CommittedFilter
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record, TopicPartition
 from triolog.server.broker import Broker, FetchPartition, ReaderView
-from triolog.server.clock import system_now_ms
+from triolog.server.system.clock import system_now_ms
 
 from tests.support.brokers import LARGE, running_broker
 
@@ -181,7 +181,7 @@ def served_by_triolog(directory: Path, questions: Questions) -> Answers:
 
 async def _ask(broker: Broker, partition: TopicPartition, isolation: Isolation, timestamps: Sequence[int]) -> Served:
     async def offset(timestamp: int) -> int:
-        return (await broker.offset_for_time(partition, timestamp, isolation)).offset
+        return (await broker.reader.offset_for_time(partition, timestamp, isolation)).offset
 
     earliest = await offset(EARLIEST_TIMESTAMP)
     return Served(
@@ -198,7 +198,7 @@ async def _read(broker: Broker, partition: TopicPartition, isolation: Isolation,
     records: list[PlainRecord] = []
     while True:
         question = FetchPartition(partition, offset, LARGE)
-        [answer] = await broker.fetch([question], max_bytes=LARGE, view=ReaderView(isolation))
+        [answer] = await broker.reader.fetch([question], max_bytes=LARGE, view=ReaderView(isolation))
         if answer.error is not None:
             raise answer.error
         assert answer.fetched is not None

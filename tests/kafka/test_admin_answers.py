@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.cluster import (
+from triolog.protocol.kafka.messages.admin.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignableTopic,
     AlterPartitionReassignmentsRequest,
@@ -20,16 +20,16 @@ from triolog.protocol.kafka.messages.cluster import (
     UpdateFeaturesFeatureUpdateKey,
     UpdateFeaturesRequest,
 )
-from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
+from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
+from triolog.protocol.kafka.messages.admin.quotas import DescribeClientQuotasComponentData, DescribeClientQuotasRequest
 from triolog.protocol.kafka.messages.metadata import (
     DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopicRequest,
     MetadataRequest,
 )
-from triolog.protocol.kafka.messages.quotas import DescribeClientQuotasComponentData, DescribeClientQuotasRequest
-from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_admin import (
     APPEND,

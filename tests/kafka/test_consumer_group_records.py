@@ -26,7 +26,7 @@ JOIN = ConsumerHeartbeat(
 async def test_every_kind_of_record_is_understood(tmp_path: Path, kafka: KafkaCalls) -> None:
     pytest.importorskip("re2")
     async with one_partition(tmp_path) as broker:
-        await broker.consumer_group_heartbeat(JOIN)
+        await broker.groups.consumer_heartbeat(JOIN)
         second = ConsumerHeartbeat(
             group_id="group",
             member_id="second",
@@ -38,8 +38,8 @@ async def test_every_kind_of_record_is_understood(tmp_path: Path, kafka: KafkaCa
             server_assignor="range",
             owned=frozenset(),
         )
-        await broker.consumer_group_heartbeat(second)
-        await broker.consumer_group_heartbeat(ConsumerHeartbeat(group_id="group", member_id="first", member_epoch=-1))
+        await broker.groups.consumer_heartbeat(second)
+        await broker.groups.consumer_heartbeat(ConsumerHeartbeat(group_id="group", member_id="first", member_epoch=-1))
     outcome = kafka.dump(files_of(tmp_path / "__consumer_offsets-0", ".log"), "--offsets-decoder")
     records = decoded(outcome.ok())
     assert outcome.stderr == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.server.storage.paths import base_offset_of
+from triolog.server.storage.disk.paths import base_offset_of
 
 from tests.kafka.written_directory import write_directory
 from tests.kafka.written_logs import WRITERS, append_mixed, files_of, open_new

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.export_plan import STAGED_SUFFIX
+from triolog.server.storage.offline.export_plan import STAGED_SUFFIX
 
 from tests.kafka.migration import migrate
 from tests.kafka.served import ISOLATIONS, Answers, served_by_kafka
+from tests.support.golden import GOLDEN
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 
-GOLDEN: Final = Path(__file__).resolve().parents[1] / "data" / "kafka-4.1.0"
 EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
 ENDED_SINCE: Final = TopicPartition("txn", 0)
 """A transaction (offsets 195 to 198) was open when Kafka was asked; a marker aborted it before the clean stop."""
@@ -28,8 +28,8 @@ PARTITIONS: Final = [
     TopicPartition(topic, int(number)) for topic, answers in EXPECTED.items() for number in answers["partitions"]
 ]
 
-# A broker starts three times. The quick suite looks at what an export leaves (server/storage/test_export_kafka.py), and reads
-# the same directory itself (server/storage/test_golden.py).
+# A broker starts three times. The quick suite looks at what an export leaves (test_export_kafka.py), and reads the same
+# directory itself (server/storage/test_golden.py).
 pytestmark = pytest.mark.full
 
 

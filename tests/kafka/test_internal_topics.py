@@ -13,8 +13,8 @@ import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
-from triolog.server.broker_config import Address
 from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools, decoded, json_values
 from tests.kafka.written_logs import files_of

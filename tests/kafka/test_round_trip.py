@@ -10,11 +10,11 @@ import attrs
 import confluent_kafka
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.storage.checkpoints import PARTITION_METADATA_FILE
-from triolog.server.storage.derived_files import FILE_NAME as DERIVED_FILE
-from triolog.server.storage.earlier_batches import encode_earlier
-from triolog.server.storage.paths import BATCHES_SUFFIX
-from triolog.server.storage.producer_snapshots import crc_of
+from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE
+from triolog.server.storage.disk.paths import BATCHES_SUFFIX
+from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
+from triolog.server.storage.producers.earlier_batches import encode_earlier
+from triolog.server.storage.producers.sealed_files import crc_of
 
 from tests.kafka.migration import migrate
 from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served_by_kafka, served_by_triolog
@@ -43,7 +43,7 @@ EACH: Final = pytest.mark.parametrize("partition", PARTITIONS, ids=str)
 EACH_ISOLATION: Final = pytest.mark.parametrize("isolation", ISOLATIONS)
 
 
-# A broker starts three times. The quick suite has both ends: what an export leaves (server/storage/test_export_kafka.py), and
+# A broker starts three times. The quick suite has both ends: what an export leaves (test_export_kafka.py), and
 # directories of Kafka that are read, written on and left byte for byte as its own (server/storage/test_golden.py).
 pytestmark = pytest.mark.full
 

@@ -11,9 +11,9 @@ import trio
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.clock import system_now_ms
 from triolog.server.storage.cleaner.checkpoint import read_cleaner_offsets
-from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.system.clock import system_now_ms
 
 from tests.kafka.served import KEPT
 from tests.kafka.written_logs import SEED, mixed_records
@@ -48,20 +48,20 @@ def write_directory(directory: Path) -> None:
 async def _write(directory: Path) -> None:
     settings = {"cleaner_backoff_ms": 10, "topic": KEPT, "clock": system_now_ms}
     async with running_broker(directory, **settings) as broker:
-        await broker.create_topic("codecs", 2, SMALL)
-        await broker.create_topic("append-time", 1, {**SMALL, "message.timestamp.type": "LogAppendTime"})
-        await broker.create_topic("trimmed", 1, SMALL)
-        await broker.create_topic("idempotent", 1, SMALL)
-        await broker.create_topic("transactions", 1, {**SMALL, "segment.bytes": "2000"})
-        await broker.create_topic("compacted", 1, {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
-        await broker.create_topic("empty", 1)
+        await broker.topics.create("codecs", 2, SMALL)
+        await broker.topics.create("append-time", 1, {**SMALL, "message.timestamp.type": "LogAppendTime"})
+        await broker.topics.create("trimmed", 1, SMALL)
+        await broker.topics.create("idempotent", 1, SMALL)
+        await broker.topics.create("transactions", 1, {**SMALL, "segment.bytes": "2000"})
+        await broker.topics.create("compacted", 1, {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
+        await broker.topics.create("empty", 1)
         for partition in (*CODECS, APPEND_TIME, TRIMMED):
             await _append_mixed(broker, partition)
-        await broker.delete_records(TRIMMED, TRIMMED_AT)
+        await broker.logs.delete_records(TRIMMED, TRIMMED_AT)
         await _append_idempotent(broker)
         await _append_transactions(broker)
         await _compact(broker, directory)
-        [error] = await broker.commit_offsets(GROUP, [(CODECS[0], COMMITTED, "half way")])
+        [error] = await broker.offsets.commit(GROUP, [(CODECS[0], COMMITTED, "half way")])
         assert error is None
 
 
@@ -70,13 +70,13 @@ async def _append_mixed(broker: Broker, partition: TopicPartition) -> None:
     for number in range(60):
         records = mixed_records(rng, rng.randint(1, 30), START_MS + 1000 * number)
         codec = list(CompressionType)[number % len(CompressionType)]
-        await broker.append(partition, build_batch(records, compression_type=codec))
+        await broker.writer.append(partition, build_batch(records, compression_type=codec))
 
 
 async def _append_idempotent(broker: Broker) -> None:
     """Ten producers; a new cluster gives their ids to others."""
     for _ in range(10):
-        producer_id, producer_epoch = await broker.init_producer(None, 0)
+        producer_id, producer_epoch = await broker.producers.init(None, 0)
         for sequence in range(5):
             batch = build_batch(
                 [(START_MS + sequence, b"key", b"by %d" % producer_id, ())],
@@ -84,7 +84,7 @@ async def _append_idempotent(broker: Broker) -> None:
                 producer_epoch=producer_epoch,
                 base_sequence=sequence,
             )
-            await broker.append(IDEMPOTENT, batch)
+            await broker.writer.append(IDEMPOTENT, batch)
 
 
 async def _append_transactions(broker: Broker) -> None:
@@ -111,7 +111,7 @@ async def _compact(broker: Broker, directory: Path) -> None:
     rng = random.Random(SEED)
     for number in range(300):
         value = None if rng.random() < 0.1 else b"%d" % number * 40
-        await broker.append(COMPACTED, [(START_MS + number, b"key-%d" % rng.randrange(20), value, ())])
+        await broker.writer.append(COMPACTED, [(START_MS + number, b"key-%d" % rng.randrange(20), value, ())])
     fs, active = OsFileSystem(), actor_of(broker, COMPACTED).log.active.base_offset
     assert active > 0
     await until(lambda: read_cleaner_offsets(fs, str(directory)).get(COMPACTED) == active)

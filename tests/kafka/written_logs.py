@@ -14,7 +14,7 @@ from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
 from triolog.server.config import LogConfig
-from triolog.server.storage.paths import segment_file
+from triolog.server.storage.disk.paths import segment_file
 
 from tests.support.logs import START_MS, DrivenLog, open_driven
 from tests.support.record_batches import RecordTuple

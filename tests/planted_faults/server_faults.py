@@ -7,42 +7,44 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 ACTORS: Final = "tests/server/actors"
-ATTACKS: Final = "tests/server/listeners/test_attacks.py"
-BUDGET: Final = "tests/server/listeners/test_budget.py"
+ATTACKS: Final = "tests/server/listeners/connections/test_attacks.py"
+BUDGET: Final = "tests/server/listeners/connections/test_budget.py"
 STORAGE: Final = "tests/server/storage"
 
 PARTITIONS: Final = (
     Fault(
         name="answer-before-the-sync",
         why="An append with acks=all is acknowledged while a power cut can still take it.",
-        file="server/actors/partition.py",
+        file="server/actors/partition/appender.py",
         old="        for answer, append in zip(plan.answers, appends, strict=True):\n            if append.acks != ACKS_ALL:\n",
         new="        for answer, append in zip(plan.answers, appends, strict=True):\n            if True:\n",
-        tests=(f"{ACTORS}/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_the_record_after_the_sync",),
+        tests=(
+            f"{ACTORS}/partition/test_partition.py::test_fsync_answers_acks_one_after_the_write_and_shows_the_record_after_the_sync",
+        ),
     ),
     Fault(
         name="failed-sync",
         why="The kernel has forgotten what it could not write; a second sync that succeeds says nothing.",
-        file="server/actors/partition.py",
+        file="server/actors/partition/appender.py",
         old="        if is_final(cause):\n",
         new="        if False:\n",
-        tests=(f"{ACTORS}/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
+        tests=(f"{ACTORS}/partition/test_partition.py::test_a_failed_sync_takes_the_log_offline_for_good_and_no_other",),
     ),
     Fault(
         name="failed-write-is-taken-back",
         why="Half a batch stays in the middle of the log.",
-        file="server/actors/partition.py",
-        old="                await self.disk.run(abort(plan), [plan.segment.log])\n",
+        file="server/actors/partition/appender.py",
+        old="                await self.disk.run(abort_append(plan), [plan.segment.log])\n",
         new="                pass\n",
-        tests=(f"{ACTORS}/test_partition.py::test_what_a_failed_write_put_down_is_taken_back_at_once",),
+        tests=(f"{ACTORS}/partition/test_partition.py::test_what_a_failed_write_put_down_is_taken_back_at_once",),
     ),
     Fault(
         name="sync-beside-a-sync",
         why="The kernel tells a failure to one sync of a descriptor; the other one acknowledges what is lost.",
-        file="server/actors/partition.py",
-        old="await (self._flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))",
+        file="server/actors/partition/appender.py",
+        old="await (self.flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))",
         new="await self.disk.run(plan.operations, plan.files)",
-        tests=(f"{ACTORS}/test_flusher.py::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
+        tests=(f"{ACTORS}/partition/test_flusher.py::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
     ),
     Fault(
         name="no-room-is-final",
@@ -50,16 +52,16 @@ PARTITIONS: Final = (
         file="server/storage/errors.py",
         old="        return is_out_of_space(self)\n",
         new="        return False\n",
-        tests=(f"{ACTORS}/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
+        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_room_is_refused_and_the_log_goes_on",),
     ),
     Fault(
         name="stage-synced-twice",
         why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
-        file="server/actors/stage_checks.py",
+        file="server/actors/stages/stage_checks.py",
         old="                file.is_doubtful = True\n",
         new="                pass\n",
         tests=(
-            f"{ACTORS}/test_stage_commits.py::"
+            f"{ACTORS}/stages/test_stage_commits.py::"
             "test_what_a_sync_may_have_failed_on_is_written_again_before_a_commit_is_decided[False]",
         ),
     ),
@@ -69,64 +71,58 @@ DELETION: Final = (
     Fault(
         name="checkpoint-before-the-renames",
         why="A power cut leaves a hole at the start of the log that nothing explains.",
-        file="server/actors/log_retention.py",
+        file="server/actors/manager/log_retention.py",
         old="        has_checkpoint = await self._has_checkpoint(list({id(each.directory)",
         new="        has_checkpoint = bool(list({id(each.directory)",
-        tests=(f"{ACTORS}/test_log_retention.py::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",),
+        tests=(
+            f"{ACTORS}/manager/test_log_retention.py::test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed",
+        ),
     ),
     Fault(
         name="next-segment-before-the-last-is-gone",
         why="Without a checkpoint a power cut leaves a hole at the start of the log that nothing explains.",
-        file="server/storage/retention.py",
+        file="server/storage/log/retention.py",
         old="            if number == 0 and durable and not doomed.is_renamed:",
         new="            if number < 0 and durable and not doomed.is_renamed:",
         tests=(
-            f"{STORAGE}/test_retention.py::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up"
+            f"{STORAGE}/log/test_retention.py::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up"
             "_and_has_no_hole",
         ),
     ),
     Fault(
         name="recovery-point-of-a-log-in-memory",
         why="The next start trusts indexes that were in memory only.",
-        file="server/storage/space_wait.py",
+        file="server/storage/recovery/space_wait.py",
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
-            f"{STORAGE}/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
-            f"{ACTORS}/test_waiting_logs.py::test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays",
+            f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
+            f"{ACTORS}/manager/test_waiting_logs.py::test_a_stop_while_it_waits_is_not_clean_and_the_recovery_point_stays",
         ),
     ),
     Fault(
         name="log-start-while-files-can-come-back",
         why="A power cut gives files their old names back, and nothing says that their records were deleted.",
-        file="server/actors/log_directories.py",
+        file="server/actors/manager/log_directories.py",
         old="    first = 0 if log.doomed else log.segments.first.base_offset\n",
         new="    first = log.segments.first.base_offset\n",
-        tests=(f"{ACTORS}/test_log_retention.py::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
+        tests=(f"{ACTORS}/manager/test_log_retention.py::test_the_log_start_is_listed_as_long_as_older_files_could_come_back",),
     ),
     Fault(
         name="renames-before-unlinks",
         why="A power cut gives a file its old name back when the one before it is gone for good: a hole in the log.",
-        file="server/actors/log_retention.py",
+        file="server/actors/manager/log_retention.py",
         old="            await self.disk.call(self.disk.fs.sync_directory, log.directory)\n",
         new="            pass\n",
-        tests=(f"{ACTORS}/test_log_retention.py::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
+        tests=(f"{ACTORS}/manager/test_log_retention.py::test_no_file_is_unlinked_before_all_new_names_are_on_the_device",),
     ),
     Fault(
         name="delete-records-on-the-device",
         why="Records that someone had to delete are back after a crash.",
-        file="server/actors/log_retention.py",
+        file="server/actors/manager/log_retention.py",
         old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
         new="            failure = None\n",
-        tests=(f"{ACTORS}/test_log_retention.py::test_deleted_records_stay_deleted_after_a_crash",),
-    ),
-    Fault(
-        name="recovery-point-before-the-cut",
-        why="Recovery does not look at what was appended behind a cut, because the checkpoint lies above it.",
-        file="server/actors/log_retention.py",
-        old="        await hosted.actor.perform(partial(_lower_recovery_point, offset=offset))\n",
-        new="",
-        tests=(f"{ACTORS}/test_log_retention.py::test_checkpoints_are_lowered_before_a_log_is_cut_and_written_after_it",),
+        tests=(f"{ACTORS}/manager/test_log_retention.py::test_deleted_records_stay_deleted_after_a_crash",),
     ),
 )
 
@@ -134,60 +130,68 @@ COORDINATORS: Final = (
     Fault(
         name="decision-before-markers",
         why="A crash leaves a transaction committed in one partition that is aborted in the others at the next start.",
-        file="server/actors/transactions.py",
-        old="            await self._store(owner, decided)\n",
+        file="server/actors/coordinators/transaction_coordinator.py",
+        old="            await self.ids.store(owner, decided)\n",
         new="            owner.value = decided\n",
-        tests=(f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
+        tests=(
+            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
+        ),
     ),
     Fault(
         name="markers-before-completion",
         why="A crash leaves a partition without its marker that nobody ever writes: its committed readers wait for ever.",
-        file="server/actors/transactions.py",
+        file="server/actors/coordinators/transaction_coordinator.py",
         old="""        await self._write_markers(owner, owner.value)
-        await self._store(owner, completed(owner.value, now_ms=self._now_ms()))
+        await self.ids.store(owner, completed(owner.value, now_ms=self._now_ms()))
 """,
         new="""        decided = owner.value
-        await self._store(owner, completed(owner.value, now_ms=self._now_ms()))
+        await self.ids.store(owner, completed(owner.value, now_ms=self._now_ms()))
         await self._write_markers(owner, decided)
 """,
-        tests=(f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
+        tests=(
+            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
+        ),
     ),
     Fault(
         name="partition-before-its-data",
         why="After a crash nobody knows that the partition has records of the transaction: it gets no marker.",
-        file="server/actors/transactions.py",
-        old="                        await self._store(owner, after)\n",
+        file="server/actors/coordinators/transaction_coordinator.py",
+        old="                        await self.ids.store(owner, after)\n",
         new="                        owner.value = after\n",
         tests=(
-            f"{ACTORS}/test_transactions.py::test_a_partition_has_joined_before_its_first_batch_is_appended",
-            f"{ACTORS}/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
+            f"{ACTORS}/coordinators/test_transaction_coordinator.py::test_a_partition_has_joined_before_its_first_batch_is_appended",
+            f"{ACTORS}/coordinators/test_transaction_crashes.py::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",
         ),
     ),
     Fault(
         name="pending-offsets",
         why="A group goes on from offsets of a transaction that is aborted: its records are never processed.",
-        file="server/actors/group_offsets.py",
+        file="server/actors/coordinators/group_offsets.py",
         old="        elif producer_id != NO_PRODUCER_ID:\n",
         new="        elif False:\n",
-        tests=(f"{ACTORS}/test_groups.py::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",),
+        tests=(
+            f"{ACTORS}/coordinators/test_committed_offsets.py::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",
+        ),
     ),
     Fault(
         name="pending-offset-over-a-later-one",
         why="A group falls back to the offset of a transaction although it has committed a later one since.",
-        file="server/actors/group_offsets.py",
+        file="server/actors/coordinators/group_offsets.py",
         old="            if commit and (current is None or current.record_offset < pending.record_offset):\n",
         new="            if commit:\n",
-        tests=(f"{ACTORS}/test_groups.py::test_a_commit_outside_that_came_later_wins_over_the_transactions",),
+        tests=(
+            f"{ACTORS}/coordinators/test_committed_offsets.py::test_a_commit_outside_that_came_later_wins_over_the_transactions",
+        ),
     ),
     Fault(
         name="producer-ids-before-their-use",
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
-        file="server/actors/producer_ids.py",
+        file="server/actors/coordinators/producer_ids.py",
         old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS)\n",
         new="                    await disk.call(self._write_block, directory, first)\n",
         tests=(
-            f"{ACTORS}/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
-            f"{ACTORS}/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
+            f"{ACTORS}/coordinators/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
+            f"{ACTORS}/coordinators/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
         ),
     ),
 )
@@ -196,34 +200,36 @@ DIRECTORIES: Final = (
     Fault(
         name="failed-directory",
         why="Partitions of a directory that cannot be written go on accepting records.",
-        file="server/actors/log_directories.py",
+        file="server/actors/manager/log_directories.py",
         old="            if hosted.directory is directory:\n                hosted.actor.take_offline(",
         new="            if False:\n                hosted.actor.take_offline(",
-        tests=(f"{ACTORS}/test_log_directories.py::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",),
+        tests=(
+            f"{ACTORS}/manager/test_log_directories.py::test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions",
+        ),
     ),
     Fault(
         name="passing-error",
         why="A full disk takes a directory out of service until the next start.",
-        file="server/actors/log_directories.py",
+        file="server/actors/manager/log_directories.py",
         old="            if is_passing(exc):\n                return exc\n",
         new="",
-        tests=(f"{ACTORS}/test_log_directories.py::test_a_full_disk_takes_nothing_out_of_service",),
+        tests=(f"{ACTORS}/manager/test_log_directories.py::test_a_full_disk_takes_nothing_out_of_service",),
     ),
     Fault(
         name="backup-order",
         why="A committed offset in the copy lies behind the end of its log: the group passes what is produced next over.",
-        file="server/storage/backup.py",
+        file="server/storage/offline/backup.py",
         old='(not files.topic_partition.topic.startswith("__"), files.path)',
         new='(files.topic_partition.topic.startswith("__"), files.path)',
-        tests=("tests/server/storage/test_backup.py::test_internal_topics_are_noted_before_the_others",),
+        tests=("tests/server/storage/offline/test_backup.py::test_internal_topics_are_noted_before_the_others",),
     ),
     Fault(
         name="backup-of-producer-ids",
         why="Ids that the copied logs hold are given out a second time where the copy is served.",
-        file="server/storage/backup.py",
+        file="server/storage/offline/backup.py",
         old="    small |= {name: data for name, data in _small_files(fs, source) if name == PRODUCER_ID_BLOCK_FILE}\n",
         new="",
-        tests=("tests/server/storage/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
+        tests=("tests/server/storage/offline/test_backup.py::test_producer_ids_are_noted_behind_the_logs",),
     ),
 )
 
@@ -247,10 +253,10 @@ MEMBERS: Final = (
     Fault(
         name="member-before-its-record",
         why="After a crash nobody knows a member that was told that it is one, and what it has is given to another.",
-        file="server/actors/consumer_coordinator.py",
+        file="server/actors/coordinators/consumer_coordinator.py",
         old="        await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
         new="        self._commit(plan)\n        await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
-        tests=(f"{ACTORS}/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
+        tests=(f"{ACTORS}/coordinators/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
     ),
 )
 
@@ -266,7 +272,7 @@ MEMORY: Final = (
     Fault(
         name="memory-of-a-peer-that-left",
         why="What a peer held that went away in the middle of a frame is never free again.",
-        file="server/listeners/budget.py",
+        file="server/listeners/connections/budget.py",
         old="        if self.ahead is not share:\n            self.used -= size\n",
         new="        if self.ahead is not share:\n            self.used -= size if share.charged else 0\n",
         tests=(f"{ATTACKS}::test_what_a_peer_held_returns_when_it_goes",),
@@ -274,7 +280,7 @@ MEMORY: Final = (
     Fault(
         name="nobody-goes-on-outside",
         why="Frames that are not whole fill the memory, and each waits for the others for ever.",
-        file="server/listeners/budget.py",
+        file="server/listeners/connections/budget.py",
         old="        if self.ahead is not None:\n            return False\n",
         new="        if self.ahead is not None or self.used:\n            return False\n",
         tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
@@ -282,7 +288,7 @@ MEMORY: Final = (
     Fault(
         name="outside-one-account-and-waiting-for-another",
         why="Two frames each go on outside one account and wait for the other one's: nobody is answered any more.",
-        file="server/listeners/budget.py",
+        file="server/listeners/connections/budget.py",
         old="        return (broker,) if broker.ahead is self else self.accounts\n",
         new="        return self.accounts if broker else ()\n",
         tests=(f"{BUDGET}::test_random_peers_all_get_their_answers_and_the_accounts_balance",),
@@ -290,7 +296,7 @@ MEMORY: Final = (
     Fault(
         name="everybody-goes-on-outside",
         why="A frame that is answered lets its connection go on beyond the limit, and then the next one: memory has no limit.",
-        file="server/listeners/budget.py",
+        file="server/listeners/connections/budget.py",
         old="            return not share.is_whole\n",
         new="            return True\n",
         tests=(f"{BUDGET}::test_the_one_that_goes_on_outside_goes_on_for_one_frame",),
@@ -298,7 +304,7 @@ MEMORY: Final = (
     Fault(
         name="departure-unseen",
         why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
-        file="server/listeners/departures.py",
+        file="server/listeners/connections/departures.py",
         old="        epoll.register(descriptor, select.EPOLLRDHUP)\n",
         new="        epoll.register(descriptor, select.EPOLLPRI)\n",
         tests=(f"{ATTACKS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),

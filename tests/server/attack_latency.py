@@ -19,7 +19,7 @@ from typing import Final
 
 import trio
 from triolog.protocol.limits import MIB
-from triolog.tools.bench.machine import read_machine
+from triolog.tools.bench.measuring.machine import read_machine
 
 from tests.server.slow_clients import latencies_ms, make_topics, percentile
 from tests.support.attackers import FETCH_VERSION, LONG_MS, padded_fetch, send_as_taken, unfinished_frame

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-from triolog.tools.bench.machine import read_machine
+from triolog.tools.bench.measuring.machine import read_machine
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request

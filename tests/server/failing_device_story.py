@@ -48,10 +48,10 @@ def sync_error(fd: int) -> int | None:
 async def tell(device: FailingDevice) -> None:
     data = device.path / "data"
     async with one_partition(data, durability="fsync") as broker:
-        await broker.append(PARTITION, value("before"))
+        await broker.writer.append(PARTITION, value("before"))
         device.fail()
         try:
-            await broker.append(PARTITION, value("failed" + "x" * 10_000))
+            await broker.writer.append(PARTITION, value("failed" + "x" * 10_000))
         except LogOfflineError:
             pass
         else:
@@ -59,7 +59,7 @@ async def tell(device: FailingDevice) -> None:
         device.heal()
     async with one_partition(data, durability="fsync") as broker:
         assert [each[:6] for each in await values_from(broker) if each] == [b"before", b"failed"]
-        await broker.append(PARTITION, value("after"))
+        await broker.writer.append(PARTITION, value("after"))
         assert actor_of(broker).log.recovery_point == 3
     device.forget_caches()
     async with one_partition(data, durability="fsync") as broker:

@@ -21,7 +21,7 @@ from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRe
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType
-from triolog.tools.bench.machine import read_machine
+from triolog.tools.bench.measuring.machine import read_machine
 
 from tests.server.slow_clients import percentile
 from tests.support.kafka_server import TOPIC, batch, produce_request

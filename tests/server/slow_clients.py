@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.tools.bench.machine import read_machine
+from triolog.tools.bench.measuring.machine import read_machine
 
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_stream import KafkaStream, connected

@@ -61,8 +61,7 @@ SEGMENT_SUFFIXES: Final = [".log", ".index", ".timeindex", ".txnindex", ".snapsh
 SAMPLES: Final = 6
 """Lengths, and bits, of each file."""
 CASES: Final = 10
-LEAST_CASES: Final = 2
-"""Damages of each test, in the full suite and in the quick one."""
+"""Damages of each test, in the full suite."""
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +235,7 @@ class Case:
     def note_end(self, broker: Broker, partition: TopicPartition) -> None:
         if self.is_damaged(partition) and not self.image.is_clean and self.unpromised_from == INT64_MAX:
             with contextlib.suppress(RequestError):
-                self.unpromised_from = broker.snapshot(partition).log_end_offset
+                self.unpromised_from = broker.reader.snapshot(partition).log_end_offset
 
     def may_hide(self, partition: TopicPartition, missing: list[int]) -> bool:
         """Whether a file of the directory itself may do this to a partition, as long as it says so."""
@@ -261,7 +260,7 @@ class Case:
         except RequestError:
             assert self.is_damaged(partition)
         for timestamp in [*(START_MS + 1000 * number for number in (0, 4, 9, 15)), START_MS + 10**9]:
-            [found] = await broker.offsets_for_times([(partition, timestamp)])
+            [found] = await broker.reader.offsets_for_times([(partition, timestamp)])
             if isinstance(found, RequestError):
                 assert self.is_damaged(partition), f"{partition}: {found}"
                 continue
@@ -273,7 +272,7 @@ class Case:
 
     async def check_groups(self, broker: Broker) -> None:
         try:
-            committed = {partition: offset for partition, offset, _ in await broker.fetch_offsets(GROUP)}
+            committed = {partition: offset for partition, offset, _ in await broker.offsets.fetch(GROUP)}
         except RequestError as exc:
             require(self.is_damaged(OFFSETS) or self.partition is None, f"committed offsets: {exc}")
             return
@@ -285,13 +284,13 @@ class Case:
         """A producer id is never given out twice."""
         used = {entry for partition in EVERY for entry in self.producers(broker, partition)}
         try:
-            producer_id, _ = await broker.init_producer(None, 0)
+            producer_id, _ = await broker.producers.init(None, 0)
         except RequestError as exc:
             require("producer-id-block" in str(exc), str(exc))
         else:
             assert producer_id not in used
         try:
-            await broker.init_producer(TRANSACTIONAL_ID, 1000)
+            await broker.producers.init(TRANSACTIONAL_ID, 1000)
         except RequestError as exc:
             require(self.partition is None or self.is_damaged(TRANSACTIONS) or str(self.partition) in str(exc), str(exc))
 
@@ -309,7 +308,7 @@ class Case:
     ) -> None:
         text = f"appended to {partition}"
         try:
-            result = await broker.append(partition, [(START_MS + 10**6, b"key", text.encode(), ())])
+            result = await broker.writer.append(partition, [(START_MS + 10**6, b"key", text.encode(), ())])
         except RequestError as exc:
             require(self.is_damaged(partition) or self.may_hide(partition, []), f"{partition}: {exc}")
             return
@@ -350,7 +349,7 @@ async def check_damages(
 ) -> None:
     """As many damages of the files as the suite's counts say."""
     every = [(file, damage) for file in files for damage in damages_of(image.path / file.path, file.donors, rng)]
-    for number, (file, damage) in enumerate(rng.sample(every, min(len(every), max(LEAST_CASES, counts(CASES))))):
+    for number, (file, damage) in enumerate(rng.sample(every, min(len(every), counts(CASES)))):
         caplog.clear()
         case_path = image.copy_to(path / f"case-{number}")
         damage.apply(case_path / file.path)
@@ -402,7 +401,7 @@ async def test_the_servers_own_topics_are_not_trimmed_by_a_checkpoint(images: tu
     path = images[0].copy_to(fast_path / "data")
     (path / "log-start-offset-checkpoint").write_bytes((path / "recovery-point-offset-checkpoint").read_bytes())
     async with running_broker(path, topic=SETTINGS) as broker:
-        assert {partition: offset for partition, offset, _ in await broker.fetch_offsets(GROUP)} == images[0].committed
+        assert {partition: offset for partition, offset, _ in await broker.offsets.fetch(GROUP)} == images[0].committed
 
 
 @pytest.mark.parametrize("content", [bytes(10), bytes(34)])

@@ -21,8 +21,8 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
 from triolog.server.storage.errors import LogOfflineError
-from triolog.server.storage.segment_view import TimestampAndOffset
-from triolog.server.storage.truncate import truncate_to
+from triolog.server.storage.log.truncate import truncate_to
+from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
 from tests.support.brokers import (
     LARGE,
@@ -58,7 +58,7 @@ def fetched_bytes(answer: FetchAnswer) -> bytes:
 async def fill(broker: Broker, count: int, partition: TopicPartition = PARTITION) -> None:
     """Records of value `<offset>`, a millisecond apart."""
     for number in range(count):
-        await broker.append(partition, value(str(number), START_MS + number))
+        await broker.writer.append(partition, value(str(number), START_MS + number))
 
 
 # ---- readers and appends --------------------------------
@@ -72,25 +72,25 @@ async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(tmp_pa
         async with trio.open_nursery() as nursery:
             with fs.hold(held, ".log") as gate:
                 for _ in range(3):
-                    nursery.start_soon(broker.append, PARTITION, value("waiting", START_MS + 100))
+                    nursery.start_soon(broker.writer.append, PARTITION, value("waiting", START_MS + 100))
                 await gate.reached()
                 with trio.fail_after(PATIENCE_S):
-                    assert await broker.offset_for_time(PARTITION, START_MS + 7) == (START_MS + 7, 7, 0)
-                    assert await broker.offset_for_time(PARTITION, LATEST_TIMESTAMP) == (-1, 20, 0)
-                    assert await broker.offset_for_time(PARTITION, EARLIEST_TIMESTAMP) == (-1, 0, 0)
-                    assert await broker.offset_for_time(PARTITION, MAX_TIMESTAMP) == (START_MS + 19, 19, 0)
-                    assert await broker.offset_for_time(PARTITION, START_MS + 100) == NONE
-                    many = await broker.offsets_for_times([(PARTITION, START_MS + number) for number in range(20)])
+                    assert await broker.reader.offset_for_time(PARTITION, START_MS + 7) == (START_MS + 7, 7, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, LATEST_TIMESTAMP) == (-1, 20, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, EARLIEST_TIMESTAMP) == (-1, 0, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, MAX_TIMESTAMP) == (START_MS + 19, 19, 0)
+                    assert await broker.reader.offset_for_time(PARTITION, START_MS + 100) == NONE
+                    many = await broker.reader.offsets_for_times([(PARTITION, START_MS + number) for number in range(20)])
                     assert [found.offset for found in many if isinstance(found, TimestampAndOffset)] == list(range(20))
                     assert await values_from(broker) == [str(number).encode() for number in range(20)]
-                    assert (await broker.explain(PARTITION, timestamp=START_MS + 7))["answer"]["offset"] == 7
-                    assert (await broker.explain(PARTITION, offset=7))["answer"]["batch_base_offset"] == 7
-                    assert broker.describe_topic(TOPIC).partitions[0].high_watermark == 20
-                    assert broker.snapshot(PARTITION).high_watermark == 20
-                    assert broker.partition_statistics(PARTITION).appends == 20
+                    assert (await broker.reader.explain(PARTITION, timestamp=START_MS + 7))["answer"]["offset"] == 7
+                    assert (await broker.reader.explain(PARTITION, offset=7))["answer"]["batch_base_offset"] == 7
+                    assert broker.topics.describe(TOPIC).partitions[0].high_watermark == 20
+                    assert broker.reader.snapshot(PARTITION).high_watermark == 20
+                    assert broker.logs.statistics(PARTITION).appends == 20
                 assert actor_of(broker).log.log_end_offset == 20
                 gate.release()
-        assert await broker.offset_for_time(PARTITION, START_MS + 100) == (START_MS + 100, 20, 0)
+        assert await broker.reader.offset_for_time(PARTITION, START_MS + 100) == (START_MS + 100, 20, 0)
 
 
 async def test_cold_reads_do_not_wait_for_an_append_either(tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ async def test_cold_reads_do_not_wait_for_an_append_either(tmp_path: Path) -> No
         await fill(broker, 3)
         async with trio.open_nursery() as nursery:
             with fs.hold("write", ".log") as gate:
-                nursery.start_soon(broker.append, PARTITION, value("waiting"))
+                nursery.start_soon(broker.writer.append, PARTITION, value("waiting"))
                 await gate.reached()
                 with trio.fail_after(PATIENCE_S):
                     assert await values_from(broker) == [b"0", b"1", b"2"]
-                    assert (await broker.offset_for_time(PARTITION, START_MS + 2)).offset == 2
+                    assert (await broker.reader.offset_for_time(PARTITION, START_MS + 2)).offset == 2
                 gate.release()
 
 
@@ -117,7 +117,7 @@ async def test_appends_do_not_wait_for_readers(tmp_path: Path) -> None:
                     nursery.start_soon(values_from, broker)
                 await gate.reached(READER_TASKS)
                 with trio.fail_after(PATIENCE_S):
-                    assert (await broker.append(PARTITION, value("c"))).base_offset == 2
+                    assert (await broker.writer.append(PARTITION, value("c"))).base_offset == 2
                 gate.release()
 
 
@@ -128,13 +128,13 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
     fs = GateFileSystem(cached_reads=False)
     partitions = [TopicPartition("many", number) for number in range(40 * LOOKUPS_PER_TURN)]
     async with running_broker(tmp_path, fs=fs, durable=False) as broker:
-        await broker.create_topic("many", len(partitions))
+        await broker.topics.create("many", len(partitions))
         for partition in partitions[::5]:
-            await broker.append(partition, value("x", START_MS + partition.partition))
+            await broker.writer.append(partition, value("x", START_MS + partition.partition))
         answers: list[TimestampAndOffset | RequestError] = []
 
         async def ask() -> None:
-            answers.extend(await broker.offsets_for_times([(partition, START_MS) for partition in partitions]))
+            answers.extend(await broker.reader.offsets_for_times([(partition, START_MS) for partition in partitions]))
 
         async with trio.open_nursery() as nursery:
             with fs.hold("read", ".log") as gate:
@@ -157,24 +157,24 @@ async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(
             (PARTITION, -17),
             (PARTITION._replace(partition=9), 0),
         ]
-        answers = await broker.offsets_for_times(questions * 10)
+        answers = await broker.reader.offsets_for_times(questions * 10)
         assert len(answers) == 40
         for first, gone, refused, beyond in zip(*[iter(answers)] * 4, strict=True):
             assert first == (START_MS, 0, 0)
             assert isinstance(gone, UnknownTopicOrPartitionError)
             assert isinstance(refused, RequestError)
             assert isinstance(beyond, UnknownTopicOrPartitionError)
-        assert await broker.offsets_for_times([]) == []
+        assert await broker.reader.offsets_for_times([]) == []
 
 
 async def test_a_fetch_answers_each_partition_in_order_with_its_own_error(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker.create_topic("t", 2)
+        await broker.topics.create("t", 2)
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
         await fill(broker, 2, first)
         await fill(broker, 3, second)
         asked = [question(0, second), question(9, first), question(0, TopicPartition("gone", 0)), question(1, first)]
-        answers = await broker.fetch(asked, max_bytes=LARGE)
+        answers = await broker.reader.fetch(asked, max_bytes=LARGE)
         assert [answer.topic_partition for answer in answers] == [each.topic_partition for each in asked]
         assert [header.base_offset for header, _ in iter_batches(fetched_bytes(answers[0]))] == [0, 1, 2]
         assert isinstance(answers[1].error, OffsetOutOfRangeError)
@@ -184,16 +184,16 @@ async def test_a_fetch_answers_each_partition_in_order_with_its_own_error(tmp_pa
 
 async def test_a_fetch_stops_at_its_bytes_but_always_gives_one_batch(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker.create_topic("t", 2)
+        await broker.topics.create("t", 2)
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
         await fill(broker, 10, first)
         await fill(broker, 10, second)
-        one = len(next(iter_batches(fetched_bytes((await broker.fetch([question(0, first)], max_bytes=1))[0])))[1])
-        both = await broker.fetch([question(0, first), question(0, second)], max_bytes=1)
+        one = len(next(iter_batches(fetched_bytes((await broker.reader.fetch([question(0, first)], max_bytes=1))[0])))[1])
+        both = await broker.reader.fetch([question(0, first), question(0, second)], max_bytes=1)
         assert [len(fetched_bytes(answer)) for answer in both] == [one, 0]
-        both = await broker.fetch([question(0, first, 2 * one), question(0, second)], max_bytes=5 * one)
+        both = await broker.reader.fetch([question(0, first, 2 * one), question(0, second)], max_bytes=5 * one)
         assert [len(fetched_bytes(answer)) for answer in both] == [2 * one, 3 * one]
-        nothing_first = await broker.fetch([question(10, first), question(0, second)], max_bytes=1)
+        nothing_first = await broker.reader.fetch([question(10, first), question(0, second)], max_bytes=1)
         assert [len(fetched_bytes(answer)) for answer in nothing_first] == [0, one]
 
 
@@ -205,13 +205,13 @@ async def test_a_long_poll_ends_with_the_append_it_waits_for(tmp_path: Path) -> 
         answers: list[FetchAnswer] = []
 
         async def poll() -> None:
-            answers.extend(await broker.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
+            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
 
         with trio.fail_after(PATIENCE_S / 2):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(poll)
                 await until(lambda: len(actor_of(broker).waiters) == 1)
-                await broker.append(PARTITION, value("news"))
+                await broker.writer.append(PARTITION, value("news"))
         assert fetched_bytes(answers[0])
         assert len(actor_of(broker).waiters) == 0
 
@@ -222,12 +222,12 @@ async def test_a_long_poll_wakes_when_the_high_watermark_moves_not_when_the_reco
         answers: list[FetchAnswer] = []
 
         async def poll() -> None:
-            answers.extend(await broker.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
+            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
             with fs.hold("sync", ".log") as gate:
-                await broker.append(PARTITION, value("news"), acks=1)
+                await broker.writer.append(PARTITION, value("news"), acks=1)
                 await gate.reached()
                 await settled()
                 assert answers == []
@@ -237,32 +237,32 @@ async def test_a_long_poll_wakes_when_the_high_watermark_moves_not_when_the_reco
 
 async def test_a_long_poll_waits_for_min_bytes_over_all_its_partitions(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker.create_topic("t", 2)
+        await broker.topics.create("t", 2)
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
         await fill(broker, 1, first)
-        one = len(fetched_bytes((await broker.fetch([question(0, first)], max_bytes=LARGE))[0]))
+        one = len(fetched_bytes((await broker.reader.fetch([question(0, first)], max_bytes=LARGE))[0]))
         answers: list[FetchAnswer] = []
 
         async def poll() -> None:
             asked = [question(0, first), question(0, second)]
-            answers.extend(await broker.fetch(asked, max_bytes=LARGE, min_bytes=3 * one, max_wait_s=PATIENCE_S))
+            answers.extend(await broker.reader.fetch(asked, max_bytes=LARGE, min_bytes=3 * one, max_wait_s=PATIENCE_S))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
             await until(lambda: len(actor_of(broker, second).waiters) == 1)
-            await broker.append(second, value("0"))
+            await broker.writer.append(second, value("0"))
             await settled()
             assert answers == []
-            await broker.append(second, value("1"))
+            await broker.writer.append(second, value("1"))
         assert [len(fetched_bytes(answer)) for answer in answers] == [one, 2 * one]
 
 
 async def test_a_long_poll_that_runs_out_answers_what_is_there(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await fill(broker, 1)
-        answers = await broker.fetch([question()], max_bytes=LARGE, min_bytes=10_000, max_wait_s=0.001)
+        answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=10_000, max_wait_s=0.001)
         assert len(fetched_bytes(answers[0])) > 0
-        answers = await broker.fetch([question(1)], max_bytes=LARGE, min_bytes=1, max_wait_s=0.001)
+        answers = await broker.reader.fetch([question(1)], max_bytes=LARGE, min_bytes=1, max_wait_s=0.001)
         assert fetched_bytes(answers[0]) == b""
         assert len(actor_of(broker).waiters) == 0
 
@@ -270,7 +270,7 @@ async def test_a_long_poll_that_runs_out_answers_what_is_there(tmp_path: Path) -
 async def test_without_min_bytes_nothing_is_waited_for(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         with trio.fail_after(PATIENCE_S / 2):
-            answers = await broker.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
+            answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
         assert fetched_bytes(answers[0]) == b""
 
 
@@ -278,26 +278,26 @@ async def test_an_error_of_a_partition_ends_the_wait_of_all(tmp_path: Path) -> N
     async with one_partition(tmp_path) as broker:
         with trio.fail_after(PATIENCE_S / 2):
             asked = [question(), question(0, TopicPartition("gone", 0))]
-            answers = await broker.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)
+            answers = await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)
         assert fetched_bytes(answers[0]) == b""
         assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
 
 
 async def test_deleting_the_topic_ends_a_long_poll_with_an_error_as_value(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker.create_topic("stays")
-        await broker.create_topic(TOPIC)
+        await broker.topics.create("stays")
+        await broker.topics.create(TOPIC)
         answers: list[FetchAnswer] = []
 
         async def poll() -> None:
             asked = [question(0, TopicPartition("stays", 0)), question()]
-            answers.extend(await broker.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S))
+            answers.extend(await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S))
 
         with trio.fail_after(PATIENCE_S / 2):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(poll)
                 await until(lambda: len(actor_of(broker).waiters) == 1)
-                await broker.delete_topic(TOPIC)
+                await broker.topics.delete(TOPIC)
         assert fetched_bytes(answers[0]) == b""
         assert isinstance(answers[1].error, UnknownTopicOrPartitionError)
 
@@ -309,7 +309,7 @@ async def test_the_error_of_a_log_that_is_offline_does_not_grow_with_every_appen
         actor_of(broker).take_offline("a test says so")
         for _ in range(3):
             with pytest.raises(LogOfflineError) as raised:
-                await broker.append(PARTITION, value("x"))
+                await broker.writer.append(PARTITION, value("x"))
             depths.append(len(traceback.extract_tb(raised.value.__traceback__)))
     assert len(set(depths)) == 1
 
@@ -320,7 +320,7 @@ async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
         answers: list[FetchAnswer] = []
 
         async def poll() -> None:
-            answers.extend(await broker.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
+            answers.extend(await broker.reader.fetch([question()], max_bytes=LARGE, max_wait_s=PATIENCE_S))
 
         with trio.fail_after(PATIENCE_S / 2):
             async with trio.open_nursery() as nursery:
@@ -328,7 +328,7 @@ async def test_a_log_that_goes_offline_ends_a_long_poll(tmp_path: Path) -> None:
                 await until(lambda: len(actor_of(broker).waiters) == 1)
                 fs.fail("sync", ".log", number=errno.EIO)
                 with pytest.raises(LogOfflineError):
-                    await broker.append(PARTITION, value("x"))
+                    await broker.writer.append(PARTITION, value("x"))
         assert isinstance(answers[0].error, LogOfflineError)
 
 
@@ -346,7 +346,7 @@ async def test_a_reader_whose_log_is_cut_meanwhile_answers_from_the_log_as_it_is
             found.append(await values_from(broker))
 
         async def looker() -> None:
-            lookups.append(await broker.offset_for_time(PARTITION, START_MS + 5))
+            lookups.append(await broker.reader.offset_for_time(PARTITION, START_MS + 5))
 
         async with trio.open_nursery() as nursery:
             with fs.hold("read", ".log", most=2) as gate:
@@ -355,7 +355,7 @@ async def test_a_reader_whose_log_is_cut_meanwhile_answers_from_the_log_as_it_is
                 await gate.reached(2)
                 await actor_of(broker).perform(lambda log: truncate_to(log, 2))
                 for text in ("new 2", "new 3"):
-                    await broker.append(PARTITION, value(text, START_MS + 50))
+                    await broker.writer.append(PARTITION, value(text, START_MS + 50))
                 gate.release()
         assert found == [[b"0", b"1", b"new 2", b"new 3"]]
         assert lookups == [(START_MS + 50, 2, 0)]
@@ -365,11 +365,11 @@ async def test_a_reader_beyond_the_cut_is_told_that_its_offset_is_out_of_range(t
     fs = GateFileSystem()
     async with one_partition(tmp_path, fs=fs, topic={"segment.bytes": "200"}) as broker:
         for number in range(6):
-            await broker.append(PARTITION, value(f"{number}" * 80))
+            await broker.writer.append(PARTITION, value(f"{number}" * 80))
         await actor_of(broker).perform(lambda log: truncate_to(log, 1))
         with pytest.raises(OffsetOutOfRangeError):
             await values_from(broker, offset=5)
-        assert (await broker.append(PARTITION, value("1"))).base_offset == 1
+        assert (await broker.writer.append(PARTITION, value("1"))).base_offset == 1
         assert len(await values_from(broker)) == 2
 
 
@@ -389,7 +389,7 @@ async def test_a_reader_whose_topic_is_deleted_meanwhile_is_told_so(tmp_path: Pa
             with fs.hold("read", ".log") as gate:
                 nursery.start_soon(reader)
                 await gate.reached()
-                await broker.delete_topic(TOPIC)
+                await broker.topics.delete(TOPIC)
                 gate.release()
         assert [error.code for error in errors] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -398,7 +398,7 @@ async def test_a_reader_that_opens_its_file_after_the_deletion_is_told_so(tmp_pa
     fs = GateFileSystem(cached_reads=False)
     async with one_partition(tmp_path, fs=fs) as broker:
         await fill(broker, 2)
-        broker._disk.release([actor_of(broker).log.active.log], [])
+        broker.disk.release([actor_of(broker).log.active.log], [])
         errors: list[RequestError] = []
 
         async def reader() -> None:
@@ -411,7 +411,7 @@ async def test_a_reader_that_opens_its_file_after_the_deletion_is_told_so(tmp_pa
             with fs.hold("open", ".log") as gate:
                 nursery.start_soon(reader)
                 await gate.reached()
-                await broker.delete_topic(TOPIC)
+                await broker.topics.delete(TOPIC)
                 gate.release()
         assert [error.code for error in errors] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -422,38 +422,38 @@ async def test_a_reader_that_opens_its_file_after_the_deletion_is_told_so(tmp_pa
 async def test_batches_are_stored_as_they_are_but_for_offset_and_epoch(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         sent = [batch(START_MS, START_MS + 1, value=b"x"), batch(START_MS + 2, compression_type=CompressionType.ZSTD)]
-        result = await broker.append(PARTITION, b"".join(sent))
+        result = await broker.writer.append(PARTITION, b"".join(sent))
         assert (result.base_offset, result.last_offset) == (0, 2)
-        stored = fetched_bytes((await broker.fetch([question()], max_bytes=LARGE))[0])
+        stored = fetched_bytes((await broker.reader.fetch([question()], max_bytes=LARGE))[0])
         assert [bytes(data[16:]) for _, data in iter_batches(stored)] == [each[16:] for each in sent]
         assert [header.base_offset for header, _ in iter_batches(stored)] == [0, 2]
 
 
 async def test_plain_records_take_the_topics_codec_and_the_clock(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker.create_topic(TOPIC, configs={"compression.type": "gzip"})
-        await broker.append(PARTITION, [(None, b"k", b"v" * 100, (("h", b"1"),)), (START_MS + 5, None, None, ())])
-        header, _ = next(iter_batches(fetched_bytes((await broker.fetch([question()], max_bytes=LARGE))[0])))
+        await broker.topics.create(TOPIC, configs={"compression.type": "gzip"})
+        await broker.writer.append(PARTITION, [(None, b"k", b"v" * 100, (("h", b"1"),)), (START_MS + 5, None, None, ())])
+        header, _ = next(iter_batches(fetched_bytes((await broker.reader.fetch([question()], max_bytes=LARGE))[0])))
         assert (header.compression_type, header.max_timestamp) == (CompressionType.GZIP, START_MS + 5)
-        assert await broker.offset_for_time(PARTITION, START_MS) == (START_MS, 0, 0)
+        assert await broker.reader.offset_for_time(PARTITION, START_MS) == (START_MS, 0, 0)
 
 
 @pytest.mark.parametrize("records", [b"", [], b"\0" * 61, batch(START_MS)[:-1]], ids=["no bytes", "no records", "zeros", "cut"])
 async def test_what_is_no_batch_is_refused_and_nothing_is_stored(tmp_path: Path, records: bytes) -> None:
     async with one_partition(tmp_path) as broker:
         with pytest.raises(RequestError, match="topic-0") as raised:
-            await broker.append(PARTITION, records)
+            await broker.writer.append(PARTITION, records)
         assert raised.value.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
         assert await values_from(broker) == []
 
 
 async def test_a_batch_of_an_idempotent_producer_that_comes_again_is_stored_once(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        producer_id, epoch = await broker.init_producer(None, 0)
+        producer_id, epoch = await broker.producers.init(None, 0)
         data = build_batch([(START_MS, None, b"v", ())], producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
-        first = await broker.append(PARTITION, data)
-        await broker.append(PARTITION, value("other"))
-        again = await broker.append(PARTITION, data)
+        first = await broker.writer.append(PARTITION, data)
+        await broker.writer.append(PARTITION, value("other"))
+        again = await broker.writer.append(PARTITION, data)
         assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset) == (0, 0)
         assert await values_from(broker) == [b"v", b"other"]
 
@@ -462,24 +462,24 @@ async def test_appends_to_what_is_not_there_are_refused(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         for partition in (TopicPartition("gone", 0), PARTITION._replace(partition=1), PARTITION._replace(partition=-1)):
             with pytest.raises(UnknownTopicOrPartitionError):
-                await broker.append(partition, value("x"))
+                await broker.writer.append(partition, value("x"))
             with pytest.raises(UnknownTopicOrPartitionError):
-                await broker.offset_for_time(partition, 0)
+                await broker.reader.offset_for_time(partition, 0)
             with pytest.raises(UnknownTopicOrPartitionError):
-                broker.snapshot(partition)
+                broker.reader.snapshot(partition)
         with pytest.raises(InvalidRecordError, match="no records"):
-            await broker.append(PARTITION, [])
+            await broker.writer.append(PARTITION, [])
 
 
 async def test_a_topic_is_described_with_what_it_overrides_and_with_all_it_has(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        topic_id = await broker.create_topic(TOPIC, 2, {"segment.ms": "1000"})
+        topic_id = await broker.topics.create(TOPIC, 2, {"segment.ms": "1000"})
         await fill(broker, 3)
-        description = broker.describe_topic(TOPIC)
+        description = broker.topics.describe(TOPIC)
         assert (description.topic_id, description.configs) == (topic_id, {"segment.ms": "1000"})
         first, second = description.partitions
         assert (first.log_start_offset, first.high_watermark, first.log_end_offset, first.segments) == (0, 3, 3, 1)
         assert first.size_bytes > second.size_bytes == 0
-        configs = broker.describe_config(TOPIC)
+        configs = broker.topics.describe_config(TOPIC)
         assert configs["segment.ms"] == ("1000", "topic")
         assert configs["retention.ms"][1] == "default"

@@ -7,7 +7,7 @@ import json
 import re
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -19,19 +19,27 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.native import messages
 
 from tests.support.counts import counts
-from tests.support.descriptor_limits import control_address, exhaust, kafka_address, limited_to, metrics_address, relieve
+from tests.support.descriptor_limits import control_address, exhaust, kafka_address, metrics_address, relieve
+from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS, batch
-from tests.support.server_process import ServerFolder, ServerProcess, python_command
+from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient, error_of, records_from
 
 PARTITIONS: Final = counts(1000)
 LIMIT: Final = PARTITIONS + 24
-LIMITED: Final = python_command(f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))")
 ALL: Final = range(PARTITIONS)
 MORE_THAN_FILES: Final = 40
 """Partitions whose files and maps are more than a low limit allows."""
 ON_ALL_PROTOCOLS: Final = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+
+Limited = Callable[..., ServerFolder]
+"""A folder of servers that may open so many files: soft limit, hard limit where it is another."""
+
+
+@pytest.fixture
+def limited(tmp_path: Path, server_forker: ServerForker) -> Limited:
+    return lambda *limits: ServerFolder(tmp_path, command=server_forker.limited_to(*limits))
 
 
 def append_to_all(client: WireClient, timestamp: int, expected_offset: int) -> None:
@@ -59,8 +67,8 @@ def hard_limit(server: ServerProcess) -> int:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells the limits of another process")
-def test_partitions_are_served_and_recovered_under_a_limit_of_about_as_many_descriptors(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, command=LIMITED) as folder:
+def test_partitions_are_served_and_recovered_under_a_limit_of_about_as_many_descriptors(limited: Limited) -> None:
+    with limited(LIMIT) as folder:
         server = folder.start("--durability", "os")
         assert hard_limit(server) == LIMIT
         with WireClient.connect(server.address) as client:
@@ -108,10 +116,10 @@ def fill_compacted(client: WireClient) -> None:
     "limit", [64, pytest.param(128, marks=pytest.mark.full), pytest.param(256, marks=pytest.mark.full), 1024]
 )
 def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_rolled_and_compacted(
-    limit: int, tmp_path: Path
+    limit: int, limited: Limited
 ) -> None:
     settings = {"TRIOLOG_CLEANER_BACKOFF_MS": "100"}
-    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder, ExitStack() as held:
+    with limited(limit) as folder, ExitStack() as held:
         server = folder.start(*ON_ALL_PROTOCOLS, "--durability", "os", extra_environment=settings)
         kafka = kafka_address(server)
         clients = [held.enter_context(client) for client in all_connections(server, kafka)]
@@ -150,13 +158,13 @@ def changed(client: WireClient, change: messages.RequestMessage) -> RequestError
     return error
 
 
-def test_changes_that_find_no_descriptor_are_refused_and_made_when_there_are_some(tmp_path: Path) -> None:
+def test_changes_that_find_no_descriptor_are_refused_and_made_when_there_are_some(limited: Limited) -> None:
     changes = (
         messages.DeleteRecordsRequest((messages.DeleteRecordsPartition("topic", 0, 2),)),
         messages.AlterConfigsRequest((messages.ConfigChange("topic", {"segment.bytes": "4096"}),)),
         messages.CreatePartitionsRequest((messages.NewPartitions("topic", 3),)),
     )
-    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+    with limited(256) as folder:
         server = folder.start("--durability", "os")
         with WireClient.connect(server.address) as client:
             client.create_topic("topic", 2)
@@ -175,10 +183,10 @@ def test_changes_that_find_no_descriptor_are_refused_and_made_when_there_are_som
         assert server.stop() == 0
 
 
-def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_again(tmp_path: Path) -> None:
+def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_again(limited: Limited) -> None:
     """The clock stands still, but for what the test lets pass."""
     settings = {"TRIOLOG_SCRUB_BYTES_PER_SECOND": "1000000000", "TRIOLOG_SCRUB_INTERVAL_MS": "15000"}
-    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+    with limited(256) as folder:
         server = folder.start("--control", "127.0.0.1:0", "--durability", "os", extra_environment=settings)
         control = HTTPConnection(*control_address(server))
         with closing(control), WireClient.connect(server.address) as client:
@@ -213,26 +221,25 @@ def told(control: HTTPConnection, path: str, **fields: object) -> None:
     ],
 )
 def test_what_does_not_fit_the_limit_is_refused_with_the_number_that_is_needed(
-    limit: int, settings: dict[str, str], words: str, tmp_path: Path
+    limit: int, settings: dict[str, str], words: str, limited: Limited
 ) -> None:
-    with ServerFolder(tmp_path, command=python_command(limited_to(limit))) as folder:
+    with limited(limit) as folder:
         server = folder.spawn(extra_environment=settings)
         assert server.wait_exit() == 2
         assert words in server.stderr()
 
 
-def test_a_soft_limit_is_raised_to_the_hard_one_before_connections_are_counted(tmp_path: Path) -> None:
-    limited = python_command("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))")
-    with ServerFolder(tmp_path, command=limited) as folder:
+def test_a_soft_limit_is_raised_to_the_hard_one_before_connections_are_counted(limited: Limited) -> None:
+    with limited(64, 4096) as folder:
         server = folder.start()
         assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
         assert "at most" not in server.stderr()
         assert server.stop() == 0
 
 
-def test_connections_beyond_the_descriptors_wait_and_are_served_later(tmp_path: Path) -> None:
+def test_connections_beyond_the_descriptors_wait_and_are_served_later(limited: Limited) -> None:
     """Accepting fails with EMFILE: the server goes on, says so once, and takes them when there are descriptors again."""
-    with ServerFolder(tmp_path, command=python_command(limited_to(256))) as folder:
+    with limited(256) as folder:
         server = folder.start()
         with WireClient.connect(server.address) as first:
             first.create_topic("topic")
@@ -251,8 +258,8 @@ def test_connections_beyond_the_descriptors_wait_and_are_served_later(tmp_path: 
         assert server.stderr().count("accepting on") == 1
 
 
-def test_connections_beyond_those_that_are_served_wait_whatever_they_are(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, command=python_command(limited_to(64))) as folder:
+def test_connections_beyond_those_that_are_served_wait_whatever_they_are(limited: Limited) -> None:
+    with limited(64) as folder:
         server = folder.start()
         with WireClient.connect(server.address) as first:
             first.create_topic("topic")

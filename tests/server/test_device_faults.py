@@ -1,5 +1,5 @@
 """A device that refuses, under a whole broker that does everything at once: appends and rolls, transactions, groups, topics,
-checkpoints, retention. The table in docs/operations.md says what is expected of each fault.
+checkpoints, retention. The table in docs/operations/failures.md says what is expected of each fault.
 
 Whatever fails, the broker goes on or ends with a named error; every refusal is an answer that names what failed; and once the
 device is well again, every record that was acknowledged is there, no offset was given to two of them, and no committed offset
@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -21,8 +21,8 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
+from triolog.server.storage.directory.log_directory import is_passing
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
-from triolog.server.storage.log_directory import is_passing
 
 from tests.support.brokers import actor_of, records_from, running_broker, until
 from tests.support.counts import counts
@@ -115,7 +115,7 @@ class Workload:
     async def put(self, broker: Broker, partition: TopicPartition) -> None:
         self.number += 1
         content = b"%d of %b " % (self.number, str(partition).encode()) + bytes(60)
-        result = await broker.append(partition, [(START_MS + self.number, b"key", content, ())], acks=-1)
+        result = await broker.writer.append(partition, [(START_MS + self.number, b"key", content, ())], acks=-1)
         known = self.stored.setdefault(partition, {})
         assert result.base_offset not in known, f"{partition}: offset {result.base_offset} is given out twice"
         known[result.base_offset] = content
@@ -130,14 +130,14 @@ class Workload:
         self.outcomes[text] = commit
 
     async def commit(self, broker: Broker, offset: int) -> None:
-        [error] = await broker.commit_offsets(GROUP, [(PLAIN, offset, None)])
+        [error] = await broker.offsets.commit(GROUP, [(PLAIN, offset, None)])
         if error is not None:
             raise error
         self.committed = offset
 
     async def trim(self, broker: Broker) -> None:
-        self.trimmed_to = broker.snapshot(TRIMMED).high_watermark  # also when it is refused: its outcome is unknown then
-        await broker.delete_records(TRIMMED, -1)
+        self.trimmed_to = broker.reader.snapshot(TRIMMED).high_watermark  # also when it is refused: its outcome is unknown then
+        await broker.logs.delete_records(TRIMMED, -1)
 
     async def round(self, broker: Broker) -> None:
         """Everything once or a few times. Raises LogDirectoryError when the broker has no directory left."""
@@ -148,19 +148,19 @@ class Workload:
             await self.guard(lambda number=number: self.move(broker, commit=number % 2 == 0))  # type: ignore[misc]
         await self.guard(lambda: self.commit(broker, self.number))
         await self.guard(lambda: self.trim(broker))
-        await self.guard(lambda: broker.alter_configs("plain", {"retention.ms": str(10**12 + self.number)}))
-        await self.guard(lambda: broker.create_topic(f"new-{self.number}"))
-        await self.guard(lambda: broker.init_producer(None, 0))
+        await self.guard(lambda: broker.topics.alter_configs("plain", {"retention.ms": str(10**12 + self.number)}))
+        await self.guard(lambda: broker.topics.create(f"new-{self.number}"))
+        await self.guard(lambda: broker.producers.init(None, 0))
         await self.guard(manager.write_checkpoints)
         await self.guard(lambda: manager.retention.run_pass(by_time=self.retains_by_time))
         await self.guard(manager.delete_doomed)
         await self.guard(lambda: records_from(broker, PLAIN))
-        await self.guard(lambda: broker.offset_for_time(PLAIN, START_MS + self.number))
+        await self.guard(lambda: broker.reader.offset_for_time(PLAIN, START_MS + self.number))
 
     async def check(self, broker: Broker) -> None:
         """On a well device: everything that was acknowledged is there."""
         for partition, stored in self.stored.items():
-            start = broker.snapshot(partition).log_start_offset
+            start = broker.reader.snapshot(partition).log_start_offset
             assert start <= (self.trimmed_to if partition == TRIMMED else 0), f"{partition} starts at {start}"
             found = {record.offset: record.value for record in await records_from(broker, partition, start)}
             missing = {
@@ -170,13 +170,13 @@ class Workload:
         values = set(await committed_values(broker, MOVED))
         for text, is_committed in self.outcomes.items():
             assert (text in values) == is_committed, f"{text}: {is_committed=}"
-        [(_, offset, _)] = await broker.fetch_offsets(GROUP, [PLAIN])
+        [(_, offset, _)] = await broker.offsets.fetch(GROUP, [PLAIN])
         assert offset >= self.committed, f"the committed offset went back from {self.committed} to {offset}"
 
 
 async def set_up(broker: Broker, work: Workload) -> None:
     for partition in (PLAIN, MOVED, TRIMMED):
-        await broker.create_topic(partition.topic)
+        await broker.topics.create(partition.topic)
     await work.round(broker)
     assert not work.errors
 
@@ -221,10 +221,15 @@ async def test_whatever_the_device_refuses_nothing_acknowledged_is_lost(fast_pat
             raise AssertionError(f"{fault} ({heals=}): {exc!r}") from exc
 
 
+def in_full(*numbers: int) -> list[Any]:
+    """Errors that only the full suite tries."""
+    return [pytest.param(number, marks=pytest.mark.full) for number in numbers]
+
+
 # ---- single faults -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, *in_full(errno.EDQUOT, errno.EROFS)])
 async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offset_stays(tmp_path: Path, number: int) -> None:
     fs, work = GateFileSystem(), Workload()
     async with running_broker(tmp_path, fs=fs, durability="fsync", topic=SETTINGS) as broker:
@@ -233,9 +238,9 @@ async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offse
         fs.fail("write", "__consumer_offsets-0/00000000000000000000.log", number=number)
         with pytest.raises(RequestError, match=r"__consumer_offsets-0.*nothing of the append is stored"):
             await work.commit(broker, before + 1)
-        assert await broker.fetch_offsets(GROUP, [PLAIN]) == [(PLAIN, before, "")]
+        assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before, "")]
         await work.commit(broker, before + 2)
-        assert await broker.fetch_offsets(GROUP, [PLAIN]) == [(PLAIN, before + 2, "")]
+        assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before + 2, "")]
 
 
 async def test_a_failed_sync_of_the_offsets_is_final_for_groups_and_for_nothing_else(tmp_path: Path) -> None:
@@ -254,7 +259,7 @@ async def test_a_failed_sync_of_the_offsets_is_final_for_groups_and_for_nothing_
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".snapshot.tmp"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, *in_full(errno.EIO)])
 async def test_a_roll_whose_producer_snapshot_is_refused_refuses_the_append_and_is_done_later(
     tmp_path: Path, suffix: str, number: int
 ) -> None:
@@ -275,7 +280,7 @@ async def test_a_roll_whose_producer_snapshot_is_refused_refuses_the_append_and_
     assert len(work.errors) == refused
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EISDIR])
+@pytest.mark.parametrize("number", [errno.EIO, *in_full(errno.EACCES, errno.EISDIR)])
 async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
@@ -310,7 +315,7 @@ async def test_a_clock_that_jumps_loses_no_record_no_offset_and_no_transaction(t
         await producer.commit()
         work.outcomes |= {"open across the jump": True, "open across the jump, 2": True}
         records = [record for record in await records_from(broker, PLAIN) if record.timestamp >= START_MS + 1]
-        found = await broker.offset_for_time(PLAIN, START_MS + 1)
+        found = await broker.reader.offset_for_time(PLAIN, START_MS + 1)
         assert found.offset == records[0].offset
         assert not work.errors
         await work.check(broker)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from triolog.protocol.errors import ErrorCode
 
+from tests.support.forked_servers import ServerForker
 from tests.support.logs import batch
-from tests.support.server_process import COMMAND, ServerFolder, environment
+from tests.support.server_process import ServerFolder
 from tests.support.wire_client import WireClient, error_of
 
 CANNOT_SERVE = 3
 FAST = {"TRIOLOG_CHECKPOINT_INTERVAL_MS": "100"}
 
 
-def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server(tmp_path: Path) -> None:
-    with ServerFolder(tmp_path, data_dirs=("left", "right")) as folder:
+def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server(
+    tmp_path: Path, server_forker: ServerForker
+) -> None:
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("left", "right")) as folder:
         server = folder.start(extra_environment=FAST)
         with WireClient.connect(server.address) as client:
             client.create_topic("two", 2)
@@ -34,16 +36,18 @@ def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server
         assert "no log directory can be used" in server.stderr()
 
 
-def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without_any(tmp_path: Path) -> None:
+def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without_any(
+    tmp_path: Path, server_forker: ServerForker
+) -> None:
     (tmp_path / "file").touch()
-    with ServerFolder(tmp_path, data_dirs=("file/data", "data")) as folder:
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("file/data", "data")) as folder:
         server = folder.start()
         with WireClient.connect(server.address) as client:
             client.create_topic("one", 1)
             assert client.produce("one", 0, batch()) == 0
         assert server.stop() == 0
         assert "file/data is out of service" in server.stderr()
-    command = [*COMMAND, "serve", "--data-dir", "file/data", "--native", "127.0.0.1:0"]
-    refused = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False)
-    assert refused.returncode == CANNOT_SERVE
-    assert "no log directory can be used" in refused.stderr
+    with ServerFolder(tmp_path, command=server_forker, data_dirs=("file/data",)) as folder:
+        refused = folder.spawn()
+        assert refused.wait_exit() == CANNOT_SERVE
+        assert "no log directory can be used" in refused.stderr()

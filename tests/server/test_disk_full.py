@@ -7,7 +7,6 @@ rules hold on the file system that refuses writes, in the tests of storage and a
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,11 +15,12 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import Record
 
+from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS, batch, scan_for_timestamp
 from tests.support.server_process import ServerFolder
+from tests.support.small_devices import fill, mounted_device
 from tests.support.wire_client import WireClient, error_of
 
-DEVICE_BYTES: Final = 1024 * 1024
 VALUE: Final = b"v" * 3000
 SMALL_SEGMENTS: Final = {"segment.bytes": "65536", "segment.index.bytes": "4096", "index.interval.bytes": "0"}
 ONE_SEGMENT: Final = {"segment.index.bytes": "4096", "index.interval.bytes": "0"}
@@ -28,36 +28,15 @@ ONE_SEGMENT: Final = {"segment.index.bytes": "4096", "index.interval.bytes": "0"
 
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[Path]:
-    """A mounted file system of DEVICE_BYTES."""
-    path = tmp_path / "device"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DEVICE_BYTES}", "tmpfs", str(path)], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no right to mount a tmpfs: {mounted.stderr.strip()}")
-    try:
+    with mounted_device(tmp_path, "tmpfs") as path:
         yield path
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 @pytest.fixture
-def folder(device: Path, tmp_path: Path) -> Iterator[ServerFolder]:
-    with ServerFolder(tmp_path, data_dirs=("device/data",)) as folder:
+def folder(device: Path, tmp_path: Path, server_forker: ServerForker) -> Iterator[ServerFolder]:
+    with ServerFolder(tmp_path, data_dirs=("device/data",), command=server_forker) as folder:
         yield folder
     print(folder.wrote())  # noqa: T201 - shown with a failure only
-
-
-def fill(path: Path) -> Path:
-    """Take all the space that is left, but for less than a page."""
-    ballast = path / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return ballast
 
 
 def append_until_full(client: WireClient, topic: str, start: int) -> tuple[int, RequestError]:

@@ -16,11 +16,11 @@ import trio
 import trio.testing
 from triolog.protocol.errors import InvalidConfigError, RequestError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker_config import Address
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
-from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from triolog.server.settings.broker_config import Address
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
-from triolog.server.storage.memory_mounts import lies_in_memory
+from triolog.server.system.memory_mounts import lies_in_memory
 
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS, Clock, batch
@@ -105,7 +105,7 @@ async def test_durability_is_fsync_for_a_directory_of_yours_and_os_for_one_that_
     ):
         async with open_broker(path, durability=given, native=None) as broker:
             await broker.create_topic(T)
-            assert broker.core.describe_config(T)["durability"] == (expected, "default")
+            assert broker.core.topics.describe_config(T)["durability"] == (expected, "default")
             await broker.delete_topic(T)
 
 
@@ -260,6 +260,40 @@ async def test_a_fork_begins_with_what_there_is_and_goes_its_own_way() -> None:
         assert not os.path.exists(path)
 
 
+async def test_a_rule_of_the_device_is_waited_for_and_let_go() -> None:
+    """The sync would take an hour."""
+    async with open_broker(MEMORY, durability="fsync", topics=[T]) as broker, trio.open_nursery() as nursery:
+        fault = broker.faults.disk("delay", operation="sync", path="*.log", delay_ms=3_600_000)
+        nursery.start_soon(broker.append, T, [b"a"])
+        assert await fault.wait_fired(timeout_s=PATIENCE_S) == 1
+        with pytest.raises(TimeoutError, match=r"fired 1 times of 2 \(1 matched\)"):
+            await fault.wait_fired(2, timeout_s=0)
+        fault.release()
+    assert (fault.matched, fault.fired) == (1, 1)
+
+
+@pytest.mark.parametrize("call", ["remove", "clear"])
+def test_a_rule_of_the_device_that_is_taken_away_lets_go(call: str) -> None:
+    with BlockingBroker(MEMORY, durability="fsync", topics=[T]) as broker, ThreadPoolExecutor(1) as executor:
+        fault = broker.faults.disk("delay", operation="sync", path="*.log", delay_ms=3_600_000)
+        append = executor.submit(broker.append, T, [b"a"])
+        assert fault.wait_fired(timeout_s=PATIENCE_S) == 1
+        assert [each.fired for each in broker.faults.of_disk()] == [1]
+        {"remove": fault.remove, "clear": broker.faults.clear}[call]()
+        append.result(PATIENCE_S)
+        assert broker.faults.of_disk() == []
+
+
+async def test_a_device_that_is_full_when_the_block_ends_has_been_seen() -> None:
+    """Rules go before the broker stops: nobody waits for what a stop does on a broken device, and it would raise."""
+    async with open_broker(MEMORY, topics=[T]) as broker:
+        broker.faults.disk("full")
+    with BlockingBroker(MEMORY, topics=[T]) as blocking:
+        blocking.faults.disk("error")
+        with pytest.raises(RequestError):
+            blocking.append(T, [b"a"])
+
+
 def use_blocking(broker: BlockingBroker, topic: str = T) -> None:
     broker.create_topic(topic, 2, {"segment.ms": "60000"})
     assert broker.append(topic, [b"a", b"b"]).last_offset == 1
@@ -405,7 +439,7 @@ def test_a_thread_that_waits_in_a_fetch_when_the_broker_stops_gets_an_error() ->
 
     consumer = threading.Thread(target=consume)
     consumer.start()
-    actor = broker._running().core._manager.topics.actor(TopicPartition(T, 0))
+    actor = broker._target.core._manager.topics.actor(TopicPartition(T, 0))
     while not len(actor.waiters):
         broker.topics()
     broker.stop()

@@ -30,10 +30,10 @@ def test_a_server_tells_of_itself_over_http(server_folder: ServerFolder) -> None
 def test_an_address_that_is_taken_ends_the_start_with_its_name(server_folder: ServerFolder) -> None:
     first = server_folder.start("--metrics", "127.0.0.1:0")
     address = json.loads(first.ready_file.read_text())["metrics"]
-    second = ServerFolder(server_folder.path, data_dirs=("other",)).spawn("--metrics", address)
-    with second:
-        assert second.wait_exit() == 3
-        assert f"cannot listen on {address}" in second.stderr()
+    server_folder.data_dirs = ("other",)
+    second = server_folder.spawn("--metrics", address)
+    assert second.wait_exit() == 3
+    assert f"cannot listen on {address}" in second.stderr()
 
 
 def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
-from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 from triolog.tools.cli.main import main
 
 from tests.support.logs import batch
@@ -52,11 +52,11 @@ def long_poll(topic: str, offset: int, max_wait_ms: int = 600_000) -> messages.F
 
 def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_folder: ServerFolder) -> None:
     first = server_folder.start()
-    refused = serve(server_folder.path, "--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0")
-    assert refused.returncode == CANNOT_SERVE
-    assert f"process {first.pid}" in refused.stderr
-    assert str(server_folder.data_dir) in words(refused.stderr)
-    assert "Traceback" not in refused.stderr
+    refused = server_folder.spawn()
+    assert refused.wait_exit() == CANNOT_SERVE
+    assert f"process {first.pid}" in refused.stderr()
+    assert str(server_folder.data_dir) in words(refused.stderr())
+    assert "Traceback" not in refused.stderr()
     with WireClient.connect(first.address) as client:
         client.create_topic("still-served")
 
@@ -64,9 +64,9 @@ def test_a_second_server_on_a_directory_is_refused_and_told_who_holds_it(server_
 def test_removing_the_lock_file_under_a_running_server_lets_no_second_one_in(server_folder: ServerFolder) -> None:
     first = server_folder.start()
     (server_folder.data_dir / LOCK_FILE).unlink()
-    refused = serve(server_folder.path, "--data-dir", str(server_folder.data_dir), "--native", "127.0.0.1:0")
-    assert refused.returncode == CANNOT_SERVE
-    assert f"{server_folder.data_dir} is locked by another process" in words(refused.stderr)
+    refused = server_folder.spawn()
+    assert refused.wait_exit() == CANNOT_SERVE
+    assert f"{server_folder.data_dir} is locked by another process" in words(refused.stderr())
     assert first.stop() == 0
     assert server_folder.start().stop() == 0
 
@@ -85,19 +85,13 @@ def test_a_server_that_is_refused_leaves_the_ready_file_of_no_one(server_folder:
     assert not ready.exists()
 
 
-def test_a_taken_port_is_refused_by_name(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        host, port = taken.getsockname()
-        refused = serve(tmp_path, "--data-dir", "data", "--native", f"{host}:{port}")
-    assert refused.returncode == CANNOT_SERVE
-    assert f"{host}:{port}" in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
-def test_a_directory_whose_server_could_not_listen_is_clean(server_folder: ServerFolder) -> None:
+def test_a_taken_port_is_refused_by_name_and_leaves_a_clean_directory(server_folder: ServerFolder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = "{}:{}".format(*taken.getsockname())
-        assert serve(server_folder.path, "--data-dir", "data", "--native", address).returncode == CANNOT_SERVE
+        refused = server_folder.spawn("--native", address)
+        assert refused.wait_exit() == CANNOT_SERVE
+    assert address in refused.stderr()
+    assert "Traceback" not in refused.stderr()
     assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
     assert server_folder.start().stop() == 0
 

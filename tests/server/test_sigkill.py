@@ -30,7 +30,7 @@ from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(50))
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(50, quick=3))
 SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 TOPIC: Final = "numbers"
 FIRST_MS: Final = 1_600_000_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from triolog.protocol.kafka.messages.acls import CreateAclsAclCreation, CreateAclsRequest, DescribeAclsRequest
+from triolog.protocol.kafka.messages.admin.acls import CreateAclsAclCreation, CreateAclsRequest, DescribeAclsRequest
 from triolog.protocol.kafka.messages.sasl import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsScramCredentialUpsertion,

@@ -21,12 +21,12 @@ import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
-from triolog.server.storage.creations_file import CREATIONS_FILE
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.inventory import read_directory
-from triolog.server.storage.paths import DELETE_DIR_SUFFIX, is_marked
-from triolog.server.storage.stored_topics import StoredTopics
-from triolog.server.storage.verify import verify
+from triolog.server.storage.check.verify import verify
+from triolog.server.storage.directory.creations_file import CREATIONS_FILE
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.stored_topics import StoredTopics
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, is_marked
 
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker

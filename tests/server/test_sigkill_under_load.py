@@ -25,11 +25,11 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.native import messages
-from triolog.server.storage.directory_lock import DirectoryLock
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.findings import Finding, Quiet, Severity
-from triolog.server.storage.inventory import read_directory
-from triolog.server.storage.verify import verify
+from triolog.server.storage.check.findings import Finding, Quiet, Severity
+from triolog.server.storage.check.verify import verify
+from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
@@ -40,7 +40,7 @@ from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.stored_log import read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25))
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, quick=1))
 SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 KILLS: Final = 4
 MOST_ACKNOWLEDGEMENTS: Final = 300

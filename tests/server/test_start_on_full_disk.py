@@ -3,24 +3,25 @@ and all of it works again when there is space, without another start."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.native.groups import (
+from triolog.protocol.native.calls.groups import (
     CommitOffsetsRequest,
     CommittedPartition,
     FetchOffsetsRequest,
     FetchOffsetsResponse,
     OffsetsPartition,
 )
+from triolog.tools.cli.main import main
 
 from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS, batch, scan_for_timestamp
-from tests.support.server_process import COMMAND, ServerFolder
+from tests.support.server_process import ServerFolder
 from tests.support.small_devices import fill, mounted_device
 from tests.support.wire_client import WireClient, error_of
 
@@ -29,7 +30,7 @@ VALUE: Final = b"v" * 3000
 RECORDS: Final = 43
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
+@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.full)])
 def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     with mounted_device(tmp_path, request.param) as path:
         yield path
@@ -88,8 +89,8 @@ def killed_on_a_full_device(folder: ServerFolder, device: Path) -> Path:
 
 
 def check_directory(folder: ServerFolder) -> None:
-    verified = subprocess.run([*COMMAND, "verify", str(folder.data_dir)], capture_output=True, text=True, check=False)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verified = CliRunner().invoke(main, ["verify", str(folder.data_dir)])
+    assert verified.exit_code == 0, verified.output
 
 
 def append_until_refused(client: WireClient, topic: str, count: int) -> tuple[int, RequestError]:

@@ -21,8 +21,8 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NEED_DATA, NativeConnection, Response
 from triolog.protocol.native.state import Role
 from triolog.protocol.schema.primitives import write_unsigned_varint
-from triolog.server.listeners.native import native_listener
-from triolog.server.listeners.sockets import Admission, Listener
+from triolog.server.listeners.connections.sockets import Admission, Listener
+from triolog.server.listeners.native.calls import native_listener
 
 from tests.support.kafka_server import (
     LOCALHOST,
@@ -125,7 +125,7 @@ class BothListeners:
 async def both_listeners(path: Path, *, idle_timeout_s: float = 600.0, **settings: Any) -> AsyncIterator[BothListeners]:
     """A server with the topic TOPIC of three partitions; settings are `running_broker`'s."""
     async with kafka_server(path, **settings) as kafka:
-        await kafka.broker.create_topic(TOPIC, 3)
+        await kafka.broker.topics.create(TOPIC, 3)
         native = native_listener(kafka.broker, LOCALHOST, kafka.admission, idle_timeout_s=idle_timeout_s)
         address = await kafka.nursery.start(native.run)
         yield BothListeners(kafka, native, address)

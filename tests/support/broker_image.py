@@ -16,8 +16,8 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Isolation, Record, TopicPartition
 from triolog.server.broker import Broker, FetchPartition, ReaderView
-from triolog.server.storage.checkpoints import RECOVERY_POINT_FILE, encode_offsets
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE
+from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, encode_offsets
 
 from tests.support.brokers import LARGE, records_from, running_broker, value
 from tests.support.logs import START_MS
@@ -81,7 +81,7 @@ async def make_images(root: Path) -> tuple[Image, Image]:
     _damage(stopped, FLIGHTS[1])
     async with running_broker(stopped, topic=SETTINGS) as broker:
         truths = {partition: await truth_of(broker, partition) for partition in EVERY}
-        committed = {partition: offset for partition, offset, _ in await broker.fetch_offsets(GROUP)}
+        committed = {partition: offset for partition, offset, _ in await broker.offsets.fetch(GROUP)}
         await broker._manager.write_checkpoints()
         (stopped / CLEANER_OFFSET_FILE).write_bytes(encode_offsets({TABLE: 3}))
         shutil.copytree(stopped, killed)
@@ -96,19 +96,19 @@ async def make_images(root: Path) -> tuple[Image, Image]:
 
 async def _fill(path: Path) -> None:
     async with running_broker(path, topic=SETTINGS) as broker:
-        await broker.create_topic("flights", 2)
-        await broker.create_topic("orders", 1)
-        await broker.create_topic("table", 1, {"cleanup.policy": "compact"})
+        await broker.topics.create("flights", 2)
+        await broker.topics.create("orders", 1)
+        await broker.topics.create("table", 1, {"cleanup.policy": "compact"})
         producer = await TransactionalProducer.start(broker, TRANSACTIONAL_ID)
         for number in range(APPENDS):
             for partition in SERVED:
-                await broker.append(partition, _record(partition, number))
+                await broker.writer.append(partition, _record(partition, number))
             if number % 4 == 1:
                 await producer.produce(FLIGHTS[0], f"transaction {number}")
                 await producer.produce(FLIGHTS[1], f"transaction {number}")
                 await (producer.abort() if number % 8 == 1 else producer.commit())
-            await broker.commit_offsets(GROUP, [(partition, number, None) for partition in SERVED])
-        await broker.delete_records(ORDERS, TRIMMED_TO)
+            await broker.offsets.commit(GROUP, [(partition, number, None) for partition in SERVED])
+        await broker.logs.delete_records(ORDERS, TRIMMED_TO)
 
 
 def _record(partition: TopicPartition, number: int) -> list[tuple[int | None, bytes | None, bytes | None, tuple[()]]]:
@@ -128,7 +128,7 @@ def _damage(path: Path, partition: TopicPartition) -> None:
 
 async def truth_of(broker: Broker, partition: TopicPartition) -> Truth:
     """What the broker answers now, all of it. Raises RequestError."""
-    snapshot = broker.snapshot(partition)
+    snapshot = broker.reader.snapshot(partition)
     start = snapshot.gaps[0].end_offset if snapshot.gaps else snapshot.log_start_offset
     records = {record.offset: record for record in await records_from(broker, partition, start)}
     return Truth(
@@ -144,7 +144,7 @@ async def aborted_from(broker: Broker, partition: TopicPartition, offset: int) -
     view = ReaderView(isolation=Isolation.READ_COMMITTED, skip_gaps=True)
     aborted: set[int] = set()
     while True:
-        [answer] = await broker.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, view=view)
+        [answer] = await broker.reader.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, view=view)
         if answer.error is not None:
             raise answer.error
         assert answer.fetched is not None
@@ -162,7 +162,7 @@ async def aborted_from(broker: Broker, partition: TopicPartition, offset: int) -
 
 async def fetch_one(broker: Broker, partition: TopicPartition, offset: int) -> list[Record] | RequestError:
     """The records from `offset` on of the batch that holds it (or the next one), or the partition's answer."""
-    [answer] = await broker.fetch([FetchPartition(partition, offset, 1)], max_bytes=1)
+    [answer] = await broker.reader.fetch([FetchPartition(partition, offset, 1)], max_bytes=1)
     if answer.error is not None:
         return answer.error
     assert answer.fetched is not None

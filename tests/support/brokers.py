@@ -12,11 +12,11 @@ import trio
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
-from triolog.server.actors.partition import PartitionActor
+from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition, open_broker_core
-from triolog.server.broker_config import BrokerConfig
 from triolog.server.config import Durability, LogConfig
-from triolog.server.storage.filesystem import FileSystem
+from triolog.server.settings.broker_config import BrokerConfig
+from triolog.server.storage.disk.filesystem import FileSystem
 
 from tests.support.logs import START_MS, Clock
 
@@ -47,8 +47,8 @@ async def running_broker(
 async def one_partition(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
     """A broker with the topic TOPIC of one partition; it is made when it is not there."""
     async with running_broker(directory, **settings) as broker:
-        if TOPIC not in broker.topics():
-            await broker.create_topic(TOPIC)
+        if TOPIC not in broker.topics.names():
+            await broker.topics.create(TOPIC)
         yield broker
 
 
@@ -74,7 +74,7 @@ async def values_from(
 async def records_from(broker: Broker, partition: TopicPartition = PARTITION, offset: int = 0, **waiting: Any) -> list[Record]:
     found: list[Record] = []
     while True:
-        answer = (await broker.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, **waiting))[0]
+        answer = (await broker.reader.fetch([FetchPartition(partition, offset, LARGE)], max_bytes=LARGE, **waiting))[0]
         if answer.error is not None:
             raise answer.error
         assert answer.fetched is not None

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.server.storage.diskops import Procedure, drive
-from triolog.server.storage.explain import explain_offset, explain_timestamp
-from triolog.server.storage.fetch import read
-from triolog.server.storage.filesystem import FileSystem
-from triolog.server.storage.log_snapshot import LogSnapshot
-from triolog.server.storage.offset_index import OffsetIndex
-from triolog.server.storage.segment import LogSegment
-from triolog.server.storage.time_index import TimeIndex
-from triolog.server.storage.timestamps import offset_for_timestamp
+from triolog.server.storage.disk.diskops import Procedure, drive
+from triolog.server.storage.disk.filesystem import FileSystem
+from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.indexes.time_index import TimeIndex
+from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp
+from triolog.server.storage.lookups.fetch import fetch_batches
+from triolog.server.storage.lookups.timestamps import offset_for_timestamp
+from triolog.server.storage.segments.segment import LogSegment
 
 from tests.support.inline_log import InlineLog
 from tests.support.model_log import ModelLog
@@ -39,16 +39,15 @@ def check_lookup(fs: FileSystem, snapshot: LogSnapshot, model: ModelLog, timesta
 def check_read(fs: FileSystem, snapshot: LogSnapshot, model: ModelLog, offset: int, max_bytes: int) -> int:
     """A read answers whole batches from the offset's on, cut to `max_bytes` but never the first; the next offset."""
     expected = model.batches_from(offset)
-    fetched = drive(fs, read(snapshot, offset, max_bytes, min_one_batch=True, skip_gaps=True))
+    fetched = drive(fs, fetch_batches(snapshot, offset, max_bytes, min_one_batch=True, skip_gaps=True))
     assert (fetched.high_watermark, fetched.log_start_offset) == (model.high_watermark, model.log_start_offset)
     batches = list(iter_batches(fetched.records))
     got = [tuple(iter_records(batch, header)) for header, batch in batches]
     assert got == [batch.records for batch in expected[: len(got)]], f"read from {offset} of {snapshot}"
     assert bool(got) == bool(expected), f"read from {offset} answers {len(got)} batches of {len(expected)}"
     assert len(fetched.records) <= max(max_bytes, batches[0][0].size_bytes if batches else 0)
-    unlimited = drive(fs, read(snapshot, offset, max_bytes, min_one_batch=False, skip_gaps=True))
+    unlimited = drive(fs, fetch_batches(snapshot, offset, max_bytes, min_one_batch=False, skip_gaps=True))
     assert bytes(unlimited.records) == bytes(fetched.records[:max_bytes])
-    assert unlimited.first_batch_incomplete == (bool(got) and 0 < max_bytes < batches[0][0].size_bytes)
     walk = drive(fs, explain_offset(snapshot, offset, lambda read: True))["answer"]
     assert walk.get("batch_base_offset") == (expected[0].base_offset if expected else None)
     return batches[-1][0].next_offset if batches else offset
@@ -111,10 +110,9 @@ def _check_search(inline: InlineLog, segment: LogSegment, which: int) -> None:
 
 
 def _lookups(index: OffsetIndex | TimeIndex, keys: Iterable[int]) -> Procedure[list[tuple[int, int]]]:
-    found = []
-    for key in keys:
-        found.append((yield from index.lookup(key)))
-    return found
+    entries = index.tail.entries
+    buffer = (yield from index.mapped(entries)) if entries else b""
+    return [index.lookup_in(buffer, entries, key)[1:] for key in keys]
 
 
 def _check_offset_index(inline: InlineLog, segment: LogSegment, batches: list[_Batch]) -> None:

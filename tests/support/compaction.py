@@ -9,10 +9,11 @@ from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.server.storage.cleaner.compact import Compacted, compact
-from triolog.server.storage.log import Log
-from triolog.server.storage.prepare import prepare_marker
+from triolog.server.storage.log.log import Log
+from triolog.server.storage.log.prepare import prepare_marker
 
 from tests.support.logs import START_MS, DrivenLog
+from tests.support.segment_files import contents
 
 MAP_BYTES = 1 << 16
 
@@ -76,7 +77,7 @@ def raw_batches(driven: DrivenLog) -> list[tuple[BatchHeader, memoryview]]:
     found: list[tuple[BatchHeader, memoryview]] = []
     for segment in driven.log.segments:
         if segment.size:
-            found += iter_batches(driven.run(segment.records.read()))
+            found += iter_batches(driven.run(contents(segment.records)))
     return found
 
 

@@ -35,6 +35,8 @@ def _chosen(variable: str, default: str, other: str) -> str:
     return chosen
 
 
-def counts(full: int) -> int:
-    """`full` in the full suite, a tenth of it (at least 1) in the quick one."""
-    return full if mode() == FULL else max(1, full // 10)
+def counts(full: int, *, quick: int | None = None) -> int:
+    """`full` in the full suite; in the quick one `quick`, or else a tenth (at least 1)."""
+    if mode() == FULL:
+        return full
+    return max(1, full // 10) if quick is None else quick

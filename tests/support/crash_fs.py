@@ -26,7 +26,18 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Bytes
 
-from tests.support.crash_nodes import SECTORS_PER_PAGE, Directory, File, Node, Size, copied, files_below, listed, survivor
+from tests.support.crash_nodes import (
+    SECTORS_PER_PAGE,
+    Directory,
+    File,
+    Node,
+    Size,
+    copied,
+    files_below,
+    listed,
+    nodes_below,
+    survivor,
+)
 
 PAGE_BYTES: Final = 4096
 
@@ -43,6 +54,7 @@ CHANGING: Final = frozenset(
         "make_directory",
         "remove_directory",
         "sync_directory",
+        "sync_all",
     }
 )
 """Operations between which `cut_after` can cut."""
@@ -65,6 +77,24 @@ class _Failure:
     error: int
     skip: int
     after_bytes: int | None
+
+
+class WholeCrashSync:
+    """All of the file system, however few syncs it stands for. After a failure it is not asked again."""
+
+    def __init__(self, fs: CrashFileSystem) -> None:
+        self._fs = fs
+        self._told = sum(file.errors for file in files_below(fs._root))
+
+    def sync_instead(self, syncs: int) -> bool:
+        try:
+            return self._fs.sync_all() == self._told
+        except OSError:
+            self._told = -1
+            return False
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class CrashFileSystem:
@@ -247,6 +277,24 @@ class CrashFileSystem:
     def forget(self, fd: int, start: int, stop: int | None = None) -> None:
         self._enter("forget")
         self._by_fd(fd).forget(start, stop, self._page_bytes)
+
+    def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
+        self.forget(fd, start, stop)
+
+    def whole_sync(self, path: str) -> WholeCrashSync:
+        return WholeCrashSync(self)
+
+    def sync_all(self) -> int:
+        """Every file and every name goes to the device. Answers how many failures of write-back there were."""
+        self._enter("sync_all")
+        errors = 0
+        for node in nodes_below(self._root):
+            if isinstance(node, File):
+                node.sync(self._page_bytes)
+                errors += node.errors
+            else:
+                node.sync()
+        return errors
 
     def restrict(self, fd: int) -> None:
         """There are no users here."""

@@ -315,13 +315,18 @@ def listed(directory: Directory, path: str) -> Iterator[tuple[str, bytes]]:
 
 def files_below(directory: Directory) -> Iterator[File]:
     """Every file below, in the order of the names; one that has several comes once."""
+    return (node for node in nodes_below(directory) if isinstance(node, File))
+
+
+def nodes_below(directory: Directory) -> Iterator[Node]:
+    """The directory, and every file and directory below, in the order of the names; a file that has several comes once."""
     seen: set[int] = set()
     pending: list[Node] = [directory]
     while pending:
         node = pending.pop()
         if isinstance(node, Directory):
             pending += [child for _, child in sorted(node.entries.items(), reverse=True)]
-        elif id(node) not in seen:
+        if id(node) not in seen:
             seen.add(id(node))
             yield node
 
@@ -337,9 +342,9 @@ def copied(root: Directory) -> Directory:
         elif found is None:
             assert isinstance(node, Directory)
             found = copies[id(node)] = Directory()
-            found.entries = {name: copy(child) for name, child in node.entries.items()}
-            found.synced = {name: copy(child) for name, child in node.synced.items()}
-            found.changes = [{name: child and copy(child) for name, child in change.items()} for change in node.changes]
+            found.entries = {name: copy(child) for name, child in list(node.entries.items())}  # other threads go on
+            found.synced = {name: copy(child) for name, child in list(node.synced.items())}
+            found.changes = [{name: child and copy(child) for name, child in change.items()} for change in list(node.changes)]
         return found
 
     result = copy(root)

@@ -34,6 +34,8 @@ class ServerForker:
     _process: subprocess.Popen[bytes]
     _socket: socket.socket
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
+    _open_files: tuple[int, int] | None = None
+    """The soft and the hard limit of what it forks; None: as many as this program may open."""
 
     @classmethod
     @contextmanager
@@ -51,9 +53,19 @@ class ServerForker:
             yield cls(process, ours)
         process.wait()
 
+    def limited_to(self, soft: int, hard: int | None = None) -> ServerForker:
+        """The same program, whose forks may open so many files."""
+        return attrs.evolve(self, open_files=(soft, soft if hard is None else hard))
+
     def fork(self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], output: Path) -> ForkedProcess:
         """`triolog ARGUMENTS`; what it writes goes to `output`, which is there."""
-        request = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(environment), "output": str(output)}
+        request = {
+            "arguments": [*arguments],
+            "cwd": str(cwd),
+            "environment": dict(environment),
+            "output": str(output),
+            "open_files": self._open_files,
+        }
         pid = self.ask(request)
         return ForkedProcess(self, [*arguments], pid, os.pidfd_open(pid))
 

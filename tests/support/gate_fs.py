@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, Final
 
 import attrs
 import trio
 from triolog.protocol.types import Bytes
-from triolog.server.storage.filesystem import CachedReadUnsupportedError, OsFileSystem
+from triolog.server.storage.disk.filesystem import CachedReadUnsupportedError, OsFileSystem
 
 PATIENCE_S: Final = 30.0
 """How long anything held waits for its release: a test that forgot it fails instead of hanging."""
@@ -233,3 +233,18 @@ class GateFileSystem(OsFileSystem):
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory", path)
         super().sync_directory(path)
+
+
+@asynccontextmanager
+async def held(
+    holding: AbstractContextManager[Gate], call: Callable[..., Awaitable[Any]], *arguments: Any
+) -> AsyncIterator[trio.Nursery]:
+    """The block begins when `call` has come to where `GateFileSystem.hold` holds it, and lets it go on in the end.
+
+    Behind the block the call has ended, and whatever else was started in the nursery.
+    """
+    async with trio.open_nursery() as nursery:
+        with holding as gate:
+            nursery.start_soon(call, *arguments)
+            await gate.reached()
+            yield nursery

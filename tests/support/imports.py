@@ -1,7 +1,7 @@
 """Reads the imports of a source tree and judges them by floors. Nothing is imported, everything is parsed.
 
 Every import statement counts: at the top of a module, inside a function, under TYPE_CHECKING.
-Modules are named from the root folders on: `server.storage.log`. Names outside the tree keep their own: `trio`.
+Modules are named from the root folders on: `server.storage.log.log`. Names outside the tree keep their own: `trio`.
 """
 
 from __future__ import annotations

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 from triolog.protocol.errors import CorruptRecordError, RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Record
-from triolog.server.storage.append import AppendPlan, AppendResult, abort, commit, plan_append
-from triolog.server.storage.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
+from triolog.protocol.types import Record, TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
+from triolog.server.storage.disk.filesystem import READ, FileSystem
 from triolog.server.storage.errors import SyncFailedError
-from triolog.server.storage.filesystem import READ, FileSystem
-from triolog.server.storage.log import Log
-from triolog.server.storage.prepare import PreparedAppend
-from triolog.server.storage.recovery import OpenLog, open_log
+from triolog.server.storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from triolog.server.storage.log.log import Log
+from triolog.server.storage.log.prepare import PreparedAppend
+from triolog.server.storage.recovery.recovery import OpenLog, open_log
 
 T = TypeVar("T")
+ORDERS: Final = TopicPartition("orders", 0)
 
 
 def _ignore(_: AppendPlan) -> None:
     return None
+
+
+def make_on_device(fs: FileSystem, directory: str) -> None:
+    """Make a directory whose names no power cut takes, from the root on."""
+    fs.make_directory(directory)
+    for end, letter in enumerate(directory):
+        if letter == "/":
+            fs.sync_directory(directory[:end] or "/")
 
 
 @attrs.define(eq=False)
@@ -36,6 +46,14 @@ class InlineLog:
     @classmethod
     def open(cls, fs: FileSystem, request: OpenLog) -> InlineLog:
         return cls(fs, open_log(fs, request))
+
+    @classmethod
+    def open_orders(
+        cls, fs: FileSystem, directory: str, config: LogConfig, now_ms: Callable[[], int], **options: Any
+    ) -> InlineLog:
+        """Partition 0 of `orders`, after an unclean stop unless the options, which are OpenLog's, say otherwise."""
+        told = {"topic_partition": ORDERS, "directory": directory, "config": config, "now_ms": now_ms, "was_clean": False}
+        return cls.open(fs, OpenLog(**(told | options)))
 
     def run(self, procedure: Procedure[T]) -> T:
         return drive(self.fs, procedure)
@@ -82,9 +100,9 @@ class InlineLog:
         except SyncFailedError:
             raise
         except OSError:
-            execute(self.fs, abort(plan))
+            execute(self.fs, abort_append(plan))
             raise
-        commit(self.log, plan)
+        commit_append(self.log, plan)
 
     def flush(self) -> None:
         """Everything is on the device, then readable."""

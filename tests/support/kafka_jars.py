@@ -21,7 +21,7 @@ import attrs
 import pytest
 from triolog.tools.bench.kafka.built import built_in, locked
 from triolog.tools.bench.kafka.jars import POM, kafka_jars
-from triolog.tools.bench.peer import PeerMissingError
+from triolog.tools.bench.peers.peer import PeerMissingError
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "kafka" / "java"

@@ -113,18 +113,18 @@ class Kio:
         return (message.api.name, message.version) not in WITHOUT_KIO
 
     def encode(self, message: Message, value: Any) -> bytes:
-        schema = _kio_schema(message)
+        schema = kio_schema(message)
         with io.BytesIO() as buffer:
             entity_writer(schema)(buffer, self._theirs(schema, value))
             return buffer.getvalue()
 
     def decode(self, message: Message, data: bytes) -> Any:
-        value, size = entity_reader(_kio_schema(message))(data, 0)
+        value, size = entity_reader(kio_schema(message))(data, 0)
         assert size == len(data)
         return self._ours(message.cls, value, message.version)
 
     def declared(self, message: Message) -> list[Declared]:
-        return self._declared(_kio_schema(message))
+        return self._declared(kio_schema(message))
 
     def choose(self, field: Field, random: Random) -> Any:
         if field.name.endswith("error_code"):
@@ -138,9 +138,9 @@ class Kio:
 
     def _their_field(self, field: dataclasses.Field[Any], value: Any) -> Any:
         kind = field.metadata.get("kafka_type")
-        found = getattr(value, _kio_name(field))
+        found = getattr(value, kio_name(field))
         if kind is None:
-            inner = _kio_element(field)
+            inner = kio_element(field)
             if isinstance(found, list):
                 return tuple(self._theirs(inner, each) for each in found)
             return None if found is None else self._theirs(inner, found)
@@ -160,7 +160,7 @@ class Kio:
         return value
 
     def _ours(self, cls: type, value: Any, version: int) -> Any:
-        by_name = {_kio_name(field): (field, getattr(value, field.name)) for field in dataclasses.fields(value)}
+        by_name = {kio_name(field): (field, getattr(value, field.name)) for field in dataclasses.fields(value)}
         values = {}
         for field in fields_of(cls, version):
             theirs, found = by_name.pop(field.name)
@@ -194,25 +194,25 @@ class Kio:
             is_array = text.startswith("tuple[")
             found.append(
                 Declared(
-                    name=_kio_name(field),
+                    name=kio_name(field),
                     kind=STRUCTURE if kind is None else self._KINDS.get(kind, kind),
                     is_array=is_array,
                     is_nullable="None" in text and kind not in ("uuid", "datetime_i64"),
                     tag=field.metadata.get("tag"),
                     default=_kio_default(field, kind, is_array=is_array),
-                    fields=self._declared(_kio_element(field)) if kind is None else (),
+                    fields=self._declared(kio_element(field)) if kind is None else (),
                 )
             )
         return found
 
 
 @functools.cache
-def _kio_schema(message: Message) -> type:
+def kio_schema(message: Message) -> type:
     load = load_request_schema if message.side == "request" else load_response_schema
     return load(message.api.key, message.version)
 
 
-def _kio_name(field: dataclasses.Field[Any]) -> str:
+def kio_name(field: dataclasses.Field[Any]) -> str:
     kind = field.metadata.get("kafka_type") or ""
     return f"{field.name}_ms" if kind.startswith(("timedelta", "datetime")) else field.name
 
@@ -234,7 +234,7 @@ def _kio_default(field: dataclasses.Field[Any], kind: str | None, *, is_array: b
 
 
 @functools.cache
-def _kio_element(field: dataclasses.Field[Any]) -> Any:
+def kio_element(field: dataclasses.Field[Any]) -> Any:
     """The dataclass inside of `X`, `X | None`, `tuple[X, ...]` and `tuple[X, ...] | None`."""
 
     def inside(kind: Any) -> Any:

@@ -13,11 +13,11 @@ from triolog.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, 
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
-from triolog.server.broker_config import Address
+from triolog.server.listeners.connections.sockets import Admission, Listener
 from triolog.server.listeners.kafka.calls import SERVED, listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
-from triolog.server.listeners.kafka.watched import Watch
-from triolog.server.listeners.sockets import Admission, Listener
+from triolog.server.listeners.kafka.fake.watched import Watch
+from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import LARGE, running_broker
 from tests.support.kafka_stream import KafkaStream, connected
@@ -43,7 +43,7 @@ class KafkaServer:
         return connected(self.address, **options)
 
     def topic_id(self, name: str = TOPIC) -> bytes:
-        return self.broker.topic_metadata(name).topic_id
+        return self.broker.topics.metadata(name).topic_id
 
 
 @asynccontextmanager

@@ -25,17 +25,17 @@ from triolog.protocol.types import (
     TopicPartition,
 )
 from triolog.server.config import LogConfig
-from triolog.server.storage import fetch
-from triolog.server.storage.append import AppendPlan, AppendResult, abort, commit, plan_append
-from triolog.server.storage.diskops import DiskOp, Procedure, drive
-from triolog.server.storage.filesystem import FileSystem, OsFileSystem
-from triolog.server.storage.log import Log
-from triolog.server.storage.log_snapshot import LogSnapshot
-from triolog.server.storage.prepare import PreparedAppend, prepare_append
-from triolog.server.storage.recovery import OpenLog, open_log
-from triolog.server.storage.segment_view import TimestampAndOffset
-from triolog.server.storage.timestamps import offset_for_timestamp
-from triolog.server.storage.transaction_index import AbortedTxn
+from triolog.server.storage.disk.diskops import DiskOp, Procedure, drive
+from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
+from triolog.server.storage.indexes.transaction_index import AbortedTxn
+from triolog.server.storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from triolog.server.storage.log.log import Log
+from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
+from triolog.server.storage.lookups import fetch
+from triolog.server.storage.lookups.timestamps import offset_for_timestamp
+from triolog.server.storage.recovery.recovery import OpenLog, open_log
+from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
 T = TypeVar("T")
 
@@ -117,9 +117,9 @@ class DrivenLog:
         try:
             self.execute(plan.operations)
         except OSError:
-            self.execute(abort(plan))
+            self.execute(abort_append(plan))
             raise
-        commit(self.log, plan)
+        commit_append(self.log, plan)
         self.log.high_watermark_to_end()
         self.log.check_invariant()
 
@@ -141,7 +141,9 @@ class DrivenLog:
         min_one_batch: bool = True,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> fetch.FetchedRecords:
-        return self.run(fetch.read(self.log.snapshot(), offset, max_bytes, min_one_batch=min_one_batch, isolation=isolation))
+        return self.run(
+            fetch.fetch_batches(self.log.snapshot(), offset, max_bytes, min_one_batch=min_one_batch, isolation=isolation)
+        )
 
     def records(self, isolation: Isolation = Isolation.READ_UNCOMMITTED, *, skip_gaps: bool = False) -> list[Record]:
         """Every readable record from the log start offset on, read the way a consumer does."""
@@ -212,7 +214,7 @@ def read_all(
     """
     offset, records = snapshot.log_start_offset, []
     while True:
-        read = fetch.read(snapshot, offset, max_bytes, min_one_batch=True, isolation=isolation, skip_gaps=skip_gaps)
+        read = fetch.fetch_batches(snapshot, offset, max_bytes, min_one_batch=True, isolation=isolation, skip_gaps=skip_gaps)
         fetched = drive(fs, read)
         before = offset
         for header, data in iter_batches(fetched.records):

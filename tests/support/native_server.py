@@ -24,7 +24,7 @@ from triolog.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from triolog.protocol.native import messages as m
-from triolog.protocol.native.connection import Idle, NativeConnection, Request
+from triolog.protocol.native.connection import Idle, NativeConnection, NativeRequest
 from triolog.protocol.native.state import Role
 from triolog.protocol.records.batch import BatchHeader, end_txn_marker, increment_sequence, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import build_batch
@@ -252,7 +252,7 @@ class _Session:
         async with trio.open_nursery() as nursery:
             try:
                 while (event := self.protocol.next_event()) is not Idle.CONNECTION_CLOSED:
-                    if isinstance(event, Request):
+                    if isinstance(event, NativeRequest):
                         self.accept(event, nursery)
                     elif event is Idle.PAUSED:
                         self.answered = trio.Event()
@@ -263,7 +263,7 @@ class _Session:
                 await self.send(self.protocol.send_fatal_error(exc))
             nursery.cancel_scope.cancel()
 
-    def accept(self, event: Request, nursery: trio.Nursery) -> None:
+    def accept(self, event: NativeRequest, nursery: trio.Nursery) -> None:
         try:
             request = m.decode_request(event.api, event.version, event.body)
         except RequestError as exc:
@@ -283,7 +283,9 @@ class _Session:
             return
         nursery.start_soon(self.answer, event, request, produced, fault)
 
-    async def answer(self, event: Request, request: m.RequestMessage, response: m.ResponseMessage | None, fault: Any) -> None:
+    async def answer(
+        self, event: NativeRequest, request: m.RequestMessage, response: m.ResponseMessage | None, fault: Any
+    ) -> None:
         if isinstance(fault, trio.Event):
             await fault.wait()
         if isinstance(request, m.FetchRequest):

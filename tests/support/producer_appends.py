@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from triolog.protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
-from triolog.server.storage.producer_entry import EndTxnMarker
-from triolog.server.storage.producer_state import ProducerState
-from triolog.server.storage.transaction_index import AbortedTxn
+from triolog.server.storage.indexes.transaction_index import AbortedTxn
+from triolog.server.storage.producers.producer_entry import EndTxnMarker
+from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support.logs import TOPIC_PARTITION
 

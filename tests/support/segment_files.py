@@ -15,13 +15,21 @@ from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import CompressionType, Record
+from triolog.protocol.types import Bytes, CompressionType, Record
+from triolog.server.storage.disk.diskops import Procedure, Read
+from triolog.server.storage.indexes.file_records import FileSlice
 
 from tests.support.record_batches import patched
 
 START_MS: Final = 1_700_000_000_000
 
 SPOILS: Final = ("whole", "whole", "missing", "zero tail", "cut", "noise", "shifted", "backwards")
+
+
+def contents(records: FileSlice) -> Procedure[Bytes]:
+    """All bytes of a slice."""
+    data: Bytes = yield Read(records.file, records.start, records.end - records.start)
+    return data
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,8 @@
 """The program that `forked_servers` talks to: it has loaded what `triolog serve` loads, and each server is a fork of it.
 
-Messages are JSON over a socket that keeps their bounds: `{"arguments", "cwd", "environment", "output"}` starts a server and is
-answered with its pid, `{"reap": pid}` waits for one that has ended and is answered with its status as `subprocess` gives it.
+Messages are JSON over a socket that keeps their bounds: `{"arguments", "cwd", "environment", "output", "open_files"}` starts a
+server and is answered with its pid, `{"reap": pid}` waits for one that has ended and is answered with its status as
+`subprocess` gives it.
 When the other side is gone, so are the servers and this program.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -19,14 +21,19 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
 def preload() -> None:
-    """Import what the command imports before it serves. No thread may run yet: a fork has only the one that forks."""
-    import trio  # noqa: F401
+    """Import what the command imports before it serves, with all its options but metrics. No thread may run yet: a fork has
+    only the one that forks."""
     import triolog.server.app
-    import triolog.server.broker_config
-    import triolog.server.broker_settings
+    import triolog.server.control.serving
+    import triolog.server.listeners.kafka.fake.kafka_versions
+    import triolog.server.listeners.kafka.fake.node_listeners
+    import triolog.server.settings.broker_settings
     import triolog.tools.cli.main
-    import triolog.tools.cli.progress
-    import triolog.tools.cli.serve  # noqa: F401
+    import triolog.tools.cli.serve
+    import triolog.tools.cli.terminal.progress  # noqa: F401
+    from triolog.server.listeners.kafka.calls import load_calls
+
+    load_calls()
 
 
 def answer_requests(requests: socket.socket) -> dict[str, Any] | None:
@@ -61,6 +68,8 @@ def become_server(request: dict[str, Any]) -> None:
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)
+    if (open_files := request["open_files"]) is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
     sys.argv = ["triolog", *request["arguments"]]
     main(prog_name="triolog")
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from triolog.protocol.types import Bytes
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.paths import STAGE_DIRECTORY
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 
 SEGMENT = ".log"
 

@@ -10,7 +10,9 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.checkpoints import (
+from triolog.server.storage.check.findings import Finding, Severity
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
+from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -22,9 +24,7 @@ from triolog.server.storage.checkpoints import (
     encode_offsets,
     encode_partition_metadata,
 )
-from triolog.server.storage.findings import Finding, Severity
-from triolog.server.storage.prepare import prepare_marker
-from triolog.server.storage.topics_file import TOPICS_FILE, Topic, encode_topics
+from triolog.server.storage.log.prepare import prepare_marker
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 

@@ -10,8 +10,8 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.append import AppendResult
-from triolog.server.storage.fetch import read
+from triolog.server.storage.log.append import AppendResult
+from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.support.brokers import LARGE, actor_of
 from tests.support.logs import START_MS
@@ -33,7 +33,7 @@ class TransactionalProducer:
     async def start(
         cls, broker: Broker, transactional_id: str = "mover", *, timeout_ms: int = TIMEOUT_MS
     ) -> TransactionalProducer:
-        return cls(broker, transactional_id, *await broker.init_producer(transactional_id, timeout_ms))
+        return cls(broker, transactional_id, *await broker.producers.init(transactional_id, timeout_ms))
 
     @property
     def identity(self) -> tuple[str, int, int]:
@@ -41,7 +41,7 @@ class TransactionalProducer:
 
     async def produce(self, partition: TopicPartition, text: str) -> AppendResult:
         """One record in the transaction, as a listener does it: join, then append."""
-        await self.broker.add_partitions_to_transaction(*self.identity, [partition])
+        await self.broker.transactions.add_partitions(*self.identity, [partition])
         batch = build_batch(
             [(START_MS, None, text.encode(), ())],
             producer_id=self.producer_id,
@@ -49,28 +49,30 @@ class TransactionalProducer:
             base_sequence=self.sequences[partition],
             is_transactional=True,
         )
-        result = await self.broker.append(partition, batch)
+        result = await self.broker.writer.append(partition, batch)
         self.sequences[partition] += 1
         return result
 
     async def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
-        [error] = await self.broker.commit_offsets(group, [(partition, offset, None)], transaction=self.identity)
+        [error] = await self.broker.offsets.commit(group, [(partition, offset, None)], transaction=self.identity)
         assert error is None
 
     async def commit(self) -> None:
-        await self.broker.end_transaction(*self.identity, commit=True)
+        await self.broker.transactions.end(*self.identity, commit=True)
 
     async def abort(self) -> None:
-        await self.broker.end_transaction(*self.identity, commit=False)
+        await self.broker.transactions.end(*self.identity, commit=False)
 
 
 async def committed_values(broker: Broker, partition: TopicPartition) -> list[str]:
     """Values that a reader of committed records sees."""
-    snapshot, disk = actor_of(broker, partition).snapshot(), broker._disk
+    snapshot, disk = actor_of(broker, partition).snapshot(), broker.disk
     found: list[str] = []
     offset = snapshot.log_start_offset
     while True:
-        fetched = await disk.read(read(snapshot, offset, LARGE, min_one_batch=True, isolation=Isolation.READ_COMMITTED))
+        fetched = await disk.read(
+            fetch_batches(snapshot, offset, LARGE, min_one_batch=True, isolation=Isolation.READ_COMMITTED)
+        )
         batches = list(iter_batches(fetched.records))
         if not batches:
             return found
@@ -86,7 +88,7 @@ async def committed_values(broker: Broker, partition: TopicPartition) -> list[st
 
 async def committed_offset(broker: Broker, group: str, partition: TopicPartition) -> int:
     """The group's offset, -1 for none."""
-    [(_, offset, _)] = await broker.fetch_offsets(group, [partition])
+    [(_, offset, _)] = await broker.offsets.fetch(group, [partition])
     return offset
 
 

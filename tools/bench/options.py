@@ -19,7 +19,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .report import Report
+    from .measuring.report import Report
 
 SAVED_IN: Final = "docs/benchmarks"
 EXIT_ROW_FAILED: Final = 1
@@ -39,6 +39,8 @@ list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="Show 
 class Wanted:
     """What every benchmark is told."""
 
+    name: str
+    """Of the benchmark, in the names of the files that are kept; none for that of the server."""
     only: tuple[str, ...]
     quick: bool
     as_json: bool
@@ -54,7 +56,7 @@ class Wanted:
 
     def directory(self) -> tempfile.TemporaryDirectory[str]:
         """A temporary one: where the user says, by default on a disk, never in memory."""
-        from .machine import default_parent
+        from .measuring.machine import default_parent
 
         return tempfile.TemporaryDirectory(prefix="triolog-bench-", dir=self.parent or default_parent())
 
@@ -75,8 +77,7 @@ class Wanted:
 
 
 def measuring(*, only: str = "Name of a row; may be repeated.", quick: str = A_TENTH, name: str = "") -> Decorator:
-    """Give a command the options of all benchmarks; it gets them as its first argument. `name`: of the benchmark, in the names
-    of the files that are kept."""
+    """Give a command the options of all benchmarks; it gets them as its first argument. `name` as in `Wanted`."""
     kept = f"{SAVED_IN}/<date>{f'-{name}' if name else ''}.json"
     options = (
         click.option("--only", multiple=True, metavar="ROW", help=only),
@@ -94,7 +95,8 @@ def measuring(*, only: str = "Name of a row; may be repeated.", quick: str = A_T
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def told(**given: Any) -> None:
-            wanted = Wanted(**{field.name: given.pop(field.name) for field in attrs.fields(Wanted)})
+            options = {field.name: given.pop(field.name) for field in attrs.fields(Wanted) if field.name in given}
+            wanted = Wanted(name=name, **options)
             function(wanted, **given)
 
         return functools.reduce(lambda command, option: option(command), reversed(options), told)

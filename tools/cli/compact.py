@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from .failures import FailedError
-from .output import count_text, json_option, print_json, printable, say, size_text
-from .progress import open_progress
-from .stopped import directory_argument, stopped
+from .terminal.failures import FailedError
+from .terminal.output import count_text, json_option, print_json, printable, say, size_text
+from .terminal.progress import open_progress
+from .terminal.stopped import directory_argument, stopped
 
 if TYPE_CHECKING:
-    from ...server.storage.compact_directory import CompactedPartition, Compaction
-    from ...server.storage.filesystem import FileSystem
-    from ...server.storage.inventory import StoppedDirectory
-    from ...server.storage.verify import DirectorySays
+    from ...server.storage.check.verify import DirectorySays
+    from ...server.storage.directory.inventory import StoppedDirectory
+    from ...server.storage.disk.filesystem import FileSystem
+    from ...server.storage.offline.compact_directory import CompactedPartition, CompactionOptions
 
 MIB: Final = 1 << 20
 
@@ -36,10 +36,10 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     without a key are dropped too, as Kafka does: such a topic accepts none. There is no way back: `triolog backup` first.
     The server must be stopped, and `triolog verify` should find no damage.
     """
-    from ...server.storage.compact_directory import Compaction
-    from ...server.storage.findings import Quiet, Reporter
-    from ...server.storage.repair_directory import topic_config
-    from ...server.storage.verify import read_directory_files
+    from ...server.storage.check.findings import Quiet, Reporter
+    from ...server.storage.check.verify import read_directory_files
+    from ...server.storage.offline.compact_directory import CompactionOptions
+    from ...server.storage.offline.repair_directory import topic_config
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
         says = read_directory_files(fs, found, Reporter(Quiet()))
@@ -48,7 +48,7 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
                 f"the cleanup.policy of {printable(topic)} is not compact: older records of equal keys and "
                 "all records without a key would be lost; --force compacts it all the same"
             )
-        how = Compaction(
+        how = CompactionOptions(
             config=attrs.evolve(topic_config(says, topic), min_compaction_lag_ms=0, cleanup_policy=("compact",)),
             now_ms=lambda: time.time_ns() // 1_000_000,
             include_active=include_active,
@@ -59,9 +59,11 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     _report(topic, done, time.perf_counter() - begin, as_json=as_json)
 
 
-def _compact(fs: FileSystem, directory: StoppedDirectory, says: DirectorySays, how: Compaction) -> list[CompactedPartition]:
+def _compact(
+    fs: FileSystem, directory: StoppedDirectory, says: DirectorySays, how: CompactionOptions
+) -> list[CompactedPartition]:
     from ...protocol.errors import TriologError
-    from ...server.storage.compact_directory import compact_directory
+    from ...server.storage.offline.compact_directory import compact_directory
 
     with open_progress("compacting", None, counts_records=False) as bar:
         touched = 0

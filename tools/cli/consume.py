@@ -12,16 +12,16 @@ import attrs
 import click
 
 from ...protocol.types import Record, TopicPartition
-from .output import flush, json_option, timezone_option, write
-from .places import TIME_HELP, read_offset, read_time
-from .record_formats import Formatter, formatter
-from .remote import ServerAddress, call_server, server_option
-from .times import Zone
+from .terminal.output import flush, json_option, timezone_option, write
+from .terminal.places import TIME_HELP, read_offset, read_time
+from .terminal.record_formats import Formatter, formatter
+from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.times import Zone
 
 if TYPE_CHECKING:
     from ..client.connection import Client
     from ..client.consumer import Consumer
-    from ..client.procedures import Place
+    from ..client.procedures.topics import Place
     from ..client.reading import FetchedBatch
 
 
@@ -135,13 +135,13 @@ def command(
 
 
 def _start(selection: Selection, offset: str) -> Place:
-    from ..client.procedures import AtTime
+    from ..client.procedures.topics import AtTime
 
     return read_offset(offset, "--offset") if selection.from_ms is None else AtTime(selection.from_ms)
 
 
 async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selection) -> None:
-    from ..client.procedures import AtTime
+    from ..client.procedures.topics import AtTime
 
     end = None if selection.to_ms is None or selection.is_exact else AtTime(selection.to_ms)
     partitions: str | list[TopicPartition] = topic

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .failures import UnreadableError
-from .output import count_text, draw, json_option, print_json, printable, size_text, table, timezone_option
-from .stopped import directory_argument, topics_option
-from .times import Zone, format_time
+from .terminal.failures import UnreadableError
+from .terminal.output import count_text, draw, json_option, print_json, printable, size_text, table, timezone_option
+from .terminal.stopped import directory_argument, topics_option
+from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
-    from ...server.storage.space import PartitionSpace, SegmentSpace, Space
+    from ...server.storage.directory.space import PartitionSpace, SegmentSpace, Space
 
 BAR_WIDTH: Final = 24
 EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -48,10 +48,10 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_j
     `on disk` is what the device gave: indexes are preallocated sparse, so it can be less than `content`, the size that `ls`
     shows. A segment is as old as its newest record. Sizes alone are read, so a server may be running.
     """
+    from ...server.storage.directory.inventory import read_directory
+    from ...server.storage.directory.space import Space, measure_partition, measure_rest
+    from ...server.storage.disk.filesystem import OsFileSystem
     from ...server.storage.errors import LogDirectoryError
-    from ...server.storage.filesystem import OsFileSystem
-    from ...server.storage.inventory import read_directory
-    from ...server.storage.space import Space, measure_partition, measure_rest
 
     fs = OsFileSystem()
     try:
@@ -71,7 +71,7 @@ def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, as_j
 
 
 def _draw(partitions: Sequence[PartitionSpace], rest: Space, view: str, zone: Zone) -> None:
-    from ...server.storage.space import total
+    from ...server.storage.directory.space import total
 
     now_ms = time.time_ns() // 1_000_000
     everything = total(partition.all for partition in partitions) + rest
@@ -104,7 +104,7 @@ def _size_cells(space: Space) -> tuple[str, str]:
 
 
 def _by_topic(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]:
-    from ...server.storage.space import total
+    from ...server.storage.directory.space import total
 
     topics: dict[str, list[PartitionSpace]] = {}
     for partition in partitions:
@@ -121,7 +121,7 @@ def _by_partition(partitions: Sequence[PartitionSpace]) -> list[tuple[Any, ...]]
 
 
 def _row(name: str, segments: Sequence[SegmentSpace], space: Space) -> tuple[Any, ...]:
-    from ...server.storage.space import total
+    from ...server.storage.directory.space import total
 
     log, indexes = total(segment.log for segment in segments), total(segment.indexes for segment in segments)
     return name, f"{len(segments):,}", size_text(log.allocated_bytes), size_text(indexes.allocated_bytes), space
@@ -136,7 +136,7 @@ def _by_segment(partitions: Sequence[PartitionSpace], zone: Zone) -> list[tuple[
 
 
 def _by_age(partitions: Sequence[PartitionSpace], now_ms: int) -> list[tuple[Any, ...]]:
-    from ...server.storage.space import Space
+    from ...server.storage.directory.space import Space
 
     segments = [segment for part in partitions for segment in part.segments]
     rows = []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.types import TopicPartition
-from .output import draw, json_option, print_json, timezone_option
-from .places import TIME_HELP, read_time_or_special
-from .remote import ServerAddress, call_server, server_option
-from .times import Zone
+from .terminal.output import draw, json_option, print_json, timezone_option
+from .terminal.places import TIME_HELP, read_time_or_special
+from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.times import Zone
 
 if TYPE_CHECKING:
     from ..client.connection import Client
@@ -44,7 +44,7 @@ def command(
 
     async def call(client: Client) -> list[tuple[TopicPartition, dict[str, Any]]]:
         from ..client.admin import Admin
-        from ..client.procedures import AtOffset, AtTime
+        from ..client.procedures.topics import AtOffset, AtTime
 
         admin = Admin(client)
         partitions = await _partitions(admin, topic, partition, offset)
@@ -55,7 +55,7 @@ def command(
     if as_json:
         print_json([{"topic": name.topic, "partition": name.partition, "walk": walk} for name, walk in walks])
         return
-    from .walk_tree import walk_tree
+    from .terminal.walk_tree import walk_tree
 
     draw(*(walk_tree(str(name), walk, zone) for name, walk in walks))
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .failures import EXIT_FAILED, FailedError
-from .output import as_json_value, flush, printable, timezone_option, write
-from .places import TIME_HELP, read_time
-from .progress import open_progress
-from .stopped import directory_argument, relative, stopped, topics_option
-from .times import Zone
+from .terminal.failures import EXIT_FAILED, FailedError
+from .terminal.output import as_json_value, flush, printable, timezone_option, write
+from .terminal.places import TIME_HELP, read_time
+from .terminal.progress import open_progress
+from .terminal.stopped import directory_argument, relative, stopped, topics_option
+from .terminal.times import Zone
 
 if TYPE_CHECKING:
     from ...protocol.types import Record, TopicPartition
-    from ...server.storage.filesystem import FileSystem
-    from ...server.storage.inventory import PartitionFiles, StoppedDirectory
-    from ...server.storage.salvage import Damage
-    from ...server.storage.stored_records import RecordRange
+    from ...server.storage.check.stored_records import RecordRange
+    from ...server.storage.directory.inventory import PartitionFiles, StoppedDirectory
+    from ...server.storage.disk.filesystem import FileSystem
+    from ...server.storage.recovery.salvage import Damage
 
 CSV_HEAD: Final = b"topic,partition,offset,timestamp,key,value,headers\n"
 BASE64_PREFIX: Final = "base64:"
@@ -64,7 +64,7 @@ def command(
     offsets; times are looked at record by record. A damaged batch is left out and named on standard error: exit code 1.
     """
     from ...protocol.limits import INT64_MAX
-    from ...server.storage.stored_records import RecordRange
+    from ...server.storage.check.stored_records import RecordRange
 
     wanted = RecordRange(
         from_offset=from_offset,
@@ -81,8 +81,8 @@ def command(
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
     """Print it all; answers how many places were damaged."""
-    from ...server.storage.findings import Quiet, Reporter
-    from ...server.storage.verify import read_directory_files
+    from ...server.storage.check.findings import Quiet, Reporter
+    from ...server.storage.check.verify import read_directory_files
 
     starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
     passes = 2 if wanted.committed else 1
@@ -115,12 +115,12 @@ class _Exporting:
         import attrs
 
         from ...protocol.errors import RequestError
-        from ...server.storage.stored_records import Transactions, find_transactions, stored_batches
+        from ...server.storage.check.stored_records import DecidedTransactions, find_transactions, stored_batches
 
         wanted = attrs.evolve(wanted, from_offset=start)
         partition = files.topic_partition
         try:
-            decided = find_transactions(self._fs, files, self._advance) if wanted.committed else Transactions()
+            decided = find_transactions(self._fs, files, self._advance) if wanted.committed else DecidedTransactions()
             batches = stored_batches(self._fs, files, wanted, decided, damaged=self._damaged, advance=self._advance)
             for records in batches:
                 write(b"".join([to_line(partition, record) for record in records]))
@@ -140,8 +140,8 @@ class _Exporting:
 
 
 def _json_line(partition: TopicPartition, record: Record) -> bytes:
-    from .output import json_line
-    from .record_formats import record_as_json
+    from .terminal.output import json_line
+    from .terminal.record_formats import record_as_json
 
     return json_line(record_as_json(partition, record))
 

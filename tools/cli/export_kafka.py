@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import FailedError
-from .kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
-from .output import count_text, flush, json_option, print_json, size_text, write
-from .progress import open_progress
-from .questions import read_configs
+from .terminal.failures import FailedError
+from .terminal.output import count_text, flush, json_option, print_json, size_text, write
+from .terminal.progress import open_progress
+from .terminal.questions import read_configs
+from .topics.kafka_commands import KAFKA_SMALLEST, KAFKA_TOPIC_KEYS, create_topic_commands
 
 if TYPE_CHECKING:
-    from ...server.storage.export_kafka import Exported
-    from ...server.storage.export_plan import ExportPlan
+    from ...server.storage.offline.export_kafka import Exported
+    from ...server.storage.offline.export_plan import ExportPlan
 
 
 @click.command
@@ -58,8 +58,8 @@ def command(
 
 
 def _print_commands(source: str, bootstrap_server: str, configs: dict[str, str], *, as_json: bool) -> None:
-    from ...server.storage.filesystem import OsFileSystem
-    from ...server.storage.stored_topics import StoredTopics
+    from ...server.storage.directory.stored_topics import StoredTopics
+    from ...server.storage.disk.filesystem import OsFileSystem
 
     lines = list(create_topic_commands(StoredTopics.read(OsFileSystem(), source).topics, bootstrap_server, configs))
     if as_json:
@@ -80,9 +80,9 @@ def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _export(source: str, target: str, *, link: bool) -> tuple[ExportPlan, Exported]:
-    from ...server.storage.export_kafka import execute_export, locked
-    from ...server.storage.export_plan import check_source, check_target, plan_export
-    from ...server.storage.filesystem import OsFileSystem
+    from ...server.storage.disk.filesystem import OsFileSystem
+    from ...server.storage.offline.export_kafka import execute_export, locked
+    from ...server.storage.offline.export_plan import check_source, check_target, plan_export
 
     fs = OsFileSystem()
     with locked(source):

@@ -14,7 +14,7 @@ import attrs
 import click
 from click.shell_completion import CompletionItem
 
-from .failures import EXIT_INTERRUPTED, OutputClosedError
+from .terminal.failures import EXIT_INTERRUPTED, OutputClosedError
 
 
 @attrs.frozen
@@ -28,14 +28,16 @@ class Subcommand:
 
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "serve": Subcommand("triolog.tools.cli.serve", "Run a server on one or more data directories."),
-    "topics": Subcommand("triolog.tools.cli.topics", "Create, list, describe, change and delete topics."),
+    "topics": Subcommand("triolog.tools.cli.topics.command", "Create, list, describe, change and delete topics."),
     "produce": Subcommand("triolog.tools.cli.produce", "Send lines, JSON lines or CSV rows to a topic."),
     "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
-    "groups": Subcommand("triolog.tools.cli.groups", "List, describe, reset and delete groups."),
-    "top": Subcommand("triolog.tools.cli.top", "Watch a running server: rates, lag, disk, what a power cut could take."),
+    "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
+    "top": Subcommand(
+        "triolog.tools.cli.top.command", "Watch a running server: rates, lag, disk, what a power cut could take."
+    ),
     "explain": Subcommand("triolog.tools.cli.explain", "Show how the server finds a time or an offset."),
-    "dump": Subcommand("triolog.tools.cli.dump", "Show and check the files of a stopped log."),
+    "dump": Subcommand("triolog.tools.cli.dump.command", "Show and check the files of a stopped log."),
     "verify": Subcommand("triolog.tools.cli.verify", "Check every file of a stopped log directory."),
     "repair": Subcommand("triolog.tools.cli.repair", "Put a damaged log directory right without deleting a byte."),
     "reindex": Subcommand("triolog.tools.cli.reindex", "Make the indexes of a stopped log anew."),
@@ -48,6 +50,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
     "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
+    "completion": Subcommand("triolog.tools.cli.reference.completion", "Let bash, zsh or fish complete commands and options."),
 }
 
 EPILOG: Final = """\b
@@ -55,8 +58,8 @@ Exit codes: 0 done; 1 the request was refused or a check failed; 2 wrong command
 reached or cannot start; 130 interrupted.
 
 \b
-Shell completion (bash; zsh and fish likewise):
-  eval "$(_TRIOLOG_COMPLETE=bash_source triolog)"
+Shell completion (bash; zsh and fish: triolog completion --help):
+  eval "$(triolog completion bash)"
 """
 
 

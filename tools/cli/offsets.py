@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
-from .output import draw, json_option, print_json, table, timezone_option
-from .places import TIME_HELP, read_time_or_special
-from .remote import ServerAddress, call_server, server_option
-from .times import Zone, format_time
+from .terminal.output import draw, json_option, print_json, table, timezone_option
+from .terminal.places import TIME_HELP, read_time_or_special
+from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
     from ...protocol.native.messages import OffsetsForTimesPartitionResponse

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from .failures import FailedError, NotConnectedError
-from .input import Input
-from .output import count_text, flush, json_option, print_json, timezone_option, write
-from .progress import MB, NoProgress, ProgressBar, open_progress
-from .remote import ServerAddress, call_server, server_option
-from .rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
-from .times import Zone, format_time
+from .terminal.failures import FailedError, NotConnectedError
+from .terminal.input import Input
+from .terminal.output import count_text, flush, json_option, print_json, timezone_option, write
+from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
+from .terminal.remote import ServerAddress, call_server, server_option
+from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
+from .terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
     from ..client.connection import Client
     from ..client.producer import Producer, SentRecord
-    from ..client.retention import RetentionWatch
+    from ..client.sending.retention import RetentionWatch
 
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -171,7 +171,7 @@ class Sending:
         from ...protocol.types import CompressionType
         from ..client.admin import Admin
         from ..client.producer import open_producer
-        from ..client.retention import RetentionWatch
+        from ..client.sending.retention import RetentionWatch
 
         delivery = self._delivery
         config = await Admin(client).describe_config(delivery.topic)

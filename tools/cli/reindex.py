@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import EXIT_FAILED
-from .findings import say_styled
-from .output import count_text, flush, json_line, json_option, printable, say, size_text, write
-from .progress import open_progress
-from .stopped import directory_argument, relative, stopped, topics_option
+from .terminal.failures import EXIT_FAILED
+from .terminal.findings import say_styled
+from .terminal.output import count_text, flush, json_line, json_option, printable, say, size_text, write
+from .terminal.progress import open_progress
+from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
-    from ...server.storage.inventory import StoppedDirectory
-    from ...server.storage.reindex import Reindexed
+    from ...server.storage.directory.inventory import StoppedDirectory
+    from ...server.storage.offline.reindex import Reindexed
 
 
 @click.command
@@ -28,11 +28,11 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
     Every batch is checked on the way. A segment whose log is damaged keeps its indexes: `triolog repair` takes care of both.
     The server must be stopped. --json prints JSON lines. Exit code 1 when a segment was left as it was.
     """
-    from ...server.storage.findings import Quiet, Reporter
-    from ...server.storage.reindex import reindex
-    from ...server.storage.repair_directory import topic_config
-    from ...server.storage.snapshot_check import SnapshotCheck
-    from ...server.storage.verify import read_directory_files
+    from ...server.storage.check.findings import Quiet, Reporter
+    from ...server.storage.check.snapshot_check import SnapshotCheck
+    from ...server.storage.check.verify import read_directory_files
+    from ...server.storage.offline.reindex import reindex
+    from ...server.storage.offline.repair_directory import topic_config
 
     begin = time.perf_counter()
     with stopped(directory, topics, writes=True) as (fs, found):

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .failures import EXIT_FAILED
-from .findings import Findings, finding_row, finding_text, say_styled
-from .output import count_text, flush, json_line, json_option, printable, say, write
-from .progress import open_progress
-from .stopped import directory_argument, relative, stopped, topics_option
+from .terminal.failures import EXIT_FAILED
+from .terminal.findings import Findings, finding_row, finding_text, say_styled
+from .terminal.output import count_text, flush, json_line, json_option, printable, say, write
+from .terminal.progress import open_progress
+from .terminal.stopped import directory_argument, relative, stopped, topics_option
 
 if TYPE_CHECKING:
-    from ...server.storage.inventory import StoppedDirectory
-    from ...server.storage.repair_actions import Action
-    from ...server.storage.repair_directory import RepairSummary
-    from .progress import NoProgress, ProgressBar
+    from ...server.storage.directory.inventory import StoppedDirectory
+    from ...server.storage.offline.repair_actions import Action
+    from ...server.storage.offline.repair_directory import RepairSummary
+    from .terminal.progress import NoProgress, ProgressBar
 
 _COLOURS: Final = {"quarantine": "red", "left": "red", "restore": "green", "rebuild": "green"}
 _KIND_WIDTH: Final = 10
@@ -37,7 +37,7 @@ def command(directory: str, topics: tuple[str, ...], dry_run: bool, as_json: boo
     Exit code 0: nothing is damaged (any more); 1: damage is left, or with --dry-run there is some; 3: the directory cannot be
     read or is in use.
     """
-    from ...server.storage.repair_directory import repair_directory
+    from ...server.storage.offline.repair_directory import repair_directory
 
     with stopped(directory, topics, writes=not dry_run) as (fs, found):
         with open_progress("checking", sum(files.log_bytes for files in found.partitions)) as bar:

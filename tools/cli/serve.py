@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from ...server.broker_config import BrokerConfig
+    from ...server.settings.broker_config import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -71,10 +71,10 @@ def command(
 
     from ...protocol.errors import RequestError, TriologError
     from ...server.app import configure_logging, serve, write_ready_file
-    from ...server.broker_config import BrokerConfig
-    from ...server.broker_settings import read_settings, read_topic_configs
-    from ...server.open_files import check_open_files
-    from .progress import StartBar
+    from ...server.settings.broker_config import BrokerConfig
+    from ...server.settings.broker_settings import read_settings, read_topic_configs
+    from ...server.system.open_files import check_open_files
+    from .terminal.progress import StartBar
 
     gc.freeze()
     gc.enable()
@@ -127,14 +127,14 @@ def _serve_for_tests(
     import trio
 
     from ...protocol.errors import TriologError
-    from ...server.app import DEFAULT_NATIVE, write_ready_file
-    from ...server.broker_config import Address
+    from ...server.app import write_ready_file
     from ...server.control.clock import MovedClock
     from ...server.control.rules_file import check_rules
     from ...server.control.serving import serve_for_tests
     from ...server.faults.rules import RuleError
-    from ...server.listeners.kafka.kafka_versions import maxima_of
+    from ...server.listeners.kafka.fake.kafka_versions import maxima_of
     from ...server.listeners.opening import Addresses
+    from ...server.settings.broker_config import DEFAULT_NATIVE, Address
 
     try:
         address = None if control is None else Address.parse(control)
@@ -174,7 +174,7 @@ def _raise_descriptor_limit() -> None:
 
 def _say_when_connections_are_few(max_connections: int) -> None:
     """A limit that nobody thought of should not be noticed by clients that wait."""
-    from ...server.open_files import MOST_CONNECTIONS, limit_for_most_connections, open_files_limit
+    from ...server.system.open_files import MOST_CONNECTIONS, limit_for_most_connections, open_files_limit
 
     if max_connections < MOST_CONNECTIONS:
         LOGGER.warning(

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import EXIT_FAILED
-from .findings import Findings, say_styled
-from .output import count_text, flush, json_line, json_option, say, size_text, write
-from .progress import open_progress
-from .stopped import directory_argument, stopped, topics_option
+from .terminal.failures import EXIT_FAILED
+from .terminal.findings import Findings, say_styled
+from .terminal.output import count_text, flush, json_line, json_option, say, size_text, write
+from .terminal.progress import open_progress
+from .terminal.stopped import directory_argument, stopped, topics_option
 
 if TYPE_CHECKING:
-    from ...server.storage.inventory import StoppedDirectory
-    from ...server.storage.partition_check import PartitionSummary
-    from .progress import NoProgress, ProgressBar
+    from ...server.storage.check.partition_check import PartitionSummary
+    from ...server.storage.directory.inventory import StoppedDirectory
+    from .terminal.progress import NoProgress, ProgressBar
 
 
 @click.command
@@ -32,7 +32,7 @@ def command(directory: str, topics: tuple[str, ...], walk: bool, as_json: bool) 
 
     Exit code 0: no damage (remarks are none); 1: damage; 2: wrong command line; 3: the directory cannot be read or is in use.
     """
-    from ...server.storage.verify import verify
+    from ...server.storage.check.verify import verify
 
     with stopped(directory, topics, writes=False) as (fs, found):
         log_bytes = sum(files.log_bytes for files in found.partitions)

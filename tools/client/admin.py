@@ -18,10 +18,12 @@ from ...protocol.native.messages import (
     TopicMetadata,
 )
 from ...protocol.types import Bytes, TopicPartition
-from . import group_procedures, procedures, stage_procedures
 from .connection import Client
-from .group_procedures import CommittedOffset
-from .procedures import Place
+from .procedures import groups as group_procedures
+from .procedures import stages as stage_procedures
+from .procedures import topics as procedures
+from .procedures.groups import CommittedOffset
+from .procedures.topics import Place
 
 
 class Admin:

@@ -36,7 +36,7 @@ from .config import AddressSource, ClientConfig
 from .errors import ClosedError, ConnectionLostError
 from .exchange import expect
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
-from .procedures import Procedure
+from .procedures.topics import Procedure
 
 T = TypeVar("T")
 

@@ -18,14 +18,15 @@ import trio
 
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError, TriologError
 from ...protocol.types import Record, TopicPartition
-from . import group_procedures, procedures
 from .background import open_background
 from .backoff import Backoff
 from .config import ConsumerConfig
 from .connection import Client
 from .errors import ClosedError
-from .group_procedures import CommittedOffset
-from .procedures import EARLIEST, LATEST, AtOffset, Place
+from .procedures import groups as group_procedures
+from .procedures import topics as procedures
+from .procedures.groups import CommittedOffset
+from .procedures.topics import EARLIEST, LATEST, AtOffset, Place
 from .reading import FetchedBatch, Reading
 
 T = TypeVar("T")

@@ -21,17 +21,17 @@ from ...protocol.errors import InvalidTxnStateError, RequestError, RequestTimedO
 from ...protocol.native.messages import MetadataRequest, ProduceRequest
 from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
-from . import group_procedures
-from .accumulator import Accumulator
 from .background import open_background
 from .backoff import Backoff
 from .config import ProducerConfig
 from .connection import Client
 from .errors import BufferFullError, ClosedError, ConnectionLostError
-from .futures import RecordFuture, RecordMetadata
-from .partition_queue import Delivery
-from .request_limits import record_size
-from .topics import STALE_CODES, ProducedTopic, partition_count
+from .procedures import groups as group_procedures
+from .sending.accumulator import Accumulator
+from .sending.futures import RecordFuture, RecordMetadata
+from .sending.partition_queue import Delivery
+from .sending.request_limits import record_size
+from .sending.topics import STALE_CODES, ProducedTopic, partition_count
 from .transaction import Transaction, TransactionCalls
 
 

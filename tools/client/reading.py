@@ -79,7 +79,7 @@ class Reading:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Those assigned."""
+        """The assigned partitions."""
         return list(self._partitions)
 
     @property

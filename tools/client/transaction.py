@@ -20,15 +20,15 @@ import trio
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
-from . import group_procedures
-from .accumulator import Accumulator
 from .backoff import Backoff
 from .config import ProducerConfig
 from .connection import Client
 from .errors import ClosedError
-from .group_procedures import CommittedOffset
-from .procedures import Procedure
-from .transactions import ABORT_TIMEOUT_S, TransactionState
+from .procedures import groups as group_procedures
+from .procedures.groups import CommittedOffset
+from .procedures.topics import Procedure
+from .sending.accumulator import Accumulator
+from .sending.transactions import ABORT_TIMEOUT_S, TransactionState
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ NO_RECORD: Final = (-1, -1)
 """How a lookup by time answers when there is no such record."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is."""
 
     partition: int
@@ -33,7 +33,7 @@ class Check:
     detail: str
 
 
-def every_flight_acknowledged(flights: Sequence[Flight], acknowledged: Sequence[Place]) -> Check:
+def every_flight_acknowledged(flights: Sequence[Flight], acknowledged: Sequence[RecordPlace]) -> Check:
     """Each record that was sent has an acknowledgement of its own, in the partition of its airport."""
     misplaced = sum(flight.partition != place.partition for flight, place in zip(flights, acknowledged, strict=False))
     distinct = len(set(acknowledged))
@@ -74,7 +74,9 @@ def records_equal_source(copies: Sequence[PartitionCopy]) -> Check:
     )
 
 
-def acknowledged_are_there(flights: Sequence[Flight], acknowledged: Sequence[Place], copies: Sequence[PartitionCopy]) -> Check:
+def acknowledged_are_there(
+    flights: Sequence[Flight], acknowledged: Sequence[RecordPlace], copies: Sequence[PartitionCopy]
+) -> Check:
     """At the offset that was acknowledged for a row stands that row: what was promised before the kill was kept."""
     rows = [copy.rows for copy in copies]
     lost = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .ending import Findings, check_empty, find_flights, run
+from .ending import DemoFindings, check_empty, find_flights, run
 
 if TYPE_CHECKING:
     from .flights import Flight
@@ -56,15 +56,15 @@ def _directories(data_dir: Path | None, keep: bool) -> Iterator[tuple[Path, Path
 
 def _tell(
     source: Path, rows: int | None, seed: int, log_dir: Path, work_dir: Path, *, is_quiet: bool, is_kept: bool
-) -> Findings:
+) -> DemoFindings:
     from .story import TOPIC, run_story
-    from .terminal import Terminal, open_console
+    from .terminal import FlightsTerminal, open_console
 
     console = open_console(quiet=is_quiet)
     with console.status("reading the source") if console.is_terminal else contextlib.nullcontext():
         flights, seconds = _load(source, rows)
     gc.freeze()  # they stay until the end: the collector would look at all of them again and again
-    terminal = Terminal(console, flights)
+    terminal = FlightsTerminal(console, flights)
     terminal.loaded(seconds)
     try:
         findings = run(partial(run_story, flights, log_dir, work_dir, seed, terminal))

@@ -52,7 +52,7 @@ class DayReader:
 
 
 @attrs.frozen
-class Line:
+class FlightsLine:
     """One line of a table: what its flights have in common, how many, how many never left, how late the others were."""
 
     label: str
@@ -62,26 +62,26 @@ class Line:
     """Minutes; None when none of them left."""
 
 
-def by_carrier(records: Iterable[Record]) -> list[Line]:
+def by_carrier(records: Iterable[Record]) -> list[FlightsLine]:
     """A line for each carrier, the largest first."""
     lines = _lines((json.loads(record.value or b"{}")["carrier"], record) for record in records)
     return sorted(lines, key=lambda line: (-line.flights, line.label))
 
 
-def by_hour(records: Iterable[Record]) -> list[Line]:
+def by_hour(records: Iterable[Record]) -> list[FlightsLine]:
     """A line for each hour of New York's clocks, by the records' timestamps."""
     zone = ZoneInfo(NEW_YORK)
     lines = _lines((f"{datetime.fromtimestamp(record.timestamp / 1000, zone):%H}:00", record) for record in records)
     return sorted(lines, key=lambda line: line.label)
 
 
-def _lines(labelled: Iterable[tuple[str, Record]]) -> list[Line]:
+def _lines(labelled: Iterable[tuple[str, Record]]) -> list[FlightsLine]:
     delays: dict[str, list[int | None]] = {}
     for label, record in labelled:
         delays.setdefault(label, []).append(json.loads(record.value or b"{}")["dep_delay"])
     return [_line(label, found) for label, found in delays.items()]
 
 
-def _line(label: str, delays: list[int | None]) -> Line:
+def _line(label: str, delays: list[int | None]) -> FlightsLine:
     known = [delay for delay in delays if delay is not None]
-    return Line(label, len(delays), len(delays) - len(known), sum(known) / len(known) if known else None)
+    return FlightsLine(label, len(delays), len(delays) - len(known), sum(known) / len(known) if known else None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import attrs
 
-from ...server.storage.offset_index import OffsetIndex
-from ...server.storage.time_index import TimeIndex
+from ...server.storage.indexes.offset_index import OffsetIndex
+from ...server.storage.indexes.time_index import TimeIndex
 
 
 @attrs.frozen(kw_only=True)

@@ -40,7 +40,7 @@ class ServerUnusableError(click.ClickException):
 
 
 @attrs.define(eq=False)
-class Findings:
+class DemoFindings:
     """What one run of a demo found. Filled by its `run_story`."""
 
     checks: list[Check] = attrs.Factory(list)
@@ -90,7 +90,7 @@ def check_empty(data_dir: Path | None) -> None:
         raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
 
 
-def run(story: Callable[[], Awaitable[Findings]], *, failures: tuple[type[Exception], ...] = ()) -> Findings:
+def run(story: Callable[[], Awaitable[DemoFindings]], *, failures: tuple[type[Exception], ...] = ()) -> DemoFindings:
     """Run a story to its end. What breaks it off becomes one line and an exit code; `failures`: its own errors beside ours.
 
     Raises CheckFailedError, ServerUnusableError, KeyboardInterrupt.

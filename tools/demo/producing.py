@@ -16,7 +16,7 @@ import trio
 
 from ..client.connection import Client
 from ..client.producer import Producer, SentRecord, open_producer
-from .checks import Place
+from .checks import RecordPlace
 from .flights import Flight
 from .reading import ROW_HEADER
 from .server_process import ServerProcess
@@ -44,7 +44,7 @@ class Kill:
 class Production:
     """All records are in the log."""
 
-    acknowledged: list[Place]
+    acknowledged: list[RecordPlace]
     """Of each flight, in the order they were sent."""
     seconds: float
     kill: Kill
@@ -141,7 +141,7 @@ async def produce(
         telling.cancel_scope.cancel()
     seconds = time.perf_counter() - begin
     progress(acknowledged.count())
-    places = [Place(metadata.partition, metadata.offset) for metadata in (record.value() for record in sent)]
+    places = [RecordPlace(metadata.partition, metadata.offset) for metadata in (record.value() for record in sent)]
     return Production(acknowledged=places, seconds=seconds, kill=kills[0])
 
 

@@ -1,6 +1,6 @@
 """The demo from the first start of the server to its orderly stop: what happens, in order, and what is claimed of it.
 
-Everything that is measured or found goes into `Findings`; what people see of it is the narrator's.
+Everything that is measured or found goes into `DemoFindings`; what people see of it is the narrator's.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..client.admin import Admin
 from ..client.config import ClientConfig
 from ..client.connection import Client, connect
 from ..client.consumer import LATEST, open_consumer
-from ..client.procedures import AtTime
+from ..client.procedures.topics import AtTime
 from . import checks
-from .checks import Check
 from .day import DAY_END, DAY_START, DayReader
 from .disk_usage import PartitionUsage, partition_usage
-from .ending import Findings
+from .ending import DemoFindings
 from .flights import AIRPORTS, Flight
 from .producing import Production, produce
 from .reading import PartitionCopy
 from .server_process import ServerProcess, open_server
+from .telling import Narrator, Telling
 
 TOPIC: Final = "flights"
 PARTITIONS: Final = tuple(TopicPartition(TOPIC, number) for number in range(len(AIRPORTS)))
@@ -48,8 +48,8 @@ class Lookup:
     """Partition -> how the server found it."""
 
 
-class Narrator:
-    """Is told what happens while it happens. This one keeps it to itself."""
+class FlightsNarrator(Narrator):
+    """Of this demo."""
 
     def started(self, pid: int, address: tuple[str, int], data_dir: Path) -> None:
         """The first server accepts."""
@@ -72,18 +72,19 @@ class Narrator:
     def stopped(self, usage: Sequence[PartitionUsage]) -> None:
         """The server has stopped."""
 
-    def checked(self, check: Check) -> None:
-        """A claim was judged."""
-
 
 class Story:
     """One run over one data directory. Its chapters are its methods, each to be called once, in order."""
 
-    def __init__(self, flights: Sequence[Flight], narrator: Narrator) -> None:
+    def __init__(self, flights: Sequence[Flight], narrator: FlightsNarrator) -> None:
         self._flights = flights
         self._by_row = {flight.row: flight for flight in flights}
         self._narrator = narrator
-        self.findings = Findings()
+        self._telling = Telling(narrator)
+
+    @property
+    def findings(self) -> DemoFindings:
+        return self._telling.findings
 
     async def produce(self, client: Client, server: ServerProcess, kill_at: int) -> Production:
         """All flights into a new topic, with a SIGKILL in the middle."""
@@ -91,7 +92,7 @@ class Story:
         production = await produce(client, server, TOPIC, len(AIRPORTS), self._flights, kill_at, self._narrator.producing)
         self._narrator.produced(production)
         payload_bytes = sum(len(flight.key or b"") + len(flight.value) for flight in self._flights)
-        self._note(
+        self._telling.note(
             rows=len(self._flights),
             payload_bytes=payload_bytes,
             produce_s=production.seconds,
@@ -103,8 +104,8 @@ class Story:
             resumed_ms=production.kill.resumed_ms,
         )
         kill = production.kill
-        self._check(checks.killed_in_the_middle(len(self._flights), kill.acknowledged, kill.exit_status))
-        self._check(checks.every_flight_acknowledged(self._flights, production.acknowledged))
+        self._telling.check(checks.killed_in_the_middle(len(self._flights), kill.acknowledged, kill.exit_status))
+        self._telling.check(checks.every_flight_acknowledged(self._flights, production.acknowledged))
         return production
 
     async def read_back(self, client: Client, production: Production) -> list[PartitionCopy]:
@@ -119,11 +120,11 @@ class Story:
         self._narrator.read_back(copies, seconds)
         stored = sum(map(len, copies))
         distinct = len(set().union(*(copy.rows for copy in copies)))
-        self._note(stored=stored, duplicates=stored - distinct, read_s=seconds, read_records_per_s=stored / seconds)
-        self._check(checks.records_equal_source(copies))
-        self._check(checks.acknowledged_are_there(self._flights, production.acknowledged, copies))
-        self._check(checks.every_row_once(self._flights, copies))
-        self._check(checks.offsets_are_consecutive(copies))
+        self._telling.note(stored=stored, duplicates=stored - distinct, read_s=seconds, read_records_per_s=stored / seconds)
+        self._telling.check(checks.records_equal_source(copies))
+        self._telling.check(checks.acknowledged_are_there(self._flights, production.acknowledged, copies))
+        self._telling.check(checks.every_row_once(self._flights, copies))
+        self._telling.check(checks.offsets_are_consecutive(copies))
         return copies
 
     async def look_up(self, client: Client, copies: Sequence[PartitionCopy]) -> None:
@@ -138,10 +139,12 @@ class Story:
         walks = {name.partition: await admin.explain(name, AtTime(DAY_START)) for name in PARTITIONS}
         lookup = Lookup(answers=answers, median_us=statistics.median(rounds) * 1e6, walks=walks)
         self._narrator.looked_up(lookup)
-        self._note(lookup_us=lookup.median_us, lookups={AIRPORTS[number]: offset for number, (offset, _) in answers.items()})
-        self._check(checks.lookups_equal_scan("the lookup by time finds what a scan finds", answers, copies, DAY_START))
+        self._telling.note(
+            lookup_us=lookup.median_us, lookups={AIRPORTS[number]: offset for number, (offset, _) in answers.items()}
+        )
+        self._telling.check(checks.lookups_equal_scan("the lookup by time finds what a scan finds", answers, copies, DAY_START))
         explained = {number: (walk["answer"]["offset"], walk["answer"]["timestamp"]) for number, walk in walks.items()}
-        self._check(checks.lookups_equal_scan("the explained lookups come to the same", explained, copies, DAY_START))
+        self._telling.check(checks.lookups_equal_scan("the explained lookups come to the same", explained, copies, DAY_START))
 
     async def consume_day(self, client: Client) -> None:
         """The day by time, as a consumer would that knows nothing but the clock."""
@@ -153,28 +156,21 @@ class Story:
                 day.add(batch.records())
         seconds = time.perf_counter() - begin
         self._narrator.consumed(day, seconds)
-        self._note(day_flights=len(day.departures), day_consumed=day.consumed_count, day_s=seconds)
-        self._check(checks.day_equals_source(day.values(), self._flights, DAY_START, DAY_END))
+        self._telling.note(day_flights=len(day.departures), day_consumed=day.consumed_count, day_s=seconds)
+        self._telling.check(checks.day_equals_source(day.values(), self._flights, DAY_START, DAY_END))
 
     async def stop(self, server: ServerProcess, data_dir: Path) -> None:
         """The orderly end, and what is on disk then."""
         status = await server.stop()
         usage = [partition_usage(data_dir / str(name)) for name in PARTITIONS]
         self._narrator.stopped(usage)
-        self._note(
+        self._telling.note(
             disk_bytes=sum(partition.total_bytes for partition in usage),
             segments=sum(partition.segments for partition in usage),
             offset_index_entries=sum(partition.offset_index_entries for partition in usage),
             time_index_entries=sum(partition.time_index_entries for partition in usage),
         )
-        self._check(checks.stopped_in_order(status, (data_dir / CLEAN_MARKER).exists()))
-
-    def _note(self, **figures: Any) -> None:
-        self.findings.figures.update(figures)
-
-    def _check(self, check: Check) -> None:
-        self.findings.checks.append(check)
-        self._narrator.checked(check)
+        self._telling.check(checks.stopped_in_order(status, (data_dir / CLEAN_MARKER).exists()))
 
 
 def kill_point(total: int, seed: int) -> int:
@@ -182,7 +178,9 @@ def kill_point(total: int, seed: int) -> int:
     return int(total * Random(seed).uniform(0.45, 0.55))
 
 
-async def run_story(flights: Sequence[Flight], data_dir: Path, work_dir: Path, seed: int, narrator: Narrator) -> Findings:
+async def run_story(
+    flights: Sequence[Flight], data_dir: Path, work_dir: Path, seed: int, narrator: FlightsNarrator
+) -> DemoFindings:
     """Run the demo. Raises TriologError, ServerFailedError or a group of them when it cannot go on."""
     story = Story(flights, narrator)
     async with open_server(data_dir, work_dir) as server:

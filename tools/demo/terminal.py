@@ -16,12 +16,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from .checks import NO_RECORD, Check
-from .day import DAY, DayReader, Line, by_carrier, by_hour
+from .day import DAY, DayReader, FlightsLine, by_carrier, by_hour
 from .disk_usage import PartitionUsage
 from .flights import AIRPORTS, NEW_YORK, Flight
 from .producing import Production
 from .reading import PartitionCopy
-from .story import Lookup, Narrator
+from .story import FlightsNarrator, Lookup
 
 PIPE_WIDTH: Final = 120
 BAR_WIDTH: Final = 30
@@ -50,7 +50,7 @@ class Lines:
         self._console.print(f"  {text}", soft_wrap=True)
 
 
-class Terminal(Lines, Narrator):
+class FlightsTerminal(Lines, FlightsNarrator):
     """Tells the story on a console; the progress bar only where that is a terminal."""
 
     def __init__(self, console: Console, flights: Sequence[Flight]) -> None:
@@ -185,7 +185,7 @@ def _local(timestamp: int) -> str:
     return f"{datetime.fromtimestamp(timestamp / 1000, ZoneInfo(NEW_YORK)):%Y-%m-%d %H:%M}"
 
 
-def _flights_table(heading: str, lines: Sequence[Line], console: Console) -> Table:
+def _flights_table(heading: str, lines: Sequence[FlightsLine], console: Console) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(heading)
     for name in ("flights", "never left", "mean delay"):

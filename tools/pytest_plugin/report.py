@@ -14,8 +14,11 @@ TOPICS: Final = 20
 def report_of(broker: BlockingBroker) -> str:
     """Topics with their offsets, rules with their counts, the last requests."""
     lines = [f"listening on {broker.kafka}, data in {broker.path}", *_topics(broker)]
-    for fault in broker.faults:
-        lines.append(f"fault #{fault.number} fired {fault.fired} times of {fault.matched} matches: {fault.rule.as_json()}")
+    for kind, faults in (("fault", broker.faults), ("disk fault", broker.faults.of_disk())):
+        lines += [
+            f"{kind} #{each.number} fired {each.fired} times of {each.matched} matches: {each.rule.as_json()}"
+            for each in faults
+        ]
     lines.append(f"the last of {broker.requests.last} requests:")
     lines.append(broker.requests.tail(REQUESTS) or "there was none")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Groups whose assignments the broker makes (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69).
+"""Consumer groups (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69).
 
 Heartbeat: v1 regular expressions, and the client makes the member id (KIP-1082). Describe: v1 the kind of each member
 (KIP-1099).
@@ -7,24 +7,25 @@ Heartbeat: v1 regular expressions, and the client makes the member id (KIP-1082)
 from __future__ import annotations
 
 from ...limits import INT32_MIN
-from ...schema.fields import BOOL, INT8, INT16, INT32, STRING, UUID, struct, wire
+from ...schema.fields import BOOL, INT8, INT16, INT32, STRING, struct, wire
+from ..entities import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct
 class ConsumerGroupHeartbeatTopicPartitions:
-    topic_id: bytes = wire(UUID)
-    partitions: list[int] = wire([INT32])
+    topic_id: bytes = wire(TOPIC_ID)
+    partitions: list[int] = wire([PARTITION])
 
 
 @struct
 class ConsumerGroupHeartbeatRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     member_id: str = wire(STRING)
     member_epoch: int = wire(INT32)
     instance_id: str | None = wire(STRING, nullable="0+", default=None)
     rack_id: str | None = wire(STRING, nullable="0+", default=None)
     rebalance_timeout_ms: int = wire(INT32, default=-1)
-    subscribed_topic_names: list[str] | None = wire([STRING], nullable="0+", default=None)
+    subscribed_topic_names: list[str] | None = wire([TOPIC_NAME], nullable="0+", default=None)
     subscribed_topic_regex: str | None = wire(STRING, "1+", nullable="1+", default=None)
     server_assignor: str | None = wire(STRING, nullable="0+", default=None)
     topic_partitions: list[ConsumerGroupHeartbeatTopicPartitions] | None = wire(
@@ -50,15 +51,15 @@ class ConsumerGroupHeartbeatResponse:
 
 @struct
 class ConsumerGroupDescribeRequest:
-    group_ids: list[str] = wire([STRING])
+    group_ids: list[str] = wire([GROUP_ID])
     include_authorized_operations: bool = wire(BOOL)
 
 
 @struct
 class ConsumerGroupDescribeTopicPartitions:
-    topic_id: bytes = wire(UUID)
-    topic_name: str = wire(STRING)
-    partitions: list[int] = wire([INT32])
+    topic_id: bytes = wire(TOPIC_ID)
+    topic_name: str = wire(TOPIC_NAME)
+    partitions: list[int] = wire([PARTITION])
 
 
 @struct
@@ -74,7 +75,7 @@ class ConsumerGroupDescribeMember:
     member_epoch: int = wire(INT32)
     client_id: str = wire(STRING)
     client_host: str = wire(STRING)
-    subscribed_topic_names: list[str] = wire([STRING])
+    subscribed_topic_names: list[str] = wire([TOPIC_NAME])
     subscribed_topic_regex: str | None = wire(STRING, nullable="0+", default=None)
     assignment: ConsumerGroupDescribeAssignment = wire(ConsumerGroupDescribeAssignment)
     target_assignment: ConsumerGroupDescribeAssignment = wire(ConsumerGroupDescribeAssignment)
@@ -85,7 +86,7 @@ class ConsumerGroupDescribeMember:
 class ConsumerGroupDescribedGroup:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+", default=None)
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     group_state: str = wire(STRING)
     group_epoch: int = wire(INT32)
     assignment_epoch: int = wire(INT32)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...limits import INT32_MAX, INT64_MAX
 from ...schema.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
 from ...types import Bytes
+from ..entities import PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME
 
 
 @struct
@@ -20,7 +21,7 @@ class FetchReplicaState:
 
 @struct
 class FetchPartition:
-    partition: int = wire(INT32)
+    partition: int = wire(PARTITION)
     current_leader_epoch: int = wire(INT32, "9+", default=-1)
     fetch_offset: int = wire(INT64)
     last_fetched_epoch: int = wire(INT32, "12+", default=-1)
@@ -32,16 +33,16 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    topic: str = wire(STRING, "0-12")
-    topic_id: bytes = wire(UUID, "13+")
+    topic: str = wire(TOPIC_NAME, "0-12")
+    topic_id: bytes = wire(TOPIC_ID, "13+")
     partitions: list[FetchPartition] = wire([FetchPartition])
 
 
 @struct
 class FetchForgottenTopic:
-    topic: str = wire(STRING, "7-12")
-    topic_id: bytes = wire(UUID, "13+")
-    partitions: list[int] = wire([INT32], "7+")
+    topic: str = wire(TOPIC_NAME, "7-12")
+    topic_id: bytes = wire(TOPIC_ID, "13+")
+    partitions: list[int] = wire([PARTITION], "7+")
 
 
 @struct
@@ -80,13 +81,13 @@ class FetchSnapshotId:
 
 @struct
 class FetchAbortedTransaction:
-    producer_id: int = wire(INT64, "4+")
+    producer_id: int = wire(PRODUCER_ID, "4+")
     first_offset: int = wire(INT64, "4+")
 
 
 @struct
 class FetchPartitionData:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
     high_watermark: int = wire(INT64)
     last_stable_offset: int = wire(INT64, "4+", default=-1)
@@ -101,8 +102,8 @@ class FetchPartitionData:
 
 @struct
 class FetchableTopicResponse:
-    topic: str = wire(STRING, "0-12")
-    topic_id: bytes = wire(UUID, "13+")
+    topic: str = wire(TOPIC_NAME, "0-12")
+    topic_id: bytes = wire(TOPIC_ID, "13+")
     partitions: list[FetchPartitionData] = wire([FetchPartitionData])
 
 

@@ -6,18 +6,19 @@ v1 key types: 0 groups, 1 transactional ids; v4 several keys at once (KIP-699); 
 from __future__ import annotations
 
 from ...schema.fields import INT8, INT16, INT32, STRING, struct, wire
+from ..entities import COORDINATOR_KEY
 
 
 @struct
 class FindCoordinatorRequest:
-    key: str = wire(STRING, "0-3")
+    key: str = wire(COORDINATOR_KEY, "0-3")
     key_type: int = wire(INT8, "1+")
-    coordinator_keys: list[str] = wire([STRING], "4+")
+    coordinator_keys: list[str] = wire([COORDINATOR_KEY], "4+")
 
 
 @struct
 class FindCoordinatorCoordinator:
-    key: str = wire(STRING, "4+")
+    key: str = wire(COORDINATOR_KEY, "4+")
     node_id: int = wire(INT32, "4+")
     host: str = wire(STRING, "4+")
     port: int = wire(INT32, "4+")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, BYTES, INT16, INT32, STRING, struct, wire
+from ..entities import GROUP_ID
 
 
 @struct
@@ -19,7 +20,7 @@ class JoinGroupRequestProtocol:
 
 @struct
 class JoinGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     session_timeout_ms: int = wire(INT32)
     rebalance_timeout_ms: int = wire(INT32, "1+", default=-1)
     member_id: str = wire(STRING)
@@ -57,7 +58,7 @@ class SyncGroupRequestAssignment:
 
 @struct
 class SyncGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     generation_id: int = wire(INT32)
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
@@ -77,7 +78,7 @@ class SyncGroupResponse:
 
 @struct
 class HeartbeatRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     generation_id: int = wire(INT32)
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
@@ -98,7 +99,7 @@ class LeaveGroupMemberIdentity:
 
 @struct
 class LeaveGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     member_id: str = wire(STRING, "0-2")
     members: list[LeaveGroupMemberIdentity] = wire([LeaveGroupMemberIdentity], "3+")
 
@@ -119,7 +120,7 @@ class LeaveGroupResponse:
 
 @struct
 class DescribeGroupsRequest:
-    groups: list[str] = wire([STRING])
+    groups: list[str] = wire([GROUP_ID])
     include_authorized_operations: bool = wire(BOOL, "3+")
 
 
@@ -137,7 +138,7 @@ class DescribeGroupsDescribedGroupMember:
 class DescribeGroupsDescribedGroup:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, "6+", nullable="6+", default=None)
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     group_state: str = wire(STRING)
     protocol_type: str = wire(STRING)
     protocol_data: str = wire(STRING)
@@ -159,7 +160,7 @@ class ListGroupsRequest:
 
 @struct
 class ListGroupsListedGroup:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     protocol_type: str = wire(STRING)
     group_state: str = wire(STRING, "4+")
     group_type: str = wire(STRING, "5+")
@@ -174,12 +175,12 @@ class ListGroupsResponse:
 
 @struct
 class DeleteGroupsRequest:
-    groups_names: list[str] = wire([STRING])
+    groups_names: list[str] = wire([GROUP_ID])
 
 
 @struct
 class DeleteGroupsDeletableGroupResult:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     error_code: int = wire(INT16, default=0)
 
 

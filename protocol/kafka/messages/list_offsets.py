@@ -6,12 +6,13 @@ ListOffsets: v2 isolation; v4 leader epochs (KIP-320); v7 the largest timestamp,
 
 from __future__ import annotations
 
-from ...schema.fields import INT8, INT16, INT32, INT64, STRING, struct, wire
+from ...schema.fields import INT8, INT16, INT32, INT64, struct, wire
+from ..entities import PARTITION, TOPIC_NAME
 
 
 @struct
 class ListOffsetsPartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     current_leader_epoch: int = wire(INT32, "4+", default=-1)
     timestamp: int = wire(INT64)
     max_num_offsets: int = wire(INT32, "0", default=1)
@@ -19,7 +20,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[ListOffsetsPartition] = wire([ListOffsetsPartition])
 
 
@@ -33,7 +34,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
     old_style_offsets: list[int] = wire([INT64], "0")
     timestamp: int = wire(INT64, "1+", default=-1)
@@ -43,7 +44,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[ListOffsetsPartitionResponse] = wire([ListOffsetsPartitionResponse])
 
 
@@ -55,14 +56,14 @@ class ListOffsetsResponse:
 
 @struct
 class OffsetForLeaderPartition:
-    partition: int = wire(INT32)
+    partition: int = wire(PARTITION)
     current_leader_epoch: int = wire(INT32, "2+", default=-1)
     leader_epoch: int = wire(INT32)
 
 
 @struct
 class OffsetForLeaderTopic:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: list[OffsetForLeaderPartition] = wire([OffsetForLeaderPartition])
 
 
@@ -75,14 +76,14 @@ class OffsetForLeaderEpochRequest:
 @struct
 class EpochEndOffset:
     error_code: int = wire(INT16, default=0)
-    partition: int = wire(INT32)
+    partition: int = wire(PARTITION)
     leader_epoch: int = wire(INT32, "1+", default=-1)
     end_offset: int = wire(INT64, default=-1)
 
 
 @struct
 class OffsetForLeaderTopicResult:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: list[EpochEndOffset] = wire([EpochEndOffset])
 
 

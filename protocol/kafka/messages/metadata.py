@@ -7,13 +7,14 @@ ids (KIP-516), by which is asked reliably from v12 on; v13 an error of its own (
 from __future__ import annotations
 
 from ...limits import INT32_MIN
-from ...schema.fields import BOOL, INT16, INT32, STRING, UUID, struct, wire
+from ...schema.fields import BOOL, INT16, INT32, STRING, struct, wire
+from ..entities import PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct
 class MetadataRequestTopic:
-    topic_id: bytes = wire(UUID, "10+")
-    name: str | None = wire(STRING, nullable="10+")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
+    name: str | None = wire(TOPIC_NAME, nullable="10+")
 
 
 @struct
@@ -35,7 +36,7 @@ class MetadataResponseBroker:
 @struct
 class MetadataResponsePartition:
     error_code: int = wire(INT16, default=0)
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     leader_id: int = wire(INT32)
     leader_epoch: int = wire(INT32, "7+", default=-1)
     replica_nodes: list[int] = wire([INT32])
@@ -46,8 +47,8 @@ class MetadataResponsePartition:
 @struct
 class MetadataResponseTopic:
     error_code: int = wire(INT16, default=0)
-    name: str | None = wire(STRING, nullable="12+")
-    topic_id: bytes = wire(UUID, "10+")
+    name: str | None = wire(TOPIC_NAME, nullable="12+")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
     is_internal: bool = wire(BOOL, "1+")
     partitions: list[MetadataResponsePartition] = wire([MetadataResponsePartition])
     topic_authorized_operations: int = wire(INT32, "8+", default=INT32_MIN)
@@ -66,13 +67,13 @@ class MetadataResponse:
 
 @struct
 class DescribeTopicPartitionsTopicRequest:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
 
 
 @struct
 class DescribeTopicPartitionsCursor:
-    topic_name: str = wire(STRING)
-    partition_index: int = wire(INT32)
+    topic_name: str = wire(TOPIC_NAME)
+    partition_index: int = wire(PARTITION)
 
 
 @struct
@@ -85,7 +86,7 @@ class DescribeTopicPartitionsRequest:
 @struct
 class DescribeTopicPartitionsResponsePartition:
     error_code: int = wire(INT16, default=0)
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     leader_id: int = wire(INT32)
     leader_epoch: int = wire(INT32, default=-1)
     replica_nodes: list[int] = wire([INT32])
@@ -98,8 +99,8 @@ class DescribeTopicPartitionsResponsePartition:
 @struct
 class DescribeTopicPartitionsResponseTopic:
     error_code: int = wire(INT16, default=0)
-    name: str | None = wire(STRING, nullable="0+")
-    topic_id: bytes = wire(UUID)
+    name: str | None = wire(TOPIC_NAME, nullable="0+")
+    topic_id: bytes = wire(TOPIC_ID)
     is_internal: bool = wire(BOOL)
     partitions: list[DescribeTopicPartitionsResponsePartition] = wire([DescribeTopicPartitionsResponsePartition])
     topic_authorized_operations: int = wire(INT32, default=INT32_MIN)
@@ -107,8 +108,8 @@ class DescribeTopicPartitionsResponseTopic:
 
 @struct
 class DescribeTopicPartitionsResponseCursor:
-    topic_name: str = wire(STRING)
-    partition_index: int = wire(INT32)
+    topic_name: str = wire(TOPIC_NAME)
+    partition_index: int = wire(PARTITION)
 
 
 @struct

@@ -7,12 +7,13 @@ topic ids.
 
 from __future__ import annotations
 
-from ...schema.fields import BOOL, INT16, INT32, INT64, STRING, UUID, struct, wire
+from ...schema.fields import BOOL, INT16, INT32, INT64, STRING, struct, wire
+from ..entities import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
 
 
 @struct
 class OffsetCommitRequestPartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     committed_offset: int = wire(INT64)
     committed_leader_epoch: int = wire(INT32, "6+", default=-1)
     commit_timestamp: int = wire(INT64, "1", default=-1)
@@ -21,14 +22,14 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    name: str = wire(STRING, "0-9")
-    topic_id: bytes = wire(UUID, "10+")
+    name: str = wire(TOPIC_NAME, "0-9")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
     partitions: list[OffsetCommitRequestPartition] = wire([OffsetCommitRequestPartition])
 
 
 @struct
 class OffsetCommitRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     generation_id_or_member_epoch: int = wire(INT32, "1+", default=-1)
     member_id: str = wire(STRING, "1+")
     group_instance_id: str | None = wire(STRING, "7+", nullable="7+", default=None)
@@ -38,14 +39,14 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
 
 @struct
 class OffsetCommitResponseTopic:
-    name: str = wire(STRING, "0-9")
-    topic_id: bytes = wire(UUID, "10+")
+    name: str = wire(TOPIC_NAME, "0-9")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
     partitions: list[OffsetCommitResponsePartition] = wire([OffsetCommitResponsePartition])
 
 
@@ -57,20 +58,20 @@ class OffsetCommitResponse:
 
 @struct
 class OffsetFetchRequestTopic:
-    name: str = wire(STRING, "0-7")
-    partition_indexes: list[int] = wire([INT32], "0-7")
+    name: str = wire(TOPIC_NAME, "0-7")
+    partition_indexes: list[int] = wire([PARTITION], "0-7")
 
 
 @struct
 class OffsetFetchRequestTopics:
-    name: str = wire(STRING, "8-9")
-    topic_id: bytes = wire(UUID, "10+")
-    partition_indexes: list[int] = wire([INT32], "8+")
+    name: str = wire(TOPIC_NAME, "8-9")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
+    partition_indexes: list[int] = wire([PARTITION], "8+")
 
 
 @struct
 class OffsetFetchRequestGroup:
-    group_id: str = wire(STRING, "8+")
+    group_id: str = wire(GROUP_ID, "8+")
     member_id: str | None = wire(STRING, "9+", nullable="9+", default=None)
     member_epoch: int = wire(INT32, "9+", default=-1)
     topics: list[OffsetFetchRequestTopics] | None = wire([OffsetFetchRequestTopics], "8+", nullable="8+")
@@ -78,7 +79,7 @@ class OffsetFetchRequestGroup:
 
 @struct
 class OffsetFetchRequest:
-    group_id: str = wire(STRING, "0-7")
+    group_id: str = wire(GROUP_ID, "0-7")
     topics: list[OffsetFetchRequestTopic] | None = wire([OffsetFetchRequestTopic], "0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = wire([OffsetFetchRequestGroup], "8+")
     require_stable: bool = wire(BOOL, "7+")
@@ -86,7 +87,7 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    partition_index: int = wire(INT32, "0-7")
+    partition_index: int = wire(PARTITION, "0-7")
     committed_offset: int = wire(INT64, "0-7")
     committed_leader_epoch: int = wire(INT32, "5-7", default=-1)
     metadata: str | None = wire(STRING, "0-7", nullable="0-7")
@@ -95,13 +96,13 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    name: str = wire(STRING, "0-7")
+    name: str = wire(TOPIC_NAME, "0-7")
     partitions: list[OffsetFetchResponsePartition] = wire([OffsetFetchResponsePartition], "0-7")
 
 
 @struct
 class OffsetFetchResponsePartitions:
-    partition_index: int = wire(INT32, "8+")
+    partition_index: int = wire(PARTITION, "8+")
     committed_offset: int = wire(INT64, "8+")
     committed_leader_epoch: int = wire(INT32, "8+", default=-1)
     metadata: str | None = wire(STRING, "8+", nullable="8+")
@@ -110,14 +111,14 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    name: str = wire(STRING, "8-9")
-    topic_id: bytes = wire(UUID, "10+")
+    name: str = wire(TOPIC_NAME, "8-9")
+    topic_id: bytes = wire(TOPIC_ID, "10+")
     partitions: list[OffsetFetchResponsePartitions] = wire([OffsetFetchResponsePartitions], "8+")
 
 
 @struct
 class OffsetFetchResponseGroup:
-    group_id: str = wire(STRING, "8+")
+    group_id: str = wire(GROUP_ID, "8+")
     topics: list[OffsetFetchResponseTopics] = wire([OffsetFetchResponseTopics], "8+")
     error_code: int = wire(INT16, "8+", default=0)
 
@@ -132,30 +133,30 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[OffsetDeleteRequestPartition] = wire([OffsetDeleteRequestPartition])
 
 
 @struct
 class OffsetDeleteRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     topics: list[OffsetDeleteRequestTopic] = wire([OffsetDeleteRequestTopic])
 
 
 @struct
 class OffsetDeleteResponsePartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
 
 @struct
 class OffsetDeleteResponseTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[OffsetDeleteResponsePartition] = wire([OffsetDeleteResponsePartition])
 
 

@@ -6,26 +6,27 @@ by itself (KIP-890); v13 topic ids in place of names (KIP-516).
 
 from __future__ import annotations
 
-from ...schema.fields import INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
+from ...schema.fields import INT16, INT32, INT64, RECORDS, STRING, struct, wire
 from ...types import Bytes
+from ..entities import PARTITION, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
 
 
 @struct
 class ProducePartition:
-    index: int = wire(INT32)
+    index: int = wire(PARTITION)
     records: Bytes | None = wire(RECORDS, nullable="0+")
 
 
 @struct
 class ProduceTopic:
-    name: str = wire(STRING, "0-12")
-    topic_id: bytes = wire(UUID, "13+")
+    name: str = wire(TOPIC_NAME, "0-12")
+    topic_id: bytes = wire(TOPIC_ID, "13+")
     partition_data: list[ProducePartition] = wire([ProducePartition])
 
 
 @struct
 class ProduceRequest:
-    transactional_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
+    transactional_id: str | None = wire(TRANSACTIONAL_ID, "3+", nullable="3+", default=None)
     acks: int = wire(INT16)
     timeout_ms: int = wire(INT32)
     topic_data: list[ProduceTopic] = wire([ProduceTopic])
@@ -45,7 +46,7 @@ class ProduceLeaderIdAndEpoch:
 
 @struct
 class ProducePartitionResponse:
-    index: int = wire(INT32)
+    index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
     base_offset: int = wire(INT64)
     log_append_time_ms: int = wire(INT64, "2+", default=-1)
@@ -57,8 +58,8 @@ class ProducePartitionResponse:
 
 @struct
 class ProduceTopicResponse:
-    name: str = wire(STRING, "0-12")
-    topic_id: bytes = wire(UUID, "13+")
+    name: str = wire(TOPIC_NAME, "0-12")
+    topic_id: bytes = wire(TOPIC_ID, "13+")
     partition_responses: list[ProducePartitionResponse] = wire([ProducePartitionResponse])
 
 

@@ -6,6 +6,7 @@ SaslHandshake: v0 is followed by bare tokens, v1 by SaslAuthenticate (KIP-152), 
 from __future__ import annotations
 
 from ...schema.fields import BYTES, INT8, INT16, INT32, INT64, STRING, struct, wire
+from ..entities import USER_NAME
 
 
 @struct
@@ -34,7 +35,7 @@ class SaslAuthenticateResponse:
 
 @struct
 class DescribeUserScramCredentialsUserName:
-    name: str = wire(STRING)
+    name: str = wire(USER_NAME)
 
 
 @struct
@@ -50,7 +51,7 @@ class DescribeUserScramCredentialsCredentialInfo:
 
 @struct
 class DescribeUserScramCredentialsResult:
-    user: str = wire(STRING)
+    user: str = wire(USER_NAME)
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
     credential_infos: list[DescribeUserScramCredentialsCredentialInfo] = wire([DescribeUserScramCredentialsCredentialInfo])
@@ -66,13 +67,13 @@ class DescribeUserScramCredentialsResponse:
 
 @struct
 class AlterUserScramCredentialsScramCredentialDeletion:
-    name: str = wire(STRING)
+    name: str = wire(USER_NAME)
     mechanism: int = wire(INT8)
 
 
 @struct
 class AlterUserScramCredentialsScramCredentialUpsertion:
-    name: str = wire(STRING)
+    name: str = wire(USER_NAME)
     mechanism: int = wire(INT8)
     iterations: int = wire(INT32)
     salt: bytes = wire(BYTES)
@@ -89,7 +90,7 @@ class AlterUserScramCredentialsRequest:
 
 @struct
 class AlterUserScramCredentialsResult:
-    user: str = wire(STRING)
+    user: str = wire(USER_NAME)
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
 

@@ -9,13 +9,14 @@ DescribeTransactions (65), ListTransactions (66).
 from __future__ import annotations
 
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
+from ..entities import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID
 
 
 @struct
 class InitProducerIdRequest:
-    transactional_id: str | None = wire(STRING, nullable="0+")
+    transactional_id: str | None = wire(TRANSACTIONAL_ID, nullable="0+")
     transaction_timeout_ms: int = wire(INT32)
-    producer_id: int = wire(INT64, "3+", default=-1)
+    producer_id: int = wire(PRODUCER_ID, "3+", default=-1)
     producer_epoch: int = wire(INT16, "3+", default=-1)
     enable2_pc: bool = wire(BOOL, "6+")
     keep_prepared_txn: bool = wire(BOOL, "6+")
@@ -25,7 +26,7 @@ class InitProducerIdRequest:
 class InitProducerIdResponse:
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, default=0)
-    producer_id: int = wire(INT64, default=-1)
+    producer_id: int = wire(PRODUCER_ID, default=-1)
     producer_epoch: int = wire(INT16)
     ongoing_txn_producer_id: int = wire(INT64, "6+", default=-1)
     ongoing_txn_producer_epoch: int = wire(INT16, "6+", default=-1)
@@ -33,8 +34,8 @@ class InitProducerIdResponse:
 
 @struct
 class AddPartitionsToTxnTopic:
-    name: str = wire(STRING)
-    partitions: list[int] = wire([INT32])
+    name: str = wire(TOPIC_NAME)
+    partitions: list[int] = wire([PARTITION])
 
 
 @struct
@@ -49,21 +50,21 @@ class AddPartitionsToTxnTransaction:
 @struct
 class AddPartitionsToTxnRequest:
     transactions: list[AddPartitionsToTxnTransaction] = wire([AddPartitionsToTxnTransaction], "4+")
-    v3_and_below_transactional_id: str = wire(STRING, "0-3")
-    v3_and_below_producer_id: int = wire(INT64, "0-3")
+    v3_and_below_transactional_id: str = wire(TRANSACTIONAL_ID, "0-3")
+    v3_and_below_producer_id: int = wire(PRODUCER_ID, "0-3")
     v3_and_below_producer_epoch: int = wire(INT16, "0-3")
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire([AddPartitionsToTxnTopic], "0-3")
 
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     partition_error_code: int = wire(INT16)
 
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire([AddPartitionsToTxnPartitionResult])
 
 
@@ -83,10 +84,10 @@ class AddPartitionsToTxnResponse:
 
 @struct
 class AddOffsetsToTxnRequest:
-    transactional_id: str = wire(STRING)
-    producer_id: int = wire(INT64)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
 
 
 @struct
@@ -97,8 +98,8 @@ class AddOffsetsToTxnResponse:
 
 @struct
 class EndTxnRequest:
-    transactional_id: str = wire(STRING)
-    producer_id: int = wire(INT64)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
     committed: bool = wire(BOOL)
 
@@ -107,13 +108,13 @@ class EndTxnRequest:
 class EndTxnResponse:
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, default=0)
-    producer_id: int = wire(INT64, "5+", default=-1)
+    producer_id: int = wire(PRODUCER_ID, "5+", default=-1)
     producer_epoch: int = wire(INT16, "5+", default=-1)
 
 
 @struct
 class TxnOffsetCommitRequestPartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     committed_offset: int = wire(INT64)
     committed_leader_epoch: int = wire(INT32, "2+", default=-1)
     committed_metadata: str | None = wire(STRING, nullable="0+")
@@ -121,15 +122,15 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
 
 
 @struct
 class TxnOffsetCommitRequest:
-    transactional_id: str = wire(STRING)
-    group_id: str = wire(STRING)
-    producer_id: int = wire(INT64)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
+    group_id: str = wire(GROUP_ID)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
     generation_id: int = wire(INT32, "3+", default=-1)
     member_id: str = wire(STRING, "3+")
@@ -139,13 +140,13 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
 
 
@@ -157,13 +158,13 @@ class TxnOffsetCommitResponse:
 
 @struct
 class WriteTxnMarkersWritableTxnMarkerTopic:
-    name: str = wire(STRING)
-    partition_indexes: list[int] = wire([INT32])
+    name: str = wire(TOPIC_NAME)
+    partition_indexes: list[int] = wire([PARTITION])
 
 
 @struct
 class WriteTxnMarkersWritableTxnMarker:
-    producer_id: int = wire(INT64)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
     transaction_result: bool = wire(BOOL)
     topics: list[WriteTxnMarkersWritableTxnMarkerTopic] = wire([WriteTxnMarkersWritableTxnMarkerTopic])
@@ -178,19 +179,19 @@ class WriteTxnMarkersRequest:
 
 @struct
 class WriteTxnMarkersWritableTxnMarkerPartitionResult:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
 
 @struct
 class WriteTxnMarkersWritableTxnMarkerTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[WriteTxnMarkersWritableTxnMarkerPartitionResult] = wire([WriteTxnMarkersWritableTxnMarkerPartitionResult])
 
 
 @struct
 class WriteTxnMarkersWritableTxnMarkerResult:
-    producer_id: int = wire(INT64)
+    producer_id: int = wire(PRODUCER_ID)
     topics: list[WriteTxnMarkersWritableTxnMarkerTopicResult] = wire([WriteTxnMarkersWritableTxnMarkerTopicResult])
 
 
@@ -201,8 +202,8 @@ class WriteTxnMarkersResponse:
 
 @struct
 class DescribeProducersTopicRequest:
-    name: str = wire(STRING)
-    partition_indexes: list[int] = wire([INT32])
+    name: str = wire(TOPIC_NAME)
+    partition_indexes: list[int] = wire([PARTITION])
 
 
 @struct
@@ -212,7 +213,7 @@ class DescribeProducersRequest:
 
 @struct
 class DescribeProducersProducerState:
-    producer_id: int = wire(INT64)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT32)
     last_sequence: int = wire(INT32, default=-1)
     last_timestamp: int = wire(INT64, default=-1)
@@ -222,7 +223,7 @@ class DescribeProducersProducerState:
 
 @struct
 class DescribeProducersPartitionResponse:
-    partition_index: int = wire(INT32)
+    partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+", default=None)
     active_producers: list[DescribeProducersProducerState] = wire([DescribeProducersProducerState])
@@ -230,7 +231,7 @@ class DescribeProducersPartitionResponse:
 
 @struct
 class DescribeProducersTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: list[DescribeProducersPartitionResponse] = wire([DescribeProducersPartitionResponse])
 
 
@@ -242,23 +243,23 @@ class DescribeProducersResponse:
 
 @struct
 class DescribeTransactionsRequest:
-    transactional_ids: list[str] = wire([STRING])
+    transactional_ids: list[str] = wire([TRANSACTIONAL_ID])
 
 
 @struct
 class DescribeTransactionsTopicData:
-    topic: str = wire(STRING)
-    partitions: list[int] = wire([INT32])
+    topic: str = wire(TOPIC_NAME)
+    partitions: list[int] = wire([PARTITION])
 
 
 @struct
 class DescribeTransactionsTransactionState:
     error_code: int = wire(INT16, default=0)
-    transactional_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
     transaction_state: str = wire(STRING)
     transaction_timeout_ms: int = wire(INT32)
     transaction_start_time_ms: int = wire(INT64)
-    producer_id: int = wire(INT64)
+    producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
     topics: list[DescribeTransactionsTopicData] = wire([DescribeTransactionsTopicData])
 
@@ -272,15 +273,15 @@ class DescribeTransactionsResponse:
 @struct
 class ListTransactionsRequest:
     state_filters: list[str] = wire([STRING])
-    producer_id_filters: list[int] = wire([INT64])
+    producer_id_filters: list[int] = wire([PRODUCER_ID])
     duration_filter: int = wire(INT64, "1+", default=-1)
     transactional_id_pattern: str | None = wire(STRING, "2+", nullable="2+", default=None)
 
 
 @struct
 class ListTransactionsTransactionState:
-    transactional_id: str = wire(STRING)
-    producer_id: int = wire(INT64)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
+    producer_id: int = wire(PRODUCER_ID)
     transaction_state: str = wire(STRING)
 
 

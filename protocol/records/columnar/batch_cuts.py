@@ -12,7 +12,7 @@ from .varint_bytes import varints
 from .written_columns import WrittenColumns, lengths_of
 
 if TYPE_CHECKING:
-    from .arrays import Int64s
+    from .varints import Int64s
 
 RUN_BYTES: Final = 4 * MIB
 """Batches are encoded together up to this: arrays of a run then stay in the processor's cache."""

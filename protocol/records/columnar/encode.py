@@ -17,7 +17,7 @@ from .written_columns import WrittenColumns, interleave, lengths_of, written_col
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .arrays import Int64s
+    from .varints import Int64s
 
 _ATTRIBUTES: Final = 0
 _NO_HEADERS: Final = b"\x00"

@@ -14,7 +14,7 @@ from .record_starts import record_starts
 from .varints import LeftToScalarError, read_varints, read_varlongs
 
 if TYPE_CHECKING:
-    from .arrays import Int64s
+    from .varints import Int64s
 
 
 class Slices(NamedTuple):

@@ -9,7 +9,7 @@ from ...types import Bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .arrays import Int64s
+    from .varints import Int64s
 
 
 def gather(buffer: Bytes, starts: Int64s, lengths: Int64s) -> pa.Array:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from .arrays import Bools, Int64s
+    from .varints import Bools, Int64s
 
 PAYLOAD_COLUMNS = frozenset({"key", "value", "headers"})
 

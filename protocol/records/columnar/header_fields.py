@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .varints import LeftToScalarError, read_varints
 
 if TYPE_CHECKING:
-    from .arrays import Int64s, UInt8s
+    from .varints import Int64s, UInt8s
 
 MAX_HEADERS: Final = 64
 """Of one record here: there is a step for each, however few records have that many. More are left to the scalar codec."""

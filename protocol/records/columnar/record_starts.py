@@ -18,7 +18,7 @@ from .batch_groups import BatchGroup, is_plausible
 from .varints import LeftToScalarError
 
 if TYPE_CHECKING:
-    from .arrays import Bools, Int64s
+    from .varints import Bools, Int64s
 
 LEAST_BATCHES: Final = 12
 """With fewer the scalar loop is as fast."""

@@ -10,7 +10,7 @@ from .gather import gather
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .arrays import Int64s, UInt64s
+    from .varints import Int64s, UInt64s
 
 
 _WORD_BYTES: Final = 8

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from ..varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
-if TYPE_CHECKING:
-    from .arrays import Int64s, UInt8s
+if TYPE_CHECKING:  # names for the arrays of this package; they need numpy
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+    UInt8s = npt.NDArray[np.uint8]
+    UInt64s = npt.NDArray[np.uint64]
+    Bools = npt.NDArray[np.bool_]
 
 _CONTINUES: Final = 0x80
 _PAYLOAD: Final = 0x7F

@@ -13,7 +13,7 @@ from .varint_bytes import byte_strings, varints
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .arrays import Int64s
+    from .varints import Int64s
 
 WRITTEN_COLUMNS: Final = ("value", "key", "timestamp", "headers")
 _UNITS_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}

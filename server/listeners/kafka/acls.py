@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from ....protocol.kafka.messages.acls import (
+from ....protocol.kafka.messages.admin.acls import (
     CreateAclsAclCreation,
     CreateAclsAclCreationResult,
     CreateAclsRequest,
@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.acls import (
     DescribeAclsResponse,
 )
 from ...broker import Acl, AclFilter, check_new_acl
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 
 E = TypeVar("E", bound=enum.IntEnum)
@@ -33,7 +33,7 @@ MAX_FIELD_CHARACTERS: Final = 4096
 
 
 def _member(kind: type[E], value: int) -> E:
-    """UNKNOWN, which is 0, for a number that means nothing."""
+    """The member with this number, or UNKNOWN (0)."""
     return kind(value) if value in set(kind) else kind(0)
 
 
@@ -57,7 +57,7 @@ def _check(call: Call, operation: AclOperation) -> None:
 
 
 def describe_acls(call: Call, body: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Those that a filter means, by resource."""
+    """The ACLs that match a filter, by resource."""
     try:
         _check(call, AclOperation.DESCRIBE)
         found = call.broker.security.acls(_filter(body))
@@ -80,7 +80,7 @@ def describe_acls(call: Call, body: DescribeAclsRequest) -> DescribeAclsResponse
 
 
 async def create_acls(call: Call, body: CreateAclsRequest) -> CreateAclsResponse:
-    """Each has an answer of its own; those that are there already are fine."""
+    """Create ACLs; each has its own result, and one that exists already succeeds."""
     results: list[RequestError | None] = []
     new: list[Acl] = []
     try:
@@ -118,7 +118,7 @@ def _new_acl(asked: CreateAclsAclCreation) -> Acl:
 
 
 async def delete_acls(call: Call, body: DeleteAclsRequest) -> DeleteAclsResponse:
-    """What each filter means is taken away and listed."""
+    """Delete the ACLs that match each filter and list them."""
     results: list[DeleteAclsFilterResult] = []
     try:
         _check(call, AclOperation.ALTER)

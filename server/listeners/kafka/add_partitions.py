@@ -29,7 +29,7 @@ async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> 
     code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else ErrorCode.NONE
     if not refused:
         try:
-            await call.broker.add_partitions_to_transaction(
+            await call.broker.transactions.add_partitions(
                 body.v3_and_below_transactional_id,
                 body.v3_and_below_producer_id,
                 body.v3_and_below_producer_epoch,
@@ -55,7 +55,7 @@ async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> 
 
 
 def _refused(call: Call, asked: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Which partitions cannot join. Internal topics are nobody's to write to: groups join by AddOffsetsToTxn."""
+    """The partitions that cannot join, with their errors. Internal topics cannot: groups join by AddOffsetsToTxn."""
     names = dict.fromkeys(each.topic for each in asked)
     allowed = {name for name in names if not is_internal(name) and call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name)}
     refused = {}
@@ -64,7 +64,7 @@ def _refused(call: Call, asked: Iterable[TopicPartition]) -> dict[TopicPartition
             if each.topic not in allowed:
                 refused[each] = DENIED[ResourceType.TOPIC]
             else:
-                call.broker.snapshot(each)
+                call.broker.reader.snapshot(each)
         except RequestError as exc:
             refused[each] = exc.code
     return refused

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.messages.configs import (
+from ....protocol.kafka.messages.admin.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -24,7 +24,7 @@ from ....protocol.kafka.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .configs import ResourceType, check_broker_name, unknown_type
 from .door import Call, error_code, error_message
 
@@ -76,7 +76,7 @@ async def incremental_alter_configs(call: Call, body: IncrementalAlterConfigsReq
 def _applied(
     overrides: Mapping[str, str], configs: Sequence[IncrementalAlterConfigsAlterableConfig], defaults: LogConfig
 ) -> dict[str, str]:
-    """What a topic overrides after these operations."""
+    """The overrides of a topic after these operations."""
     changed = dict(overrides)
     for config in configs:
         name, value = config.name, config.value or ""
@@ -114,7 +114,7 @@ def _repeated(resources: Sequence[Resource]) -> set[tuple[int, str]]:
 
 
 async def _answer(call: Call, resource: Resource, repeated: set[tuple[int, str]], *, validate_only: bool) -> dict[str, Any]:
-    """The fields of a resource's answer; it succeeds or fails alone."""
+    """Apply a change to one resource and return the fields of its result; others are not affected."""
     error: RequestError | None = None
     try:
         if (resource.resource_type, resource.resource_name) in repeated:
@@ -168,7 +168,9 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
         return _applied(overrides, resource.configs, call.broker.config.topic_defaults)
 
     try:
-        await call.broker.change_configs(resource.resource_name, change, lenient=call.door.lenient, validate_only=validate_only)
+        await call.broker.topics.change_configs(
+            resource.resource_name, change, lenient=call.door.lenient, validate_only=validate_only
+        )
     except UnknownTopicOrPartitionError:
         call.broker.config.topic_defaults.overlay(change({}), lenient=call.door.lenient)  # Kafka says first what is wrong
         raise

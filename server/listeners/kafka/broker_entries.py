@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ....protocol.kafka.connection import MAX_REQUEST_BYTES
-from ...broker_config import BrokerConfig
 from ...config import KNOWN_KEYS
+from ...settings.broker_config import BrokerConfig
 from .config_entries import SERVER_KEYS, TYPES, Entry, Source, Synonym, server_synonym
 from .door import Call
 

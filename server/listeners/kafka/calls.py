@@ -17,93 +17,61 @@ from ....protocol.kafka.connection import KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ...broker import Broker
-from ...broker_config import Address
-from ..sockets import Admission, Listener, Served
-from ..transport import Transport
+from ...settings.broker_config import Address
+from ..connections.sockets import Admission, Listener, Served
+from ..connections.transport import Transport
+from .access.guarded import guarded
+from .access.login import Login
 from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
-from .guarded import guarded
-from .login import Login
+from .fake.watched import Watch
 from .produce import Produces
 from .session import KafkaSession, TakeUp, Turn
-from .watched import Watch
 
 Handler = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's, or an awaitable of it."""
 
-MODULES: Final[dict[ApiKey, str]] = {
-    ApiKey.FETCH: "fetch",
-    ApiKey.LIST_OFFSETS: "list_offsets",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "list_offsets",
-    ApiKey.METADATA: "metadata",
-    ApiKey.API_VERSIONS: "api_versions",
-    ApiKey.FIND_COORDINATOR: "find_coordinator",
-    ApiKey.INIT_PRODUCER_ID: "transactions",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions",
-    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
-    ApiKey.END_TXN: "transactions",
-    ApiKey.WRITE_TXN_MARKERS: "transactions",
-    ApiKey.DESCRIBE_PRODUCERS: "transaction_views",
-    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_views",
-    ApiKey.LIST_TRANSACTIONS: "transaction_views",
-    ApiKey.JOIN_GROUP: "groups",
-    ApiKey.SYNC_GROUP: "groups",
-    ApiKey.HEARTBEAT: "groups",
-    ApiKey.LEAVE_GROUP: "groups",
-    ApiKey.DESCRIBE_GROUPS: "group_views",
-    ApiKey.LIST_GROUPS: "group_views",
-    ApiKey.DELETE_GROUPS: "group_views",
-    ApiKey.OFFSET_COMMIT: "offsets",
-    ApiKey.OFFSET_FETCH: "offsets",
-    ApiKey.OFFSET_DELETE: "offsets",
-    ApiKey.TXN_OFFSET_COMMIT: "offsets",
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
-    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
-    ApiKey.SASL_HANDSHAKE: "sasl",
-    ApiKey.SASL_AUTHENTICATE: "sasl",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram_users",
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram_users",
-    ApiKey.DESCRIBE_ACLS: "acls",
-    ApiKey.CREATE_ACLS: "acls",
-    ApiKey.DELETE_ACLS: "acls",
-    ApiKey.CREATE_TOPICS: "create_topics",
-    ApiKey.DELETE_TOPICS: "topics",
-    ApiKey.CREATE_PARTITIONS: "topics",
-    ApiKey.DELETE_RECORDS: "topics",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
-    ApiKey.DESCRIBE_CONFIGS: "configs",
-    ApiKey.LIST_CONFIG_RESOURCES: "configs",
-    ApiKey.ALTER_CONFIGS: "alter_configs",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "alter_configs",
-    ApiKey.DESCRIBE_CLUSTER: "cluster",
-    ApiKey.ELECT_LEADERS: "cluster",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "cluster",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "cluster",
-    ApiKey.UPDATE_FEATURES: "features",
-    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "log_dirs",
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: "quotas",
-    ApiKey.ALTER_CLIENT_QUOTAS: "quotas",
-}
-"""The function has the API's name in small letters."""
+HANDLER_MODULES: Final = (
+    *(
+        "acls",
+        "add_partitions",
+        "alter_configs",
+        "api_versions",
+        "cluster",
+        "configs",
+        "consumer_groups",
+        "create_topics",
+        "describe_topic_partitions",
+    ),
+    *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata", "offsets"),
+    *("quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+)
+"""Where the functions are that answer: each has its API's name in small letters. Produce has none: `Produces` takes it."""
 
-SERVED: Final[dict[int, Api]] = {key: api for key, api in APIS.items() if key in MODULES or key == ApiKey.PRODUCE}
+SERVED: Final = APIS
 """What is spoken, and advertised."""
 
 
 @functools.cache
+def _handlers() -> dict[ApiKey, Handler]:
+    modules = [importlib.import_module(f".{name}", __package__) for name in HANDLER_MODULES]
+    return {
+        key: vars(module)[name]
+        for module in modules
+        for key in ApiKey
+        if (name := key.name.lower()) in vars(module) and vars(module)[name].__module__ == module.__name__
+    }
+
+
 def handler_of(key: ApiKey) -> Handler:
     """The function that answers an API."""
-    module = importlib.import_module(f".{MODULES[key]}", __package__)
-    handler: Handler = getattr(module, key.name.lower())
-    return handler
+    return _handlers()[key]
 
 
 def load_calls() -> None:
     """Import everything that a request can need."""
-    for key in MODULES:
-        handler_of(key)
-    for api in SERVED.values():
+    assert _handlers().keys() == APIS.keys() - {ApiKey.PRODUCE}, "an API has no handler"
+    for api in APIS.values():
         api.load()
     load_codecs()
     load_patterns()
@@ -129,7 +97,7 @@ class KafkaCalls:
             await self.watch.take_up(self.door, turn, self.serve)
 
     async def serve(self, turn: Turn) -> None:
-        """The same without anybody looking on."""
+        """Answer a request without noting it or applying fault rules."""
         request = turn.request
         call = Call(self.door, self.session, request.version, self.login)
         if request.api.key is ApiKey.PRODUCE:
@@ -161,7 +129,7 @@ def kafka_listener(
 ) -> Listener:
     """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
     for tests, see `watched`."""
-    return listener_of(KafkaDoor(broker, advertised, apis=SERVED if apis is None else apis), address, admission, watch)
+    return listener_of(KafkaDoor(broker, advertised, apis=APIS if apis is None else apis), address, admission, watch)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

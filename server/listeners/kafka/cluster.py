@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.cluster import (
+from ....protocol.kafka.messages.admin.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignablePartitionResponse,
     AlterPartitionReassignmentsReassignableTopicResponse,
@@ -26,7 +26,7 @@ from ....protocol.kafka.messages.cluster import (
 )
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 from .replicas import check_assignment
 
@@ -39,7 +39,7 @@ UNCLEAN: Final = 1
 
 
 def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The nodes; the one that answers is the controller. None is ever fenced."""
+    """The nodes of the cluster; the one that answers is the controller, and none is fenced."""
     if body.endpoint_type != BROKERS:
         is_known = body.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
@@ -69,7 +69,7 @@ async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersRe
         error = InvalidRequestError(f"election type {body.election_type}: 0 is preferred, 1 unclean")
     asked = [(each.topic, each.partitions) for each in body.topic_partitions or ()]
     if body.topic_partitions is None and error is None:
-        asked = [(name, _offline(call, name)) for name in call.broker.topics()]
+        asked = [(name, _offline(call, name)) for name in call.broker.topics.names()]
     return ElectLeadersResponse(
         error_code=error_code(error),
         replica_election_results=[
@@ -85,12 +85,16 @@ async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersRe
 
 
 def _offline(call: Call, topic: str) -> list[int]:
-    return [number for number in range(call.broker.partition_count(topic)) if _is_offline(call, TopicPartition(topic, number))]
+    return [
+        number
+        for number in range(call.broker.topics.partition_count(topic))
+        if _is_offline(call, TopicPartition(topic, number))
+    ]
 
 
 def _is_offline(call: Call, topic_partition: TopicPartition) -> bool:
     try:
-        call.broker.snapshot(topic_partition)
+        call.broker.reader.snapshot(topic_partition)
     except RequestError:
         return True
     return False
@@ -154,5 +158,5 @@ def _reassigned(
 
 
 def list_partition_reassignments(_call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """Nothing ever moves."""
+    """No reassignments: there is only one node."""
     return ListPartitionReassignmentsResponse(error_message=None, topics=[])

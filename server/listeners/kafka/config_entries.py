@@ -82,12 +82,12 @@ SERVER_KEYS: Final = {
 
 def topic_entries(broker: Broker, name: str) -> list[Entry]:
     """Every key of a topic. Raises RequestError."""
-    described = broker.describe_config(name)
+    described = broker.topics.describe_config(name)
     return _entries(broker, {key: value for key, (value, source) in described.items() if source == "topic"})
 
 
 def new_topic_entries(broker: Broker, overrides: Mapping[str, str]) -> list[Entry]:
-    """The same for a topic that would be made."""
+    """Every key of a topic that would be created with these overrides."""
     return _entries(broker, overrides)
 
 
@@ -124,7 +124,7 @@ def _entry(broker: Broker, key: str, override: str | None) -> Entry:
 
 
 def _default(broker: Broker, key: str) -> tuple[str, Source]:
-    """What holds for topics that do not override a key, and whether somebody has configured the server so."""
+    """The value for topics that do not override a key, and its source: the server's configuration or the default."""
     known = KNOWN_KEYS[key]
     if key not in TOPIC_KEYS:
         return known.write(known.default), Source.DEFAULT

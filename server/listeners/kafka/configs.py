@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.configs import (
+from ....protocol.kafka.messages.admin.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.configs import (
     ListConfigResourcesResponse,
 )
 from ...broker import check_topic_name
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .broker_entries import broker_entries
 from .config_entries import Entry, topic_entries
 from .door import Call, error_code, error_message
@@ -133,7 +133,7 @@ def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListC
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     names: dict[ResourceType, list[str]] = {
-        ResourceType.TOPIC: list(call.broker.topics()),
+        ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
     }
     return ListConfigResourcesResponse(

@@ -1,5 +1,5 @@
-"""Groups whose assignments the server makes: ConsumerGroupHeartbeat, ConsumerGroupDescribe. What they mean is in
-`server.groups.consumer`. Source: KIP-848, KIP-1082 (the client makes the member id), KIP-1099 (the kind of each member).
+"""Consumer groups (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe. What they mean is in `server.groups.consumer`.
+Source: KIP-848, KIP-1082 (the client makes the member id), KIP-1099 (the kind of each member).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from ....protocol.kafka.messages.consumer_groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerMemberDescription
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
+from .patterns import check_subscription
 
 FIRST_WITH_MEMBER_ID: Final = 1
 CONSUMER_MEMBER: Final = 1
@@ -36,7 +37,9 @@ Partitions = Iterable[tuple[bytes, int]]
 async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
     try:
-        answer = await call.broker.consumer_group_heartbeat(_heartbeat(call, body))
+        if body.subscribed_topic_regex:
+            check_subscription()
+        answer = await call.broker.groups.consumer_heartbeat(_heartbeat(call, body))
     except RequestError as exc:
         return ConsumerGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
@@ -76,7 +79,7 @@ def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeart
 
 
 async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Epochs, members, what they have and are to have, of each group once."""
+    """State, epochs, members and their current and target assignments; a group that is named twice is answered once."""
     return ConsumerGroupDescribeResponse(
         groups=[
             _described(call, group, with_operations=body.include_authorized_operations)
@@ -87,7 +90,7 @@ async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest
 
 def _described(call: Call, group: str, *, with_operations: bool) -> ConsumerGroupDescribedGroup:
     try:
-        description = call.broker.describe_consumer_group(group)
+        description = call.broker.groups.consumers.describe(group)
     except RequestError as exc:
         return ConsumerGroupDescribedGroup(
             error_code=exc.code,
@@ -132,11 +135,11 @@ def _member(call: Call, member: ConsumerMemberDescription) -> ConsumerGroupDescr
 
 
 def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
-    """Of topics that are still there: one that is gone has no name."""
+    """An assignment without deleted topics, which have no name."""
     topics = []
     for topic_id, numbers in _by_topic(partitions):
         try:
-            name = call.broker.topic_named(topic_id)
+            name = call.broker.topics.named(topic_id)
         except RequestError:
             continue
         topics.append(ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers))
@@ -144,7 +147,7 @@ def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssi
 
 
 def _by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:
-    """In order of topic ids and numbers."""
+    """(topic id, partition numbers) for each topic, in order."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(partitions):
         topics.setdefault(topic_id, []).append(number)

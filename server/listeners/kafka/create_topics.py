@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.topics import (
+from ....protocol.kafka.messages.admin.topics import (
     CreateTopicsCreatableTopic,
     CreateTopicsCreatableTopicConfigs,
     CreateTopicsCreatableTopicResult,
@@ -19,7 +19,7 @@ from ....protocol.kafka.messages.topics import (
     CreateTopicsResponse,
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_TOPIC
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .config_entries import new_topic_entries, topic_entries
 from .door import NO_TOPIC_ID, Call
 from .replicas import BY_DEFAULT, check_counts, check_exclusive, check_reach, partitions_of
@@ -54,7 +54,7 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
 
 
 def _asked_partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
-    """As many as would be made, were all else right."""
+    """The number of partitions that a topic is to have, for the limit of a request; 0 for an impossible number."""
     count = topic.num_partitions
     if count == BY_DEFAULT:
         count = len(topic.assignments) or call.broker.config.num_partitions
@@ -65,12 +65,12 @@ async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_onl
     given = {config.name: config.value for config in topic.configs}  # of one that is there twice the last value counts
     configs = {name: value for name, value in given.items() if value is not None}
     lenient = call.door.lenient
-    await call.broker.create_topic(topic.name, 1, configs, lenient=lenient, validate_only=True)
+    await call.broker.topics.create(topic.name, 1, configs, lenient=lenient, validate_only=True)
     if without := sorted(given.keys() - configs.keys()):
         raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
     partitions = _partitions(call, topic)
-    await call.broker.create_topic(topic.name, partitions, configs, lenient=lenient, validate_only=validate_only)
-    topic_id = NO_TOPIC_ID if validate_only else call.broker.topic_id(topic.name)
+    await call.broker.topics.create(topic.name, partitions, configs, lenient=lenient, validate_only=validate_only)
+    topic_id = NO_TOPIC_ID if validate_only else call.broker.topics.id_of(topic.name)
     return _made(call, topic.name, topic_id, partitions, configs, validate_only=validate_only)
 
 

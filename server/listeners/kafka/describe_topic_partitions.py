@@ -24,7 +24,7 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
 MAX_PARTITIONS: Final = 2000
@@ -35,7 +35,7 @@ _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 
 async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
-    names = sorted({topic.name for topic in body.topics} or call.broker.topics())
+    names = sorted({topic.name for topic in body.topics} or call.broker.topics.names())
     try:
         _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
     except RequestError as exc:
@@ -64,7 +64,7 @@ def _check_cursor(cursor: DescribeTopicPartitionsCursor | None, names: Sequence[
 
 @attrs.define
 class Portion:
-    """An answer that is being filled; `left` partitions still fit."""
+    """An answer that is being filled; there is room for `left` more partitions."""
 
     call: Call
     left: int
@@ -81,7 +81,7 @@ class Portion:
         operations = self.call.authorized_operations(ResourceType.TOPIC, name)
         try:
             check_topic_name(name)
-            metadata = self.call.broker.topic_metadata(name)
+            metadata = self.call.broker.topics.metadata(name)
         except RequestError as exc:
             self.topics.append(_refused(name, exc.code, operations))
             return

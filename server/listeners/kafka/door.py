@@ -11,10 +11,10 @@ from ....protocol.kafka.apis import APIS, Api
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
-from ...broker_config import Address
-from ..idle import IDLE_TIMEOUT_S
+from ...settings.broker_config import Address
+from ..connections.idle import IDLE_TIMEOUT_S
+from .access.login import Login
 from .fetch_sessions import FetchSessions
-from .login import Login
 from .session import KafkaSession
 
 NO_TOPIC_ID: Final = bytes(16)
@@ -111,16 +111,16 @@ class Call:
         return bit_field(each for each in OPERATIONS[kind] if self.authorize(each, kind, name, quietly=True))
 
     def operations_on_cluster(self) -> int:
-        """The same for the cluster; 0 for whoever may not see it."""
+        """What the client may do on the cluster, as answers have it; 0 when it may not describe the cluster."""
         return self.authorized_operations(ResourceType.CLUSTER) if self.authorize(*_SEE_CLUSTER, quietly=True) else 0
 
     def topic_name(self, name: str, topic_id: bytes, *, by_id: bool) -> str:
         """The topic that a request means, by its name, or its id in versions that have one. Raises RequestError."""
-        return self.broker.topic_named(topic_id) if by_id else name
+        return self.broker.topics.named(topic_id) if by_id else name
 
     def check_partition(self, topic_partition: TopicPartition) -> None:
         """Raises RequestError when there is no such topic, or it has no such partition."""
-        count = self.broker.partition_count(topic_partition.topic)
+        count = self.broker.topics.partition_count(topic_partition.topic)
         if not 0 <= topic_partition.partition < count:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic_partition.topic!r} has partitions 0 to {count - 1}, not {topic_partition.partition}"
@@ -128,7 +128,7 @@ class Call:
 
 
 def error_code(error: RequestError | None) -> int:
-    """What stands in an answer's `error_code`."""
+    """The code for an answer's `error_code`; 0 without an error."""
     return 0 if error is None else error.code
 
 

@@ -1,26 +1,26 @@
 """A whole request answered with one error, for every API and version. Source: Kafka's AbstractRequest.getErrorResponse.
 
-Most answers repeat the lists of their request with an error code beside each element. `SHAPES` says for each API which lists
-those are, and is therefore also the table of where a request names topics and partitions: `parts` and `error_codes` read it.
+Most answers repeat the lists of their request with an error code beside each element. Which lists those are follows from what
+the fields of both stand for (`protocol.kafka.entities`): `SHAPES` has it for each API. What does not follow is said here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import attrs
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.apis import Api, ApiKey
-from ....protocol.schema.fields import Versions, all_fields
+from ....protocol.kafka.apis import Api, ApiKey, ApiTable
+from ....protocol.kafka.entities import ITSELF, lists_naming, names_of
+from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
 
-ITSELF: Final = ""
-"""In place of a field: the element is a plain value."""
 NOBODY: Final = -1
 ELEMENTS_PER_PAUSE: Final = 32
 """Of a list; there are lists in lists."""
 EVERY_VERSION: Final = Versions.parse("0+")
+QUOTA_ENTITY: Final = {"entity_type": "entity_type", "entity_name": "entity_name"}
 
 
 @attrs.frozen
@@ -37,185 +37,111 @@ class Repeated:
     error: str = "error_code"
     versions: Versions = EVERY_VERSION
     """Where Kafka's answer has it."""
-    partition: str = "partition_index"
-    """The field of an inner list that is a partition's number, in the answer."""
 
 
 @attrs.frozen
 class Shape:
     """How an API's error answer is made: its lists, and what is beside the error code on top."""
 
-    lists: tuple[Repeated, ...] = ()
-    copied: Mapping[str, str] = attrs.field(factory=dict)
+    lists: tuple[Repeated, ...]
+    copied: tuple[str, ...]
+    fixed: Mapping[str, Any]
+    has_top: bool
+
+
+@attrs.frozen(kw_only=True)
+class Own:
+    """What an API's error answer has in Kafka that does not follow from what its fields stand for."""
+
     fixed: Mapping[str, Any] = attrs.field(factory=dict)
+    """Values of fields, on top and in its lists, that are not their defaults."""
+    copied: tuple[str, ...] = ()
+    """Fields of the request that stand on top of the answer too."""
+    lists: tuple[Repeated, ...] = ()
+    """In place of those that follow."""
+    versions: Mapping[str, Versions] = attrs.field(factory=dict)
+    """Of a list that is repeated in fewer versions than have it."""
+    has_codes: bool = True
+    """Otherwise lists are repeated although there is no error code in them."""
     has_top: bool = True
+    """Otherwise a code on top stays 0."""
 
 
-def _partitions(answer: str, asked: str, index: str = "partition_index", **more: Any) -> Repeated:
-    return Repeated(answer, asked, {more.pop("named", "partition_index"): index}, **more)
-
-
-def _topics(answer: str, asked: str, inner: Repeated, name: str = "name", **more: Any) -> Repeated:
-    copied = more.pop("copied", {})
-    return Repeated(answer, asked, {more.pop("named", name): name, **copied}, inner, **more)
-
-
-_BY_ID: Final = {"topic_id": "topic_id"}
-_SAME: Final = _partitions("partitions", "partitions")
-_NUMBERS: Final = _partitions("partitions", "partition_indexes", ITSELF)
-_PLAIN_OFFSETS: Final = {"committed_offset": -1, "metadata": ""}
-_RESOURCES: Final = {"resource_type": "resource_type", "resource_name": "resource_name"}
-_TXN_PARTITIONS: Final = _partitions("results_by_partition", "partitions", ITSELF, error="partition_error_code")
-
-SHAPES: Final[dict[ApiKey, Shape]] = {
-    ApiKey.PRODUCE: Shape(
-        (
-            _topics(
-                "responses",
-                "topic_data",
-                _partitions(
-                    "partition_responses",
-                    "partition_data",
-                    "index",
-                    named="index",
-                    partition="index",
-                    fixed={"base_offset": -1},
-                ),
-                copied=_BY_ID,
-            ),
-        )
+OWN: Final[dict[ApiKey, Own]] = {
+    ApiKey.PRODUCE: Own(fixed={"base_offset": -1}),
+    ApiKey.FETCH: Own(
+        fixed={"high_watermark": -1, "records": b""},
+        copied=("session_id",),
+        versions={"responses": Versions.parse("0-12")},
     ),
-    ApiKey.FETCH: Shape(
-        (
-            _topics(
-                "responses",
-                "topics",
-                _partitions("partitions", "partitions", "partition", fixed={"high_watermark": -1, "records": b""}),
-                "topic",
-                copied=_BY_ID,
-                versions=Versions.parse("0-12"),
-            ),
-        ),
-        copied={"session_id": "session_id"},
-    ),
-    ApiKey.LIST_OFFSETS: Shape((_topics("topics", "topics", _SAME),)),
-    ApiKey.METADATA: Shape((Repeated("topics", "topics", {"name": "name", **_BY_ID}),), has_top=False),
-    ApiKey.API_VERSIONS: Shape(),
-    ApiKey.OFFSET_COMMIT: Shape((_topics("topics", "topics", _SAME, copied=_BY_ID),)),
-    ApiKey.OFFSET_FETCH: Shape(
-        (
-            _topics(
-                "topics",
-                "topics",
-                _partitions("partitions", "partition_indexes", ITSELF, fixed=_PLAIN_OFFSETS),
-                versions=Versions.parse("0-1"),
-            ),
-            Repeated("groups", "groups", {"group_id": "group_id"}, versions=Versions.parse("8+")),
-        )
-    ),
-    ApiKey.FIND_COORDINATOR: Shape(
-        (
-            Repeated(
-                "coordinators",
-                "coordinator_keys",
-                {"key": ITSELF},
-                fixed={"node_id": NOBODY, "port": NOBODY},
-                versions=Versions.parse("4+"),
-            ),
-        ),
-        fixed={"node_id": NOBODY, "port": NOBODY},
-    ),
-    ApiKey.JOIN_GROUP: Shape(fixed={"protocol_name": ""}),
-    ApiKey.HEARTBEAT: Shape(),
-    ApiKey.LEAVE_GROUP: Shape(),
-    ApiKey.SYNC_GROUP: Shape(),
-    ApiKey.DESCRIBE_GROUPS: Shape((Repeated("groups", "groups", {"group_id": ITSELF}),)),
-    ApiKey.LIST_GROUPS: Shape(),
-    ApiKey.SASL_HANDSHAKE: Shape(),
-    ApiKey.CREATE_TOPICS: Shape((Repeated("topics", "topics", {"name": "name"}),)),
-    ApiKey.DELETE_TOPICS: Shape(
-        (
-            Repeated("responses", "topics", {"name": "name", **_BY_ID}, versions=Versions.parse("6+")),
-            Repeated("responses", "topic_names", {"name": ITSELF}, versions=Versions.parse("0-5")),
-        )
-    ),
-    ApiKey.DELETE_RECORDS: Shape(
-        (_topics("topics", "topics", _partitions("partitions", "partitions", fixed={"low_watermark": -1})),)
-    ),
-    ApiKey.INIT_PRODUCER_ID: Shape(fixed={"producer_id": NOBODY, "producer_epoch": -1}),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Shape(
-        (
-            _topics(
-                "topics",
-                "topics",
-                _partitions("partitions", "partitions", "partition", named="partition", partition="partition"),
-                "topic",
-            ),
-        )
-    ),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Shape(
-        (
-            _topics(
-                "results_by_topic_v3_and_below",
-                "v3_and_below_topics",
-                _TXN_PARTITIONS,
-                versions=Versions.parse("0-3"),
-            ),
-        )
-    ),
-    ApiKey.ADD_OFFSETS_TO_TXN: Shape(),
-    ApiKey.END_TXN: Shape(),
-    ApiKey.WRITE_TXN_MARKERS: Shape(
-        (Repeated("markers", "markers", {"producer_id": "producer_id"}, _topics("topics", "topics", _NUMBERS)),)
-    ),
-    ApiKey.TXN_OFFSET_COMMIT: Shape((_topics("topics", "topics", _SAME),)),
-    ApiKey.DESCRIBE_ACLS: Shape(),
-    ApiKey.CREATE_ACLS: Shape((Repeated("results", "creations", {}),)),
-    ApiKey.DELETE_ACLS: Shape((Repeated("filter_results", "filters", {}),)),
-    ApiKey.DESCRIBE_CONFIGS: Shape((Repeated("results", "resources", _RESOURCES),)),
-    ApiKey.ALTER_CONFIGS: Shape((Repeated("responses", "resources", _RESOURCES),)),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape((Repeated("responses", "resources", _RESOURCES),)),
-    ApiKey.DESCRIBE_LOG_DIRS: Shape(),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Shape(
-        (_topics("results", "dirs.topics", _partitions("partitions", "partitions", ITSELF), named="topic_name"),)
-    ),
-    ApiKey.SASL_AUTHENTICATE: Shape(),
-    ApiKey.CREATE_PARTITIONS: Shape((Repeated("results", "topics", {"name": "name"}),)),
-    ApiKey.DELETE_GROUPS: Shape((Repeated("results", "groups_names", {"group_id": ITSELF}),)),
-    ApiKey.ELECT_LEADERS: Shape(
-        (
-            _topics(
-                "replica_election_results",
-                "topic_partitions",
-                _partitions("partition_result", "partitions", ITSELF, named="partition_id", partition="partition_id"),
-                "topic",
-            ),
-        )
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Shape((_topics("responses", "topics", _SAME),)),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Shape((_topics("topics", "topics", _NUMBERS),)),
-    ApiKey.OFFSET_DELETE: Shape((_topics("topics", "topics", _SAME, versions=Versions.parse("none")),)),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Shape(fixed={"entries": None}),
-    ApiKey.ALTER_CLIENT_QUOTAS: Shape(
-        (Repeated("entries", "entries", {}, Repeated("entity", "entity", dict.fromkeys(("entity_type", "entity_name"), "="))),)
-    ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Shape((Repeated("results", "users", {"user": "name"}),)),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Shape(
-        (
-            Repeated("results", "deletions", {"user": "name"}),
-            Repeated("results", "upsertions", {"user": "name"}),
-        )
-    ),
-    ApiKey.UPDATE_FEATURES: Shape(),
-    ApiKey.DESCRIBE_CLUSTER: Shape(),
-    ApiKey.DESCRIBE_PRODUCERS: Shape((_topics("topics", "topics", _NUMBERS),)),
-    ApiKey.DESCRIBE_TRANSACTIONS: Shape((Repeated("transaction_states", "transactional_ids", {"transactional_id": ITSELF}),)),
-    ApiKey.LIST_TRANSACTIONS: Shape(),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Shape(),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Shape((Repeated("groups", "group_ids", {"group_id": ITSELF}),)),
-    ApiKey.LIST_CONFIG_RESOURCES: Shape(),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Shape((Repeated("topics", "topics", {"name": "name"}),)),
+    ApiKey.METADATA: Own(has_top=False),
+    ApiKey.OFFSET_FETCH: Own(fixed={"committed_offset": -1, "metadata": ""}, versions={"topics": Versions.parse("0-1")}),
+    ApiKey.OFFSET_DELETE: Own(versions={"topics": Versions.parse("none")}),
+    ApiKey.FIND_COORDINATOR: Own(fixed={"node_id": NOBODY, "port": NOBODY}),
+    ApiKey.JOIN_GROUP: Own(fixed={"protocol_name": ""}),
+    ApiKey.DELETE_RECORDS: Own(fixed={"low_watermark": -1}),
+    ApiKey.INIT_PRODUCER_ID: Own(fixed={"producer_id": NOBODY, "producer_epoch": -1}),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Own(has_codes=False),
+    ApiKey.CREATE_ACLS: Own(lists=(Repeated("results", "creations", {}),)),
+    ApiKey.DELETE_ACLS: Own(lists=(Repeated("filter_results", "filters", {}),)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Own(fixed={"entries": None}),
+    ApiKey.ALTER_CLIENT_QUOTAS: Own(lists=(Repeated("entries", "entries", {}, Repeated("entity", "entity", QUOTA_ENTITY)),)),
 }
+NOTHING_OWN: Final = Own()
+
+
+def _shape(api: Api) -> Shape:
+    own = OWN.get(api.key, NOTHING_OWN)
+    lists = own.lists or tuple(_repeated(api, own, api.response, api.request))
+    return Shape(lists, own.copied, _fixed(own, api.response), own.has_top)
+
+
+def _repeated(api: Api, own: Own, answer: type, asked: type) -> Iterator[Repeated]:
+    """The lists that have room for errors, and whose elements name what those of a list of the request name."""
+    for field in api.fields_of(answer):
+        is_repeated = field.is_array and isinstance(field.element, type) and (_has_codes(field.element) or not own.has_codes)
+        names = _names(field) if is_repeated else {}
+        for path, source in lists_naming(api, asked, names):
+            versions = field.versions.both(source.versions)
+            if versions.are_none:
+                continue
+            theirs = _names(source)
+            yield Repeated(
+                field.name,
+                path,
+                {name: theirs[entity] for entity, name in names.items() if entity in theirs},
+                _inner(api, own, field.element, source.element),
+                _fixed(own, field.element),
+                _error_field(field.element) or "error_code",
+                own.versions.get(field.name, versions),
+            )
+
+
+def _names(field: Field) -> Mapping[Entity, str]:
+    """Entities that the elements of a list name -> the field with the name, or ITSELF."""
+    if isinstance(field.element, type):
+        return names_of(field.element)
+    return {field.entity: ITSELF} if field.entity else {}
+
+
+def _inner(api: Api, own: Own, answer: Element, asked: Element) -> Repeated | None:
+    """The list inside an element that has the errors when the element itself has none."""
+    if not (isinstance(answer, type) and isinstance(asked, type)) or _error_field(answer):
+        return None
+    return next(_repeated(api, own, answer, asked), None)
+
+
+def _error_field(element: Element) -> str | None:
+    fields = all_fields(element) if isinstance(element, type) else ()
+    return next((each.name for each in fields if each.name.endswith("error_code")), None)
+
+
+def _fixed(own: Own, element: Element) -> dict[str, Any]:
+    names = {field.name for field in all_fields(element)} if isinstance(element, type) else {}
+    return {name: value for name, value in own.fixed.items() if name in names}
+
+
+SHAPES: Final = ApiTable(_shape)
 
 
 def error_response(api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
@@ -224,8 +150,8 @@ def error_response(api: Api, version: int, request: Any, code: ErrorCode, messag
     response = api.response()
     if shape.has_top and hasattr(response, "error_code"):
         _put_error(response, "error_code", code, message)
-    for name, source in shape.copied.items():
-        setattr(response, name, getattr(request, source))
+    for name in shape.copied:
+        setattr(response, name, getattr(request, name))
     for name, value in shape.fixed.items():
         setattr(response, name, value)
     for each in shape.lists:
@@ -235,7 +161,7 @@ def error_response(api: Api, version: int, request: Any, code: ErrorCode, messag
 
 
 def _fitted(key: ApiKey, version: int, response: Any) -> Any:
-    """The two fields whose value for an error depends on the version."""
+    """Set the fields of JoinGroup and Metadata whose value for an error depends on the version."""
     if key is ApiKey.JOIN_GROUP and version >= FIRST_WITHOUT_PROTOCOL_NAME:
         response.protocol_name = None
     elif key is ApiKey.METADATA:
@@ -256,7 +182,7 @@ def repeat(each: Repeated, answer: type, request: Any, code: ErrorCode, message:
 def _element(each: Repeated, cls: type, asked: Any, code: ErrorCode, message: str | None) -> Any:
     element = cls()
     for name, source in each.copied.items():
-        setattr(element, name, asked if source == ITSELF else getattr(asked, name if source == "=" else source))
+        setattr(element, name, asked if source == ITSELF else getattr(asked, source))
     for name, value in each.fixed.items():
         setattr(element, name, value)
     if each.inner is not None:
@@ -297,7 +223,7 @@ def error_codes(response: Any) -> tuple[int, ...]:
 
 
 def error_codes_steps(response: Any) -> Generator[None, None, tuple[int, ...]]:
-    """The same in steps."""
+    """`error_codes` of a large answer, in steps."""
     found: dict[int, None] = {}
     yield from _collect_steps(_plan(type(response)), response, found)
     return tuple(found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.kafka.messages.cluster import (
+from ....protocol.kafka.messages.admin.cluster import (
     UpdateFeaturesFeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -19,7 +19,7 @@ LAST_WITH_RESULTS: Final = 1
 
 
 def update_features(call: Call, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """All of the levels, or none; to set what is set already is fine."""
+    """Set all feature levels or none. Only the levels in effect can be set, which changes nothing."""
     for update in body.feature_updates:
         why_not = _why_not(update)
         if why_not is not None:

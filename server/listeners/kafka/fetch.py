@@ -33,7 +33,7 @@ from ....protocol.limits import MIB
 from ....protocol.records.batch import iter_batches
 from ....protocol.types import CompressionType, Isolation, TopicPartition
 from ...broker import FetchAnswer, FetchPartition, ReaderView
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
 from .leader_epoch import check_leader_epoch
@@ -64,7 +64,7 @@ class _Partition:
 
 
 async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
-    """A whole answer, or an incremental one within a session."""
+    """A full answer, or an incremental one within a fetch session."""
     try:
         partitions, session, is_incremental = _session_of(call, body)
     except RequestError as exc:
@@ -126,7 +126,7 @@ def _named(body: FetchRequest) -> dict[Key, Asked]:
 
 
 def _resolve(call: Call, body: FetchRequest, session: FetchSession | None, key: Key, asked: Asked) -> _Partition:
-    """Find out what is asked for, and what can be said without reading."""
+    """Look up one partition of a fetch; one that cannot be read gets its error."""
     topic_partition = None
     try:
         topic_partition = TopicPartition(_topic_name(call, session, key), key.partition)
@@ -163,11 +163,11 @@ def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
 
 
 def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tuple[int, int] | None:
-    """Where the log goes another way than what was read up to now (KIP-595); None where it does not, or nobody asks. Raises
+    """Where the log diverges from what the client has read (KIP-595); None if it does not or the client does not ask. Raises
     RequestError, also for an epoch that the log never had."""
     if asked.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = call.broker.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
+    epoch, end_offset = call.broker.reader.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
     if epoch < 0:
         raise OffsetOutOfRangeError(f"{topic_partition}: where leader epoch {asked.last_fetched_epoch} ends is not known")
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
@@ -179,7 +179,7 @@ def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tup
 
 
 async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) -> dict[TopicPartition, FetchAnswer]:
-    """What the log answers, waiting for more where that helps."""
+    """Read from the logs, waiting for more records if there are too few."""
     readable = {
         each.topic_partition: FetchPartition(each.topic_partition, each.asked.fetch_offset, each.asked.partition_max_bytes)
         for each in partitions
@@ -193,7 +193,7 @@ async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) ->
     if not is_enough and all(each.can_be_read for each in partitions) and body.max_wait_ms > 0:
         del answers
         with call.session.parked(min(body.max_wait_ms, MAX_WAIT_MS) / 1000, _kept_bytes(body, len(partitions))):
-            await call.broker.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+            await call.broker.reader.wait_for_bytes(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
         answers, _ = await _read_now(call, questions, max_bytes, 0, view)
     return {answer.topic_partition: answer for answer in answers}
 
@@ -201,14 +201,14 @@ async def _read(call: Call, body: FetchRequest, partitions: list[_Partition]) ->
 async def _read_now(
     call: Call, questions: list[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView
 ) -> tuple[list[FetchAnswer], bool]:
-    """What there is, as far as there is memory for it."""
+    """Read what is there now, as far as there is memory for it."""
     transport = call.session.transport
     wanted = min(max_bytes, sum(each.max_bytes for each in questions))
     room = transport.reserve(wanted)
     if room < wanted:
         max_bytes, min_bytes = room, min(min_bytes, room)
     try:
-        return await call.broker.fetch_now(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
+        return await call.broker.reader.fetch_now(questions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
     finally:
         transport.unreserve(room)
 
@@ -259,7 +259,7 @@ def _has_zstd(records: bytes | bytearray | memoryview) -> bool:
 
 
 def _failed(number: int, error: RequestError) -> FetchPartitionData:
-    """An error, as Kafka answers it: without watermarks, also where they are known."""
+    """A partition's error as Kafka answers it: without watermarks, even if they are known."""
     return FetchPartitionData(
         partition_index=number,
         error_code=error.code,
@@ -272,7 +272,7 @@ def _failed(number: int, error: RequestError) -> FetchPartitionData:
 
 
 def _diverged(call: Call, number: int, topic_partition: TopicPartition, at: tuple[int, int]) -> FetchPartitionData:
-    snapshot = call.broker.snapshot(topic_partition)
+    snapshot = call.broker.reader.snapshot(topic_partition)
     return FetchPartitionData(
         partition_index=number,
         high_watermark=snapshot.high_watermark,

@@ -69,8 +69,8 @@ class FetchSession:
     """Of what is asked for by id: the topic's name when it was last found."""
 
     def update(self, changed: dict[Key, Asked], forgotten: list[Key]) -> None:
-        """Take over what a request says; what it both asks for and forgets is forgotten. Raises RequestError when that is too
-        much."""
+        """Add and forget partitions as a request says; one that is in both lists is forgotten. Raises RequestError when there
+        are too many."""
         if len((self.partitions.keys() | changed.keys()) - set(forgotten)) > MAX_SESSION_PARTITIONS:
             raise RequestError(f"a fetch session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)
         self.partitions.update(changed)

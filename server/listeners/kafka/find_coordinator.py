@@ -10,7 +10,7 @@ from ....protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, Node
 
 GROUP: Final = 0

@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 FIRST_WITH_UNKNOWN_GROUP: Final = 6
@@ -39,7 +39,7 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     error: RequestError | None = None
     description = GroupDescription(group_id=group)
     try:
-        description = call.broker.describe_group(group)
+        description = call.broker.groups.describe(group)
         if description.state is GroupState.DEAD and call.version >= FIRST_WITH_UNKNOWN_GROUP:
             raise RequestError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
     except RequestError as exc:
@@ -79,7 +79,7 @@ def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
                 group_state=listing.state.value,
                 group_type=listing.group_type,
             )
-            for listing in call.broker.list_groups(body.states_filter, body.types_filter)
+            for listing in call.broker.groups.listings(body.states_filter, body.types_filter)
         ]
     )
 
@@ -91,7 +91,7 @@ async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsRe
 
 async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
     try:
-        await call.broker.delete_group(group)
+        await call.broker.groups.delete(group)
     except RequestError as exc:
         return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code)
     return DeleteGroupsDeletableGroupResult(group_id=group)

@@ -61,7 +61,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
     answer = JoinAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=body.member_id)
     try:
         with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.protocols)):
-            answer = await call.broker.join_group(request)
+            answer = await call.broker.groups.join(request)
     except RequestError as exc:
         answer = JoinAnswer(error=exc.code, member_id=body.member_id)
     nothing = None if call.version >= FIRST_WITH_PROTOCOL_TYPE else ""
@@ -83,7 +83,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
 
 
 async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
-    """Get what the leader has assigned; the leader brings it."""
+    """Wait for the leader's assignment and answer this member's part; the leader's own request has it."""
     request = Sync(
         group_id=body.group_id,
         generation=body.generation_id,
@@ -98,7 +98,7 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
         with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
-            answer = await call.broker.sync_group(request)
+            answer = await call.broker.groups.sync(request)
     except RequestError as exc:
         answer = SyncAnswer(error=exc.code)
     return SyncGroupResponse(
@@ -110,9 +110,9 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
 
 
 def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
-    """Stay a member."""
+    """Keep a member's session alive."""
     try:
-        code = call.broker.group_heartbeat(
+        code = call.broker.groups.heartbeat(
             Heartbeat(
                 group_id=body.group_id,
                 generation=body.generation_id,
@@ -126,13 +126,13 @@ def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
 
 
 def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Be a member no longer; from version 3 on several at once, each with an error of its own."""
+    """Leave a group; from version 3 on several members at once, each with its own error."""
     is_several = call.version >= FIRST_LEAVE_OF_SEVERAL
     leaving = [LeavingMember(body.member_id)]
     if is_several:
         leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
     try:
-        answer = call.broker.leave_group(body.group_id, leaving)
+        answer = call.broker.groups.leave(body.group_id, leaving)
     except RequestError as exc:
         return LeaveGroupResponse(error_code=exc.code, members=[])
     code = answer.error

@@ -16,7 +16,7 @@ def check_leader_epoch(broker: Broker, topic_partition: TopicPartition, epoch: i
     at the partition raises."""
     if epoch == NOT_CHECKED:
         return
-    current = broker.snapshot(topic_partition).leader_epoch
+    current = broker.reader.snapshot(topic_partition).leader_epoch
     if epoch < current:
         raise RequestError(
             f"{topic_partition}: leader epoch {epoch} is below the current one, {current}; ask for metadata",

@@ -19,7 +19,7 @@ from ....protocol.kafka.messages.list_offsets import (
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
 from ...broker import TimestampAndOffset
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 from .leader_epoch import check_leader_epoch
 
@@ -54,7 +54,7 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
             questions.append((topic_partition, _asked_timestamp(each)))
         else:
             answers[topic_partition] = answer
-    found = await call.broker.offsets_for_times(questions, isolation)
+    found = await call.broker.reader.offsets_for_times(questions, isolation)
     answers |= {topic_partition: answer for (topic_partition, _), answer in zip(questions, found, strict=True)}
     return ListOffsetsResponse(
         topics=[
@@ -78,7 +78,7 @@ def _asked_timestamp(asked: ListOffsetsPartition) -> int:
 def _without_lookup(
     call: Call, topic_partition: TopicPartition, asked: ListOffsetsPartition, *, is_repeated: bool
 ) -> TimestampAndOffset | RequestError | None:
-    """What can be answered without the log; None when it has to be looked up."""
+    """The answer for a special timestamp that needs no lookup, else None."""
     try:
         if is_repeated:
             raise InvalidRequestError(f"{topic_partition} is named more than once")
@@ -87,7 +87,7 @@ def _without_lookup(
             raise UnsupportedVersionError(f"{topic_partition}: ListOffsets v{call.version} has no timestamp {asked.timestamp}")
         check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
         if asked.timestamp == LATEST_TIERED_TIMESTAMP:
-            call.broker.snapshot(topic_partition)  # it has to be there
+            call.broker.reader.snapshot(topic_partition)  # it has to be there
             return TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
     except RequestError as exc:
         return exc.as_answer()
@@ -125,7 +125,7 @@ def _end_offset(call: Call, topic: str, asked: OffsetForLeaderPartition) -> Epoc
     error: RequestError | None = None
     try:
         check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
-        epoch, end_offset = call.broker.end_offset_for_epoch(topic_partition, asked.leader_epoch)
+        epoch, end_offset = call.broker.reader.end_offset_for_epoch(topic_partition, asked.leader_epoch)
     except RequestError as exc:
         error = exc.as_answer()
     return EpochEndOffset(error_code=error_code(error), partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.log_dirs import (
+from ....protocol.kafka.messages.admin.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.log_dirs import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import DirectoryContents
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> Describ
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in body.topics for number in topic.partitions}
-    contents = await call.broker.directory_contents()
+    contents = await call.broker.directories.contents()
     return DescribeLogDirsResponse(results=[_directory(each, wanted) for each in contents])
 
 
@@ -65,7 +65,7 @@ def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPar
 
 async def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
-    errors = {directory.path: directory.error for directory in call.broker.log_directories()}
+    errors = {directory.path: directory.error for directory in call.broker.directories.describe()}
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -102,7 +102,7 @@ def _check_move(call: Call, topic_partition: TopicPartition, path: str, errors: 
         raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
     if errors[path] is not None:
         raise RequestError(f"log directory {path} is out of service", ErrorCode.KAFKA_STORAGE_ERROR)
-    found = call.broker.directory_of(topic_partition)
+    found = call.broker.directories.of(topic_partition)
     if found != path:
         raise InvalidRequestError(
             f"it lies in {found}, and partitions are moved while the server is stopped: move its directory, start again"

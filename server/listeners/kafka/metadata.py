@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
 NO_LEADER: Final = -1
@@ -35,11 +35,11 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
     """All topics for a null list (an empty one in version 0), else those asked for, by name or from version 10 on by id."""
     asked = body.topics
     if asked is None or (call.version == 0 and not asked):
-        names = [name for name in call.broker.topics() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
+        names = [name for name in call.broker.topics.names() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
         topics = []
         async for name in in_turns(names):
             with suppress(RequestError):  # it was deleted meanwhile
-                topics.append(_found(call, call.broker.topic_metadata(name)))
+                topics.append(_found(call, call.broker.topics.metadata(name)))
     else:
         different = {(each.name, each.topic_id): each for each in asked}.values()
         topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(different)]
@@ -75,7 +75,7 @@ async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -
 async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata:
     """What is known of a topic, which is made where that is wished and possible. Raises RequestError."""
     try:
-        return call.broker.topic_metadata(name)
+        return call.broker.topics.metadata(name)
     except RequestError:
         check_topic_name(name)
         if not may_create or not call.broker.config.auto_create_topics_enable or is_internal(name):
@@ -83,10 +83,10 @@ async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata
     if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
         call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
     try:
-        await call.broker.create_topic(name, call.broker.config.num_partitions)
+        await call.broker.topics.create(name, call.broker.config.num_partitions)
     except TopicAlreadyExistsError:
         """Somebody else was faster."""
-    return call.broker.topic_metadata(name)
+    return call.broker.topics.metadata(name)
 
 
 def _found(call: Call, topic: TopicMetadata) -> MetadataResponseTopic:

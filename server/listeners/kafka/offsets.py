@@ -35,7 +35,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import Commit, CommittingMember, GroupOffset
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
 FIRST_WITH_TOPIC_IDS: Final = 10
@@ -130,7 +130,7 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
 
 
 def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
-    """What is not there is found out before anybody asks the group, as Kafka does."""
+    """Look up the topics before the group is asked, as Kafka does."""
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
         topic_partition = TopicPartition(topic, commit.topic_partition.partition)
@@ -149,8 +149,8 @@ async def _commit(
         return [error_code(each.error) for each in asked]
     try:
         if transaction is not None and call.version < FIRST_THAT_JOINS:
-            call.broker.check_group_in_transaction(*transaction, group)
-        answers = iter(await call.broker.commit_offsets(group, wanted, transaction=transaction, member=member))
+            call.broker.offsets.check_in_transaction(*transaction, group)
+        answers = iter(await call.broker.offsets.commit(group, wanted, transaction=transaction, member=member))
     except RequestError as exc:
         code = ErrorCode.INVALID_PRODUCER_EPOCH if exc.code is ErrorCode.PRODUCER_FENCED else exc.code
         if transaction is not None and code is ErrorCode.INVALID_TXN_STATE and call.version >= FIRST_WITH_ABORTABLE:
@@ -202,7 +202,7 @@ async def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchRespo
 
 
 def _once(named: Iterable[Named]) -> list[Named]:
-    """Without partitions that were named before: a committed offset has 4 KB of metadata, its question is an integer."""
+    """Drop repeated partitions: asking takes 4 bytes, but a committed offset may have 4 KB of metadata."""
     seen: dict[tuple[str, bytes], set[int]] = {}
     found: list[Named] = []
     for name, topic_id, numbers in named:
@@ -220,7 +220,7 @@ def _find(
     member_epoch: int = NO_EPOCH,
 ) -> _Found:
     try:
-        call.broker.check_offset_fetch(group, member_id, member_epoch)
+        call.broker.groups.consumers.check_fetch(group, member_id, member_epoch)
         if named is None:
             return _all(call, group)
         return _Found([(name, topic_id, _of_topic(call, group, name, topic_id, numbers)) for name, topic_id, numbers in named])
@@ -230,7 +230,7 @@ def _find(
 
 def _all(call: Call, group: str) -> _Found:
     topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
-    for each in call.broker.committed_offsets(group):
+    for each in call.broker.offsets.committed(group):
         name, number = each.topic_partition
         if each.value is None:
             continue  # only an open transaction has one
@@ -240,7 +240,7 @@ def _all(call: Call, group: str) -> _Found:
 
 def _topic_id(call: Call, name: str) -> bytes:
     try:
-        return call.broker.topic_id(name)
+        return call.broker.topics.id_of(name)
     except RequestError:
         return NO_TOPIC_ID
 
@@ -252,7 +252,7 @@ def _of_topic(
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
     except RequestError as exc:
         return [(number, exc.code) for number in numbers]
-    found = call.broker.committed_offsets(group, [TopicPartition(topic, number) for number in numbers])
+    found = call.broker.offsets.committed(group, [TopicPartition(topic, number) for number in numbers])
     return list(zip(numbers, found, strict=True))
 
 
@@ -304,7 +304,7 @@ async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteRe
     """Forget offsets, but for those of topics that the group's members read."""
     partitions = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
     try:
-        answers = iter(await call.broker.delete_offsets(body.group_id, partitions))
+        answers = iter(await call.broker.offsets.delete(body.group_id, partitions))
     except RequestError as exc:
         return OffsetDeleteResponse(error_code=exc.code, topics=[])
     codes = map(error_code, answers)

@@ -33,8 +33,8 @@ from ....protocol.kafka.messages.produce import (
 )
 from ....protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from ....protocol.types import Bytes, CompressionType, TopicPartition
-from ...broker import Append, AppendResult
-from ..bugs import report_bug
+from ...broker import AppendResult, PartitionAppend
+from ..connections.bugs import report_bug
 from .door import Call
 from .session import Turn
 
@@ -167,7 +167,7 @@ class Produces:
         # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
         for slot, (actor, prepared) in (await _prepare(call, wanted, pending)).items():
             answer = partial(_put_answer, call, pending, wanted[slot][0], slot)
-            await call.broker.submit(actor, prepared, request.acks, answer)
+            await call.broker.writer.submit(actor, prepared, request.acks, answer)
             if not slot % PARTITIONS_PER_TURN and slot:
                 await trio.lowlevel.checkpoint()
         if not request.acks:
@@ -225,14 +225,14 @@ async def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) 
     return wanted
 
 
-async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, Append]:
+async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, PartitionAppend]:
     """What the logs can take, by slot; the other partitions have their answers."""
-    appends: dict[int, Append] = {}
+    appends: dict[int, PartitionAppend] = {}
     for count, (slot, (topic_partition, records)) in enumerate(wanted.items()):
         if not count % CHECKED_PER_TURN and count:
             await trio.lowlevel.checkpoint()
         try:
-            actor, prepared = await call.broker.prepare(topic_partition, records)
+            actor, prepared = await call.broker.writer.prepare(topic_partition, records)
         except RequestError as exc:
             _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
             continue
@@ -247,7 +247,7 @@ def _has_transactional_batch(request: ProduceRequest) -> bool:
 
 
 def _refuse_all(request: ProduceRequest, pending: PendingProduce) -> None:
-    """Kafka says of who names no transactional id that he may not use it."""
+    """Refuse all partitions, with the authorization error that Kafka has for a missing transactional id."""
     error = RequestError(
         "a batch is transactional, and the request names no transactional id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     )
@@ -274,7 +274,7 @@ def _put_answer_of_log(
     log_start_offset = -1
     if isinstance(result, RequestError) and result.code in ERRORS_WITH_LOG_START:
         with suppress(RequestError):
-            log_start_offset = call.broker.snapshot(topic_partition).log_start_offset
+            log_start_offset = call.broker.reader.snapshot(topic_partition).log_start_offset
     pending.put(slot, result, log_start_offset)
 
 
@@ -302,7 +302,7 @@ def _checked_records(call: Call, request: ProduceRequest, topic_partition: Topic
 
 
 def _check_readable(topic_partition: TopicPartition, records: Bytes) -> None:
-    """What Kafka cannot even read, whether there is such a partition or not."""
+    """Raises CorruptRecordError for what Kafka cannot read at all; it says so even for a missing partition."""
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
         raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
     if len(records) >= LOG_OVERHEAD and (size := _first_size(records)) < LEAST_SIZE:
@@ -326,7 +326,7 @@ def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -
 
 
 def _first_size(records: Bytes) -> int:
-    """Of the first batch, as its header says."""
+    """Bytes of the first batch, as its header says."""
     return LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
 
 
@@ -343,9 +343,9 @@ async def _join_transaction(
     try:
         for producer, partitions in joining.items():
             if call.version >= FIRST_THAT_JOINS:
-                await call.broker.add_partitions_to_transaction(transactional_id, *producer, partitions)
+                await call.broker.transactions.add_partitions(transactional_id, *producer, partitions)
             else:
-                call.broker.check_in_transaction(transactional_id, *producer, partitions)
+                call.broker.transactions.check_joined(transactional_id, *producer, partitions)
     except RequestError as exc:
         error = _error_of_transaction(call, exc)
         for slot in wanted:
@@ -355,7 +355,7 @@ async def _join_transaction(
 
 
 def _error_of_transaction(call: Call, error: RequestError) -> RequestError:
-    """Under the code that clients of Produce know."""
+    """The error of a transaction under the code that Produce uses for it."""
     code = error.code
     if code is ErrorCode.PRODUCER_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.messages.quotas import (
+from ....protocol.kafka.messages.admin.quotas import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 
 IP: Final = "ip"
@@ -30,7 +30,7 @@ ANY: Final = 2
 
 
 def describe_client_quotas(_call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """None, for a question that makes sense."""
+    """No quotas, if the request is valid."""
     try:
         _check_filter(body.components)
     except RequestError as exc:

@@ -13,7 +13,7 @@ BY_DEFAULT: Final = -1
 
 
 def check_counts(partitions: int, replication_factor: int) -> None:
-    """Raises RequestError for numbers that nothing can be."""
+    """Raises RequestError for impossible numbers of partitions or replicas."""
     if replication_factor < BY_DEFAULT or replication_factor == 0:
         raise RequestError(
             f"replication factor {replication_factor}: it is above 0, or -1 for the default",

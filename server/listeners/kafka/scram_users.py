@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.sasl import (
     DescribeUserScramCredentialsResult,
 )
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
 
 MAX_SALT_BYTES: Final = 1024
@@ -87,7 +87,7 @@ def _result(user: str, error: RequestError | None) -> AlterUserScramCredentialsR
 def _changes(
     call: Call, body: AlterUserScramCredentialsRequest
 ) -> tuple[dict[Key, ScramCredential], list[Key], dict[str, RequestError]]:
-    """What is to be put, what to be taken, and users whose changes are wrong."""
+    """(credentials to store, credentials to delete, users with a wrong change and their errors)."""
     known = call.broker.security.scram_users()
     upsertions: dict[Key, ScramCredential] = {}
     deletions: list[Key] = []
@@ -133,8 +133,8 @@ def _credential(upsertion: AlterUserScramCredentialsScramCredentialUpsertion) ->
         reason = "Too many iterations"
     elif not upsertion.salt or len(upsertion.salt) > MAX_SALT_BYTES:
         reason = f"A salt has 1 to {MAX_SALT_BYTES} bytes"
-    elif len(upsertion.salted_password) != mechanism.key_bytes:
-        reason = f"A salted password of {mechanism.sasl_name} has {mechanism.key_bytes} bytes"
+    elif not upsertion.salted_password:  # of any other length, as in Kafka: it is only a key that others are made with
+        reason = "A salted password must not be empty"
     if reason is not None:
         raise RequestError(reason, ErrorCode.UNACCEPTABLE_CREDENTIAL)
     return ScramCredential.from_salted_password(

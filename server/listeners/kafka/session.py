@@ -22,11 +22,11 @@ from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.connection import KafkaConnection, Reading, Request, answer_buffers
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
-from ..budget import FREE_BYTES, InFlightBudget, Share
-from ..bugs import report_bug
-from ..counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
-from ..idle import IDLE_TIMEOUT_S, end_when_idle
-from ..transport import Transport
+from ..connections.budget import FREE_BYTES, InFlightBudget, Share
+from ..connections.bugs import report_bug
+from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
+from ..connections.idle import IDLE_TIMEOUT_S, end_when_idle
+from ..connections.transport import Transport
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Turn:
 
     @property
     def held_bytes(self) -> int:
-        """What it counts as in its connection's share."""
+        """Bytes that it counts as in its connection's share."""
         return self.request.size_bytes + LENGTH_BYTES - self.given_back_bytes
 
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
@@ -155,7 +155,7 @@ class KafkaSession:
             self._close()
 
     def _drop_unread(self) -> None:
-        """Nothing of it will be a request any more."""
+        """Forget received bytes that will not become a request."""
         self.share.held -= self.connection.drop()
         self.share.give_back()
 
@@ -211,7 +211,7 @@ class KafkaSession:
         return bool(self._turns) or not self._is_waiting_for_request
 
     def end_idle(self) -> None:
-        """Its peer has asked for nothing."""
+        """End the connection of a client that has sent no request for too long."""
         LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
         self.stop_reading()
 
@@ -250,7 +250,7 @@ class KafkaSession:
                 share.is_receiving = False
             self.connection.receive_data(data)
             share.held += len(data)
-            if share.held > FREE_BYTES:
+            if share.held > FREE_BYTES and not share.charge_now():
                 del data
                 with self.transport.watching(self._peer_left):
                     await share.charge()
@@ -329,7 +329,7 @@ class KafkaSession:
             self.stop_reading()
 
     def _give_up(self, why: str) -> None:
-        """Its frame keeps memory that others wait for."""
+        """End the connection: its frame holds memory that others wait for."""
         self.transport.counters.end(STALLED)
         self._log_end(STALLED, why)
         self.stop_reading()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError
-from ....protocol.kafka.messages.topics import (
+from ....protocol.kafka.messages.admin.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.topics import (
     DeleteTopicsResponse,
 )
 from ....protocol.types import TopicPartition
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 from .replicas import check_addition
 
@@ -47,16 +47,16 @@ async def delete_topics(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsRe
 
 
 def _repeated(call: Call, asked: Sequence[Asked]) -> set[Asked]:
-    """What is there twice, or by its name and by its id."""
+    """The topics that a request names more than once, be it by name and by id."""
     counts = Counter(_identity(call, each) for each in asked)
     return {each for each in asked if counts[_identity(call, each)] > 1}
 
 
 def _identity(call: Call, asked: Asked) -> Asked:
-    """The same for a topic that is named and for one whose id is given."""
+    """A key that is equal for one topic however it is asked for, by name or by id."""
     name, topic_id = asked
     try:
-        return (call.broker.topic_named(topic_id), NO_TOPIC_ID) if name is None else asked
+        return (call.broker.topics.named(topic_id), NO_TOPIC_ID) if name is None else asked
     except RequestError:
         return asked
 
@@ -70,9 +70,9 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
         if asked in repeated:
             raise InvalidRequestError("the topic is there more than once")
         by_name = call.topic_name(name or "", topic_id, by_id=name is None)
-        topic_id = call.broker.topic_id(by_name)
+        topic_id = call.broker.topics.id_of(by_name)
         name = by_name
-        await call.broker.delete_topic(name, topic_id=topic_id)
+        await call.broker.topics.delete(name, topic_id=topic_id)
     except RequestError as exc:
         error = exc.as_answer()
     return DeleteTopicsDeletableTopicResult(
@@ -102,14 +102,14 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
 
 
 async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
-    await call.broker.create_partitions(topic.name, topic.count, validate_only=True)
+    await call.broker.topics.create_partitions(topic.name, topic.count, validate_only=True)
     if topic.assignments is not None:
-        additional = topic.count - call.broker.partition_count(topic.name)
+        additional = topic.count - call.broker.topics.partition_count(topic.name)
         nodes = [node.node_id for node in call.door.nodes(call.session)]
         assigned = [each.broker_ids for each in topic.assignments]
         check_addition(assigned, additional, nodes, lenient=call.door.lenient)
     if not validate_only:
-        await call.broker.create_partitions(topic.name, topic.count)
+        await call.broker.topics.create_partitions(topic.name, topic.count)
 
 
 # ---- DeleteRecords ---------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecord
     wanted = [
         (TopicPartition(topic.name, each.partition_index), each.offset) for topic in body.topics for each in topic.partitions
     ]
-    answers = iter(await call.broker.delete_records_of(wanted))
+    answers = iter(await call.broker.logs.delete_records_of(wanted))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -22,10 +22,10 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsResponse,
     ListTransactionsTransactionState,
 )
-from ....protocol.patterns import compiled_pattern
 from ....protocol.types import TopicPartition
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call
+from .patterns import pattern_of
 
 NAMES: Final = {
     TransactionState.EMPTY: "Empty",
@@ -66,7 +66,7 @@ def _unseen(topic: str, numbers: Iterable[int], seen: set[TopicPartition]) -> It
 
 def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducersPartitionResponse:
     try:
-        producers = call.broker.active_producers(topic_partition)
+        producers = call.broker.producers.active(topic_partition)
     except RequestError as exc:
         return DescribeProducersPartitionResponse(
             partition_index=topic_partition.partition, error_code=exc.code, error_message=exc.message, active_producers=[]
@@ -100,7 +100,7 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
         code = ErrorCode.INVALID_REQUEST
     else:
         try:
-            value = call.broker.transaction(transactional_id)
+            value = call.broker.transactions.state(transactional_id)
         except RequestError as exc:
             code = exc.code
         else:
@@ -134,7 +134,7 @@ async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTr
     """Transactional ids by state, producer id, how long they have been open, and a regular expression for their names."""
     unknown = sorted(set(body.state_filters) - KNOWN_FILTERS)
     try:
-        pattern = compiled_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+        pattern = pattern_of(body.transactional_id_pattern) if body.transactional_id_pattern else None
     except RequestError as exc:
         return ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
     now_ms = call.broker.now_ms()
@@ -143,14 +143,14 @@ async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTr
         ListTransactionsTransactionState(
             transactional_id=name, producer_id=value.producer_id, transaction_state=NAMES[value.state]
         )
-        async for name, value in in_turns(list(call.broker.transactions()))
+        async for name, value in in_turns(list(call.broker.transactions.states()))
         if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
     ]
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
 class Filters(NamedTuple):
-    """What is asked for; nothing of a kind is everything."""
+    """What is asked for; an empty filter matches everything."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]

@@ -25,7 +25,7 @@ from ....protocol.kafka.messages.transactions import (
     WriteTxnMarkersWritableTxnMarkerTopicResult,
 )
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from ..in_turns import in_turns
+from ..connections.in_turns import in_turns
 from .door import Call, error_code
 
 FIRST_WITH_FENCED: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
@@ -35,7 +35,7 @@ EPOCH_PER_TRANSACTION: Final = 2
 
 
 def transaction_code(call: Call, api: str, error: RequestError) -> ErrorCode:
-    """What stands in the answer to a client of that version."""
+    """The error code that a client of that version knows."""
     if error.code is ErrorCode.PRODUCER_FENCED and call.version < FIRST_WITH_FENCED[api]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code
@@ -49,7 +49,7 @@ async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProdu
             raise InvalidRequestError(
                 f"producer id {body.producer_id} and epoch {body.producer_epoch}: both are given, or none"
             )
-        producer_id, epoch = await call.broker.init_producer(body.transactional_id, body.transaction_timeout_ms, expected)
+        producer_id, epoch = await call.broker.producers.init(body.transactional_id, body.transaction_timeout_ms, expected)
     except RequestError as exc:
         code = transaction_code(call, "InitProducerId", exc)
         return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
@@ -59,9 +59,7 @@ async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProdu
 async def add_offsets_to_txn(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     """The partition in which the group's offsets are kept joins."""
     try:
-        await call.broker.add_offsets_to_transaction(
-            body.transactional_id, body.producer_id, body.producer_epoch, body.group_id
-        )
+        await call.broker.offsets.join_transaction(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id)
     except RequestError as exc:
         return AddOffsetsToTxnResponse(error_code=transaction_code(call, "AddOffsetsToTxn", exc))
     return AddOffsetsToTxnResponse()
@@ -71,7 +69,7 @@ async def end_txn(call: Call, body: EndTxnRequest) -> EndTxnResponse:
     """Commit or abort; from version 5 on the answer has the id and epoch to go on with."""
     client_version = EPOCH_PER_TRANSACTION if call.version >= FIRST_END_WITH_EPOCH else 0
     try:
-        producer_id, epoch = await call.broker.end_transaction(
+        producer_id, epoch = await call.broker.transactions.end(
             body.transactional_id,
             body.producer_id,
             body.producer_epoch,
@@ -109,7 +107,7 @@ async def _write_markers(
     async for number in in_turns(partitions):
         error: RequestError | None = None
         try:
-            await call.broker.write_marker(
+            await call.broker.transactions.write_marker(
                 TopicPartition(topic, number),
                 marker.producer_id,
                 marker.producer_epoch,

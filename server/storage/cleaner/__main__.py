@@ -20,8 +20,8 @@ from ....protocol.errors import CorruptRecordError, InvalidRecordError, TriologE
 from ....protocol.limits import MIB
 from ...config import DataPermissions
 from ..child_process import ParentWatch, read_line, run_child, say
+from ..disk.filesystem import FileSystem, OsFileSystem
 from ..errors import SnapshotExpiredError
-from ..filesystem import FileSystem, OsFileSystem
 from .clean import clean
 from .job import CleaningJob
 
@@ -45,7 +45,7 @@ class _Progress:
             say(self._output, progress=self._bytes)
 
 
-def work(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
+def clean_for_server(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
     """Do the job in the first line of `source`, as the module says."""
     job = CleaningJob.decode(read_line(source).encode())
     cleaning = clean(fs, job, keep_on=_Progress(output, watch))
@@ -67,4 +67,4 @@ def work(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(partial(work, OsFileSystem(DataPermissions(sys.argv[2])))))
+    sys.exit(run_child(partial(clean_for_server, OsFileSystem(DataPermissions(sys.argv[2])))))

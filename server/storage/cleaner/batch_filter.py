@@ -61,11 +61,10 @@ class LastRecord(NamedTuple):
 
 
 class FilteredBatch(NamedTuple):
-    """A batch after the filter: its bytes (none: it is gone), its largest timestamp, and how many records stayed."""
+    """A batch after the filter: its bytes (none: it is gone), and its largest timestamp."""
 
     data: Bytes
     max_timestamp: int
-    records_kept: int
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +100,7 @@ class BatchFilter:
             if not header.records_count or (is_last_trace and has_expired):
                 return self._without_records(header)
             if not is_last_trace or header.has_delete_horizon:
-                return FilteredBatch(batch, header.max_timestamp, header.records_count)
+                return FilteredBatch(batch, header.max_timestamp)
         elif self.transactions.on_data_batch(header):
             return self._without_records(header)
         data = records_data(batch, header, self.rules.max_decompressed_bytes)
@@ -114,7 +113,7 @@ class BatchFilter:
         if not header.has_delete_horizon and not all(span.has_value for span in kept):
             return self._with_delete_horizon(header, data, kept)
         if len(kept) == len(spans):
-            return FilteredBatch(batch, header.max_timestamp, len(kept))
+            return FilteredBatch(batch, header.max_timestamp)
         return self._assembled(header, _joined(data, kept), kept)
 
     def _kept(self, header: BatchHeader, spans: list[RecordSpan]) -> list[RecordSpan]:
@@ -137,7 +136,7 @@ class BatchFilter:
     def _without_records(self, header: BatchHeader) -> FilteredBatch:
         """Nothing, or the empty header that keeps a producer's sequence or the last offset of the range."""
         if header.next_offset != self.rules.end_offset and not self._is_last_of_producer(header):
-            return FilteredBatch(b"", NO_TIMESTAMP, 0)
+            return FilteredBatch(b"", NO_TIMESTAMP)
         data = empty_batch_header(
             base_offset=header.base_offset,
             last_offset=header.last_offset,
@@ -150,7 +149,7 @@ class BatchFilter:
             is_transactional=header.is_transactional,
             is_control=header.is_control,
         )
-        return FilteredBatch(data, header.max_timestamp, 0)
+        return FilteredBatch(data, header.max_timestamp)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self.rules.last_records.get(header.producer_id) if header.has_producer_id else None
@@ -199,7 +198,7 @@ class BatchFilter:
             base_sequence=header.base_sequence,
             partition_leader_epoch=header.partition_leader_epoch,
         )
-        return FilteredBatch(data, max_timestamp, len(kept))
+        return FilteredBatch(data, max_timestamp)
 
 
 def _joined(data: bytes, kept: list[RecordSpan]) -> bytes:

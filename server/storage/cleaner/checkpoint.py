@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....protocol.types import TopicPartition
-from ..checkpoints import MAX_CHECKPOINT_BYTES, decode_offsets, encode_offsets
+from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, decode_offsets, encode_offsets
+from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
-from ..filesystem import FileSystem, read_file, replace_file
 
 LOGGER: Final = logging.getLogger(__name__)
 

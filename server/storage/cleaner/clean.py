@@ -16,9 +16,9 @@ from ....protocol.errors import TriologError
 from ....protocol.limits import KIB
 from ....protocol.records.batch import check_batch
 from ....protocol.records.payload import records_data
-from ..filesystem import FileSystem
-from ..paths import LOG_SUFFIX, segment_file
-from ..throttle import Throttle
+from ..disk.filesystem import FileSystem
+from ..disk.paths import LOG_SUFFIX, segment_file
+from ..disk.throttle import Throttle
 from .batch_filter import BatchFilter, RetentionRules
 from .grouping import group_segments
 from .job import CleanedGroup, CleanedState, CleaningJob, CleaningResult, SourceSegment

@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 
 from ....protocol.limits import MIB
-from ..diskops import drive
-from ..filesystem import FileSystem
-from ..log import Log
+from ..disk.diskops import drive
+from ..disk.filesystem import FileSystem
+from ..log.log import Log
 from .clean import clean
 from .job import CleanedGroup, CleaningResult
 from .selection import LogToClean, choose, plan_round

@@ -15,8 +15,8 @@ import attrs
 from ....protocol.limits import MAX_DECOMPRESSED_BYTES
 from ....protocol.types import CompressionType, TopicPartition
 from ...config import LogConfig
-from ..index import IndexTail
-from ..segment import LogSegment
+from ..indexes.index import IndexTail
+from ..segments.segment import LogSegment
 from .batch_filter import LastRecord
 from .offset_map import LOAD_FACTOR
 

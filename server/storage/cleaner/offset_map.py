@@ -46,10 +46,6 @@ class OffsetMap:
         self.latest_offset = -1
         """Every record up to here is in the map, if it has a key and was not aborted."""
 
-    @property
-    def size_in_bytes(self) -> int:
-        return self._slots * ENTRY_BYTES
-
     def has_room(self, entries: int) -> bool:
         return self.entries + entries <= self.max_entries
 

@@ -19,9 +19,9 @@ import attrs
 
 from ....protocol.limits import INT64_MAX
 from ....protocol.types import NO_OFFSET, CompressionType
-from ..diskops import Procedure
-from ..log import Log
-from ..segment import LogSegment
+from ..disk.diskops import Procedure
+from ..log.log import Log
+from ..segments.segment import LogSegment
 from .batch_filter import LastRecord
 from .job import CleaningJob, SourceSegment
 

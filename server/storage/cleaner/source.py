@@ -8,12 +8,12 @@ from typing import Final
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from ..diskops import FileHandle, drive
+from ..disk.diskops import FileHandle, drive
+from ..disk.filesystem import READ, FileSystem
+from ..disk.paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from ..errors import FileGoneError
-from ..file_records import not_a_batch
-from ..filesystem import READ, FileSystem
-from ..paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from ..transaction_index import AbortedTxn, TransactionIndex, collect_aborted
+from ..indexes.file_records import not_a_batch
+from ..indexes.transaction_index import AbortedTxn, TransactionIndex, collect_aborted
 from .job import CleaningJob, SourceSegment
 
 READ_BYTES: Final = MIB

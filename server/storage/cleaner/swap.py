@@ -16,20 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..diskops import FileSize, Procedure, Rename, RenameEach, SyncDirectory
+from ..disk.diskops import Procedure
+from ..disk.path_ops import FileSize, Rename, RenameEach, SyncDirectory
+from ..disk.paths import CLEANED_SUFFIX, DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, segment_file
 from ..errors import StorageError
-from ..log import Doomed, Log
-from ..paths import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
-    segment_file,
-)
-from ..producer_snapshots import snapshot_paths
-from ..segment import LogSegment
+from ..log.log import Doomed, Log
+from ..producers.producer_snapshots import snapshot_paths
+from ..segments.segment import LogSegment
 from .job import CleanedGroup, CleanedState, CleaningJob
 
 
@@ -134,7 +127,7 @@ def _doom(log: Log, segment: LogSegment, *, keep_snapshot: bool) -> Procedure[Do
     The names are unique: a segment of this name may have been replaced a moment ago already.
     """
     suffix = f".{log.truncations}{DELETED_SUFFIX}"
-    files = [segment.log, segment.offset_index.file, segment.time_index.file, segment.transaction_index.file]
+    files = segment.all_files
     paths = [file.path for file in files]
     if not keep_snapshot:
         paths += snapshot_paths(log.directory, segment.base_offset)

@@ -6,11 +6,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ....protocol.records.batch import BatchHeader
-from ..diskops import FileHandle, drive
-from ..file_records import whole_file
-from ..filesystem import FileSystem
-from ..paths import (
+from ..disk.diskops import FileHandle, drive
+from ..disk.filesystem import FileSystem
+from ..disk.paths import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -20,6 +18,7 @@ from ..paths import (
     base_offset_of,
     segment_file,
 )
+from ..indexes.file_records import whole_file
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -91,13 +90,7 @@ def _bases_with(fs: FileSystem, directory: str, suffix: str) -> list[int]:
 
 
 def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
-    next_offset = base_offset
-
-    def see(header: BatchHeader, _: int) -> None:
-        nonlocal next_offset
-        next_offset = header.next_offset
-
-    drive(fs, whole_file(FileHandle(path), fs.file_size(path) or 0).visit_headers(see))
+    next_offset, _ = drive(fs, whole_file(FileHandle(path), fs.file_size(path) or 0).find_end(base_offset))
     return next_offset
 
 

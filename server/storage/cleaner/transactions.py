@@ -17,7 +17,7 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.record import iter_records
 from ....protocol.types import Bytes
-from ..transaction_index import AbortedTxn
+from ..indexes.transaction_index import AbortedTxn
 
 
 @attrs.define(eq=False)

@@ -12,11 +12,12 @@ from typing import Final, Self
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
-from ..diskops import CreateFile, Open, SyncDirectory, drive, execute
-from ..filesystem import FileSystem
-from ..paths import CLEANED_SUFFIX
-from ..segment import LogSegment
-from ..transaction_index import AbortedTxn
+from ..disk.diskops import Open, drive, execute
+from ..disk.filesystem import FileSystem
+from ..disk.path_ops import CreateFile, SyncDirectory
+from ..disk.paths import CLEANED_SUFFIX
+from ..indexes.transaction_index import AbortedTxn
+from ..segments.segment import LogSegment
 from .job import CleaningJob
 from .source import Spend
 
@@ -36,12 +37,7 @@ class CleanedSegment:
         self._job = job
         self._spend = spend
         self.segment = LogSegment.at(job.directory, base_offset, job.config(), created_ms=job.now_ms)
-        self._all_files = [
-            self.segment.log,
-            self.segment.offset_index.file,
-            self.segment.time_index.file,
-            self.segment.transaction_index.file,
-        ]
+        self._all_files = self.segment.all_files
         for file in self._all_files:
             file.path += CLEANED_SUFFIX
         self._cursor = self.segment.cursor()

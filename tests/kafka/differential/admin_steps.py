@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.cluster import DescribeClusterRequest
+from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.metadata import (
     DescribeTopicPartitionsRequest,

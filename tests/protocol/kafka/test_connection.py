@@ -67,9 +67,6 @@ def received(*pieces: bytes, **settings: int) -> list[Request]:
     return found
 
 
-# ---- headers -----------------------------------------------------------------------------------------------------------------
-
-
 @given(seed=st.integers(0, 2**32 - 1), client_id=CLIENT_IDS, correlation_id=st.integers(-(2**31), 2**31 - 1))
 def test_requests_with_headers_that_kio_writes_are_read(seed: int, client_id: str | None, correlation_id: int) -> None:
     """Version 2 for flexible messages, else 1; the client id has a length of two bytes in both."""
@@ -138,9 +135,6 @@ def test_a_client_id_that_is_not_utf_8_is_refused() -> None:
         received(frame(header(ApiKey.LIST_GROUPS, 0, client_id=b"\xff")))
 
 
-# ---- what is served ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [5, 99, 32767, -1, -32768])
 def test_a_version_of_api_versions_that_is_not_spoken_has_no_body_and_is_answered_in_version_0(version: int) -> None:
     for rest in (b"", b"\0", b"\0\5kafka\0", b"\xff" * 40):
@@ -190,9 +184,6 @@ def test_a_body_that_ends_too_early_is_refused_and_names_its_message() -> None:
     for stop in range(16, len(data)):
         with pytest.raises(RemoteProtocolError, match=r"MetadataRequest v12|_Tags"):
             received(frame(data[:stop]))
-
-
-# ---- frames ------------------------------------------------------------------------------------------------------------------
 
 
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.floats(0, 1), max_size=12))
@@ -279,9 +270,6 @@ def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:
     assert next_request(connection) is None
     with pytest.raises(LocalProtocolError, match="3 bytes were fed after the end"):
         connection.receive_data(b"abc")
-
-
-# ---- answers -----------------------------------------------------------------------------------------------------------------
 
 
 @given(seed=st.integers(0, 2**32 - 1), correlation_id=st.integers(-(2**31), 2**31 - 1))

@@ -23,7 +23,7 @@ from triolog.protocol.native.connection import (
     Idle,
     LastError,
     NativeConnection,
-    Request,
+    NativeRequest,
     Response,
 )
 from triolog.protocol.native.state import Role, State
@@ -48,10 +48,11 @@ def pair(**options: int) -> tuple[NativeConnection, NativeConnection]:
 
 def say_hello(client: NativeConnection, server: NativeConnection) -> None:
     server.receive_data(b"".join(client.send_request(1, "hello", 1, HELLO_BODY)))
-    assert isinstance(server.next_event(), Request)
+    assert isinstance(server.next_event(), NativeRequest)
     client.receive_data(b"".join(server.send_response(1, None, HELLO_ANSWER)))
     assert isinstance(client.next_event(), Response)
     assert (client.state, server.state) == (State.READY, State.READY)
+    assert client.in_flight_count == server.in_flight_count == client.in_flight_bytes == server.in_flight_bytes == 0
 
 
 def events_of(connection: NativeConnection) -> list[Event]:
@@ -63,12 +64,6 @@ def events_of(connection: NativeConnection) -> list[Event]:
 
 def metadata_request(correlation_id: int) -> bytes:
     return packed([correlation_id, "metadata", 1, {}])
-
-
-def test_hello_leads_to_ready_on_both_sides() -> None:
-    client, server = pair()
-    assert client.in_flight_count == server.in_flight_count == 0
-    assert client.in_flight_bytes == server.in_flight_bytes == 0
 
 
 def test_refused_hello_may_be_tried_again() -> None:
@@ -110,7 +105,7 @@ def test_answers_match_their_requests_in_any_order() -> None:
     )
     server.receive_data(stream)
     requests = events_of(server)
-    assert [request.api for request in requests if isinstance(request, Request)] == ["fetch", "produce", "explain"]
+    assert [request.api for request in requests if isinstance(request, NativeRequest)] == ["fetch", "produce", "explain"]
     for number in (3, 4, 2):
         client.receive_data(b"".join(server.send_response(number, None, {"partitions": []})))
     responses = [event for event in events_of(client) if isinstance(event, Response)]
@@ -137,12 +132,12 @@ def test_error_answer_arrives_as_the_exception_it_was() -> None:
 def test_server_pauses_at_the_count_limit_and_goes_on_after_an_answer() -> None:
     _, server = pair(max_in_flight=3)
     server.receive_data(b"".join(map(metadata_request, range(2, 8))))
-    assert [event.correlation_id for event in events_of(server) if isinstance(event, Request)] == [2, 3, 4]
+    assert [event.correlation_id for event in events_of(server) if isinstance(event, NativeRequest)] == [2, 3, 4]
     assert server.next_event() is PAUSED
     assert not server.can_receive_more
     server.send_response(3, None, {"topics": []})
     assert server.can_receive_more
-    assert [event.correlation_id for event in events_of(server) if isinstance(event, Request)] == [5]
+    assert [event.correlation_id for event in events_of(server) if isinstance(event, NativeRequest)] == [5]
 
 
 def test_server_pauses_at_the_byte_limit_but_lets_the_first_request_in() -> None:
@@ -151,7 +146,7 @@ def test_server_pauses_at_the_byte_limit_but_lets_the_first_request_in() -> None
     first, second = (b"".join(client.send_request(number, "produce", 1, body)) for number in (2, 3))
     server.receive_data(first + second)
     (request,) = events_of(server)
-    assert isinstance(request, Request)
+    assert isinstance(request, NativeRequest)
     assert server.in_flight_bytes == request.size_bytes == len(first) - 4
     assert server.next_event() is PAUSED
     server.discard(2)
@@ -163,7 +158,7 @@ def test_request_without_an_answer_is_not_in_flight() -> None:
     client, server = pair()
     server.receive_data(b"".join(client.send_request(2, "produce", 1, {"partitions": []}, expects_answer=False)))
     assert client.in_flight_count == 0
-    assert isinstance(server.next_event(), Request)
+    assert isinstance(server.next_event(), NativeRequest)
     assert server.in_flight_count == 1
     server.discard(2)
     assert server.in_flight_count == 0
@@ -260,11 +255,19 @@ def test_half_closed_client_still_gets_its_answers() -> None:
     client, server = pair()
     server.receive_data(b"".join(client.send_request(2, "metadata", 1, {})))
     server.receive_data(b"")
-    assert isinstance(server.next_event(), Request)
+    assert isinstance(server.next_event(), NativeRequest)
     assert server.next_event() is CONNECTION_CLOSED
     assert server.next_event() is CONNECTION_CLOSED
     client.receive_data(b"".join(server.send_response(2, None, {"topics": []})))
     assert isinstance(client.next_event(), Response)
+
+
+def test_a_server_that_has_finished_sending_is_asked_nothing() -> None:
+    client, _ = pair()
+    client.receive_data(b"")
+    assert client.next_event() is CONNECTION_CLOSED
+    with pytest.raises(LocalProtocolError, match="a request in state CLOSED"):
+        client.send_request(2, "metadata", 1, {})
 
 
 def test_end_inside_a_frame_is_the_peers_error() -> None:
@@ -314,20 +317,34 @@ def test_client_keeps_to_the_limits_it_was_told() -> None:
         client.send_request(4, "metadata", 1, {})
 
 
-def test_fetched_records_are_sent_as_the_buffer_that_came() -> None:
+RECORDS = memoryview(bytearray(b"r" * 100_000))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        messages.ProduceRequest((messages.ProducePartition("t", 0, RECORDS),)),
+        messages.StageRequest("a", 0, "t", (messages.StagePartition("t", 0, RECORDS),)),
+        messages.FetchResponse((messages.FetchPartitionResponse("t", 0, records=RECORDS),)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_large_records_are_sent_as_the_buffer_that_came(
+    message: messages.ProduceRequest | messages.StageRequest | messages.FetchResponse,
+) -> None:
     client, server = pair()
-    server.receive_data(b"".join(client.send_request(2, "fetch", 1, {"partitions": []})))
-    server.next_event()
-    records = memoryview(bytearray(b"r" * 100_000))
-    body = messages.FetchResponse((messages.FetchPartitionResponse("t", 0, records=records),)).to_body()
-    pieces = server.send_response(2, None, body)
-    assert pieces[1] is records
-    client.receive_data(b"".join(pieces))
-    response = client.next_event()
-    assert isinstance(response, Response)
-    fetched = messages.decode_response("fetch", 1, response.body or {})
-    assert isinstance(fetched, messages.FetchResponse)
-    assert fetched.partitions[0].records == records
+    body = {} if isinstance(message, messages.FetchResponse) else message.to_body()
+    pieces = client.send_request(2, message.api, 1, body)
+    server.receive_data(b"".join(pieces))
+    received = server.next_event()
+    assert isinstance(received, NativeRequest)
+    if isinstance(message, messages.FetchResponse):
+        pieces = server.send_response(2, None, message.to_body())
+        client.receive_data(b"".join(pieces))
+        received = client.next_event()
+        assert isinstance(received, Response)
+    assert pieces[1] is RECORDS
+    assert type(message).from_body(received.body or {}) == message
 
 
 def outcome(pieces: list[bytes], limit: int) -> list[Any]:
@@ -338,7 +355,7 @@ def outcome(pieces: list[bytes], limit: int) -> list[Any]:
         for piece in [*pieces, b""]:
             server.receive_data(piece)
             while (event := server.next_event()) not in (NEED_DATA, CONNECTION_CLOSED):
-                if isinstance(event, Request):
+                if isinstance(event, NativeRequest):
                     events.append(event)
                     body = HELLO_ANSWER if event.api == "hello" else {}
                     server.send_response(event.correlation_id, None, body)

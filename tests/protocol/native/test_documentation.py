@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from triolog.protocol import errors
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import NativeConnection, Request, Response
+from triolog.protocol.native.connection import NativeConnection, NativeRequest, Response
+from triolog.protocol.native.reference import KeyRow, key_rows
 from triolog.protocol.native.state import Role
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +28,7 @@ def test_worked_example_is_what_client_and_server_say() -> None:
 
     server.receive_data(hello)
     request = server.next_event()
-    assert isinstance(request, Request)
+    assert isinstance(request, NativeRequest)
     assert messages.decode_request(*request[1:4]) == messages.HelloRequest("doc")
     client.send_request(1, "hello", 1, {"client_id": "doc"})
     answer = messages.HelloResponse("triolog", "1", 0, "cluster", messages.API_VERSIONS)
@@ -34,7 +37,7 @@ def test_worked_example_is_what_client_and_server_say() -> None:
 
     server.receive_data(produce)
     request = server.next_event()
-    assert isinstance(request, Request)
+    assert isinstance(request, NativeRequest)
     expected = messages.ProduceRequest((messages.ProducePartition("t", 0, (messages.PlainRecord(None, b"k", b"hi"),)),))
     assert messages.decode_request(*request[1:4]) == expected
 
@@ -52,11 +55,27 @@ def test_every_call_has_its_section_and_no_other() -> None:
     assert re.findall(r"^### (\w+)$", calls, re.MULTILINE) == list(messages.REQUESTS)
 
 
-def test_every_request_key_is_named_in_its_section() -> None:
-    for api, request in messages.REQUESTS.items():
-        section = TEXT.split(f"### {api}\n")[1].split("\n#")[0]
-        missing = [key for key in request.keys if not re.search(rf"\b{key}\b", section)]
-        assert not missing, api
+def section(api: str) -> tuple[str, str]:
+    """What stands about a call's request, and about its answer."""
+    request, _, answer = TEXT.split(f"### {api}\n")[1].split("\n#")[0].partition("Answer")
+    return request, answer
+
+
+def last_names(rows: Iterable[KeyRow]) -> set[str]:
+    return {row.path.rpartition(".")[2] for row in rows}
+
+
+@pytest.mark.parametrize("api", messages.REQUESTS)
+def test_every_key_is_named_in_its_section(api: str) -> None:
+    for message, text in zip((messages.REQUESTS[api], messages.RESPONSES[api]), section(api), strict=True):
+        assert last_names(key_rows(message)) <= set(re.findall(r"\w+", text))
+
+
+@pytest.mark.parametrize("api", messages.REQUESTS)
+def test_exactly_the_keys_of_a_request_that_may_be_absent_have_a_question_mark(api: str) -> None:
+    absent = last_names(row for row in key_rows(messages.REQUESTS[api]) if row.may_be_absent)
+    one_of_two = {"offset", "timestamp"} if api == "explain" else set()
+    assert set(re.findall(r"(\w+)\?", section(api)[0])) == absent - one_of_two
 
 
 def test_error_table_says_what_the_codes_are() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import copy
 from typing import Any, Final
 
 import msgpack
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import RequestError
 from triolog.protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from triolog.protocol.native import messages, wide
+from triolog.protocol.native.calls.produce import RECORDS_PER_PAUSE
 
 from tests.support.in_steps import finished
 from tests.support.native_messages import REQUESTS
@@ -28,11 +29,15 @@ def at_once(api: str, body: Any) -> object:
 
 
 def in_steps(api: str, body: Any) -> object:
-    """The same in steps."""
+    """What `at_once` says, read in steps."""
     try:
         return finished(wide.decode_steps(api, messages.VERSION, msgpack.unpackb(msgpack.packb(body))))
     except RequestError as exc:
         return exc.code, exc.message
+
+
+def pauses(api: str, body: Any) -> int:
+    return sum(1 for _ in wide.decode_steps(api, messages.VERSION, body))
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -73,15 +78,26 @@ def test_a_plain_record_of_many_headers_is_read_in_steps() -> None:
     record = [None, b"k", b"v", [[f"{number}", b""] for number in range(20_000)]]
     body = {"partitions": [{"topic": "t", "partition": 0, "records": [record]}]}
     assert in_steps("produce", body) == at_once("produce", body)
-    assert sum(1 for _ in wide.decode_steps("produce", 1, body)) >= 20_000 // wide.RECORDS_PER_PAUSE
+    assert pauses("produce", body) >= 20_000 // RECORDS_PER_PAUSE
 
 
 def test_long_configurations_count_as_many_entries() -> None:
     config = {f"key-{number}": "value" for number in range(1000)}
     body = {"topics": [{"name": f"{number}", "partitions": 1, "config": config} for number in range(50)]}
-    assert sum(1 for _ in wide.decode_steps("create_topics", 1, body)) >= 25
+    assert pauses("create_topics", body) >= 25
 
 
-def test_every_request_that_has_entries_is_read_in_steps() -> None:
-    with_entries = {each for each in messages.REQUESTS.values() if "fields.entries(" in inspect.getsource(each.from_body)}
-    assert with_entries == set(wide.ENTRIES)
+@pytest.mark.parametrize("api", REQUESTS)
+@given(data=st.data())
+def test_many_entries_pause_in_every_request_that_has_them(api: str, data: st.DataObject) -> None:
+    body = msgpack.unpackb(msgpack.packb(data.draw(REQUESTS[api]).to_body()))
+    entries = [key for key, value in body.items() if type(value) is list and value and type(value[0]) is dict]
+    for key in entries:
+        body[key] = [copy.deepcopy(body[key][0]) for _ in range(200)]
+    assert pauses(api, body) >= len(entries) * (200 // wide.ENTRIES_PER_PAUSE)
+
+
+def test_many_entries_inside_one_entry_pause() -> None:
+    partitions = [{"topic": "t", "partition": number, "size_bytes": 1, "crc": 0} for number in range(5000)]
+    body = {"application": "a", "version": 1, "tasks": [{"task": "t", "partitions": partitions}]}
+    assert pauses("commit_stage", body) >= 5000 // wide.ENTRIES_PER_PAUSE

@@ -32,16 +32,6 @@ def seen(batches: list[bytes], aborted: list[tuple[int, int]]) -> list[int]:
     return [header.base_offset for header, batch in iter_batches(b"".join(batches)) if not committed.leaves_out(header, batch)]
 
 
-def test_an_aborted_transaction_is_left_out_up_to_its_marker() -> None:
-    batches = [data(1, 0), data(2, 1), data(1, 2), marker(1, 3, commit=False), data(1, 4), marker(1, 5, commit=True)]
-    assert seen(batches, [(1, 0)]) == [1, 4]
-
-
-def test_batches_before_the_transactions_first_offset_stay() -> None:
-    batches = [data(1, 0), marker(1, 1, commit=True), data(1, 2), marker(1, 3, commit=False)]
-    assert seen(batches, [(1, 2)]) == [0]
-
-
 def test_where_damage_took_the_abort_marker_out_the_next_commit_ends_the_transaction() -> None:
     """Kafka's readers go on leaving out; a COMMIT cannot stand inside of an aborted transaction."""
     assert seen([data(1, 0), marker(1, 2, commit=True), data(1, 3)], [(1, 0)]) == [3]

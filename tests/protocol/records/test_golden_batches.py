@@ -14,7 +14,8 @@ from triolog.protocol.records.control import ControlRecordType, control_record_t
 from triolog.protocol.records.record import first_record_at, iter_records, walk_records
 from triolog.protocol.types import CompressionType, Record, TimestampType
 
-GOLDEN: Final = Path(__file__).resolve().parents[2] / "data" / "kafka-4.1.0"
+from tests.support.golden import GOLDEN
+
 CODECS: Final = {
     "codec-none": CompressionType.NONE,
     "codec-gzip": CompressionType.GZIP,

@@ -64,22 +64,18 @@ def test_null_and_empty_are_told_apart() -> None:
     assert list(iter_records(build_batch(records))) == [Record(0, *records[0]), Record(1, *records[1])]
 
 
-def test_any_negative_length_is_null() -> None:
-    batch, header = with_records(record_bytes("00 00 00 05 07 02 0268 09"), count=1)
-    assert records_of(batch, header) == [Record(0, 0, None, None, (("h", None),))]
-    assert walk_records(batch, header).has_null_key
-
-
-def test_a_header_key_that_is_not_utf8_is_read_with_replacements() -> None:
-    batch, header = with_records(record_bytes("00 00 00 01 01 02 04ff61 00"), count=1)
-    assert records_of(batch, header)[0].headers == (("\ufffda", b""),)
-    assert walk_records(batch, header).records_count == 1
-
-
-def test_attributes_of_a_record_are_ignored() -> None:
-    batch, header = with_records(record_bytes("ff 00 00 01 01 00"), count=1)
-    assert records_of(batch, header) == [Record(0, 0, None, None)]
-    assert walk_records(batch, header).records_count == 1
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        pytest.param("00 00 00 05 07 02 0268 09", (("h", None),), id="any-negative-length-is-null"),
+        pytest.param("00 00 00 01 01 02 04ff61 00", (("\ufffda", b""),), id="a-header-key-that-is-not-utf8-has-replacements"),
+        pytest.param("ff 00 00 01 01 00", (), id="attributes-are-ignored"),
+    ],
+)
+def test_unusual_records_are_read(body: str, headers: tuple[tuple[str, bytes | None], ...]) -> None:
+    batch, header = with_records(record_bytes(body), count=1)
+    assert records_of(batch, header) == [Record(0, 0, None, None, headers)]
+    assert (walk_records(batch, header).records_count, walk_records(batch, header).has_null_key) == (1, True)
 
 
 @pytest.mark.parametrize(

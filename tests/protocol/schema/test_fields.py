@@ -57,3 +57,10 @@ def test_mutable_defaults_are_not_shared() -> None:
 def test_structures_have_slots() -> None:
     assert not hasattr(Everything(), "__dict__")
     assert attrs.has(Everything)
+
+
+def test_versions_in_both_ranges() -> None:
+    assert Versions.parse("0-12").both(Versions.parse("8+")) == Versions(8, 12)
+    assert not Versions.parse("0-7").both(Versions.parse("7")).are_none
+    assert Versions.parse("0-7").both(Versions.parse("8+")).are_none
+    assert Versions.parse("0+").both(Versions.parse("none")).are_none

@@ -13,6 +13,7 @@ import attrs
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess
 
 PATIENCE_S = 30.0
@@ -53,8 +54,8 @@ def started(folder: ServerFolder, *arguments: str) -> tuple[ServerProcess, Contr
 
 
 @pytest.fixture(scope="module")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
-    with ServerFolder(tmp_path_factory.mktemp("control")) as folder:
+def control(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[Control]:
+    with ServerFolder(tmp_path_factory.mktemp("control"), command=server_forker) as folder:
         server, control = started(folder, "--control", "127.0.0.1:0")
         yield control
         assert server.stop() == 0, server.stderr()
@@ -182,6 +183,22 @@ def test_disk_faults(control: Control) -> None:
     assert control.do("GET", "/disk-faults") == []
 
 
+def test_a_disk_fault_is_waited_for_let_go_and_taken_away(control: Control) -> None:
+    """The device would take an hour."""
+    rule = {"effect": "delay", "operation": "write", "path": "t-0/*.log", "delay_ms": 3_600_000}
+    place = f"/disk-faults/{control.do('POST', '/disk-faults', rule)['number']}"
+    assert control.ask("POST", f"{place}/wait", {"timeout_ms": 1})[0] == 408
+    producer = control.producer()
+    producer.produce("t", b"v")
+    assert control.do("POST", f"{place}/wait", {"times": 1, "timeout_ms": 30_000})["fired"] == 1
+    assert (control.do("GET", place)["is_released"], control.values("t")) == (False, [])
+    assert control.do("POST", f"{place}/release")["is_released"]
+    assert producer.flush(PATIENCE_S) == 0
+    assert control.values("t") == ["v"]
+    control.do("DELETE", place)
+    assert (control.do("GET", "/disk-faults"), control.ask("GET", place)[0]) == ([], 404)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "complaint"),
     [
@@ -191,6 +208,7 @@ def test_disk_faults(control: Control) -> None:
         ("POST", "/faults", [1], 400, "not an object"),
         ("POST", "/disk-faults", {"effect": "melted"}, 400, "expected one of"),
         ("GET", "/faults/99", None, 404, "99"),
+        ("POST", "/disk-faults/99/release", None, 404, "disk fault 99"),
         ("GET", "/nowhere", None, 404, "no such call"),
         ("GET", "/requests?colour=red", None, 400, "no such field"),
         ("POST", "/requests/wait", {"api": "Produce", "timeout_ms": 1}, 408, "did not come"),

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.server.broker_config import Address, BrokerConfig
 from triolog.server.control.api import ControlApi
 from triolog.server.control.life import Life
 from triolog.server.control.routes import answer
 from triolog.server.faults.rules import Subject
-from triolog.server.listeners.http import HttpRequest
+from triolog.server.listeners.http.server import HttpRequest
 from triolog.server.listeners.opening import Addresses
+from triolog.server.settings.broker_config import Address, BrokerConfig
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -13,6 +15,8 @@ from triolog.server.faults.disk_faults import DiskFaults, disk_rule_of
 from triolog.server.faults.faults import Faults
 from triolog.server.faults.rules import Rule, RuleError, Subject, rule_of
 
+PATIENCE_S = 30.0
+HOUR_MS = 3_600_000
 SUBJECT = Subject("Produce", "app-1", 0, {"orders": [0, 2]}, ["g"], ["tx"])
 
 
@@ -153,20 +157,44 @@ def test_errors_have_names_or_numbers() -> None:
 def test_a_full_disk_refuses_writes_of_the_named_files_only() -> None:
     faults = DiskFaults()
     faults.add(disk_rule_of({"effect": "full", "path": "orders-*/*.log", "times": 1}))
-    assert faults.delay_ms("sync", "/d/orders-0/0.log") == 0
-    assert faults.delay_ms("write", "/d/other-0/0.log") == 0
+    assert faults.check("sync", "/d/orders-0/0.log") is None
+    assert faults.check("write", "/d/other-0/0.log") is None
     with pytest.raises(OSError, match="No space left"):
-        faults.delay_ms("write", "/d/orders-0/0.log")
-    assert faults.delay_ms("write", "/d/orders-0/0.log") == 0
+        faults.check("write", "/d/orders-0/0.log")
+    assert faults.check("write", "/d/orders-0/0.log") is None
 
 
 def test_an_error_and_a_delay_of_the_device() -> None:
     faults = DiskFaults()
     faults.add(disk_rule_of({"effect": "error", "operation": "sync", "once": True}))
-    faults.add(disk_rule_of({"effect": "delay", "delay_ms": 7}))
+    delay = faults.add(disk_rule_of({"effect": "delay", "delay_ms": 7}))
     with pytest.raises(OSError, match="Input/output error"):
-        faults.delay_ms("sync", "/d/a")
-    assert faults.delay_ms("sync", "/d/a") == 7
+        faults.check("sync", "/d/a")
+    assert faults.check("sync", "/d/a") is delay
+
+
+@pytest.mark.parametrize("call", ["release", "remove", "clear"])
+def test_a_delay_ends_when_its_rule_is_released_or_gone(call: str) -> None:
+    faults = DiskFaults()
+    fault = faults.add(disk_rule_of({"effect": "delay", "delay_ms": HOUR_MS}))
+    end = {"release": fault.release, "remove": lambda: faults.remove(fault.number), "clear": faults.clear}[call]
+    with ThreadPoolExecutor(1) as device:
+        waiting = device.submit(faults.wait_out, fault, lambda: False)
+        end()
+        waiting.result(PATIENCE_S)
+    assert fault.is_released
+    faults.wait_out(fault, lambda: False)
+
+
+def test_a_delay_ends_when_who_waits_is_woken_and_has_no_reason_any_more() -> None:
+    faults, crashed = DiskFaults(), threading.Event()
+    fault = faults.add(disk_rule_of({"effect": "delay", "delay_ms": HOUR_MS}))
+    with ThreadPoolExecutor(1) as device:
+        waiting = device.submit(faults.wait_out, fault, crashed.is_set)
+        crashed.set()
+        faults.wake()
+        waiting.result(PATIENCE_S)
+    assert not fault.is_released
 
 
 @given(size=st.integers(1, 1000), seed=st.integers(0, 99))

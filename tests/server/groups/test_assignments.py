@@ -18,8 +18,7 @@ def two_in_generation_three(bench: Bench) -> list[str]:
     return members
 
 
-def test_followers_wait_for_the_leader_and_everybody_gets_his_part() -> None:
-    bench = Bench()
+def test_followers_wait_for_the_leader_and_everybody_gets_his_part(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     waiting = bench.sync(follower, 3)
     assert bench.is_waiting(waiting)
@@ -31,16 +30,14 @@ def test_followers_wait_for_the_leader_and_everybody_gets_his_part() -> None:
     assert {each.member_id: each.assignment for each in bench.log[-1].value.members} == {leader: b"L", follower: b"F"}
 
 
-def test_a_follower_that_comes_later_gets_its_part_at_once() -> None:
-    bench = Bench()
+def test_a_follower_that_comes_later_gets_its_part_at_once(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     bench.sync(leader, 3, assignments=((follower, b"F"),))
     assert bench.synced(bench.sync(follower, 3)).assignment == b"F"
     assert bench.synced(bench.sync(leader, 3)).assignment == b""
 
 
-def test_what_a_follower_brings_does_not_count() -> None:
-    bench = Bench()
+def test_what_a_follower_brings_does_not_count(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     caller = bench.sync(follower, 3, assignments=((follower, b"mine"),))
     assert bench.is_waiting(caller)
@@ -48,8 +45,7 @@ def test_what_a_follower_brings_does_not_count() -> None:
     assert bench.synced(caller).assignment == b"F"
 
 
-def test_nobody_has_the_assignment_before_it_is_stored() -> None:
-    bench = Bench()
+def test_nobody_has_the_assignment_before_it_is_stored(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     callers = [bench.sync(leader, 3, assignments=((follower, b"F"),)), bench.sync(follower, 3)]
@@ -72,9 +68,8 @@ def test_nobody_has_the_assignment_before_it_is_stored() -> None:
     ],
 )
 def test_an_assignment_that_cannot_be_stored_counts_for_nobody_and_all_join_again(
-    error: ErrorCode, answered: ErrorCode
+    bench: Bench, error: ErrorCode, answered: ErrorCode
 ) -> None:
-    bench = Bench()
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     callers = [bench.sync(leader, 3, assignments=((follower, b"F"),)), bench.sync(follower, 3)]
@@ -86,8 +81,7 @@ def test_an_assignment_that_cannot_be_stored_counts_for_nobody_and_all_join_agai
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_assignment_that_is_stored_too_late_does_not_count(fails: bool) -> None:
-    bench = Bench()
+def test_an_assignment_that_is_stored_too_late_does_not_count(bench: Bench, fails: bool) -> None:
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     caller = bench.sync(leader, 3, assignments=((follower, b"F"),))
@@ -100,9 +94,8 @@ def test_an_assignment_that_is_stored_too_late_does_not_count(fails: bool) -> No
     assert bench.is_waiting(bench.sync(follower, 4))
 
 
-def test_a_leader_that_brings_two_assignments_is_held_to_the_first() -> None:
+def test_a_leader_that_brings_two_assignments_is_held_to_the_first(bench: Bench) -> None:
     """What is stored and what members are given must not be two things."""
-    bench = Bench()
     leader, follower = two_in_generation_three(bench)
     bench.stores_at_once = False
     first = bench.sync(leader, 3, assignments=((leader, b"1"),))
@@ -114,8 +107,7 @@ def test_a_leader_that_brings_two_assignments_is_held_to_the_first() -> None:
     assert follower in bench.member_ids()
 
 
-def test_a_member_that_asks_twice_is_answered_twice() -> None:
-    bench = Bench()
+def test_a_member_that_asks_twice_is_answered_twice(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     first, second = bench.sync(follower, 3), bench.sync(follower, 3)
     assert bench.synced(first).error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -123,8 +115,7 @@ def test_a_member_that_asks_twice_is_answered_twice() -> None:
     assert bench.synced(second).assignment == b"F"
 
 
-def test_who_waits_for_an_assignment_when_another_rebalance_begins_has_to_join_again() -> None:
-    bench = Bench()
+def test_who_waits_for_an_assignment_when_another_rebalance_begins_has_to_join_again(bench: Bench) -> None:
     _, follower = two_in_generation_three(bench)
     caller = bench.sync(follower, 3)
     bench.enter()
@@ -132,8 +123,7 @@ def test_who_waits_for_an_assignment_when_another_rebalance_begins_has_to_join_a
     assert bench.synced(bench.sync(follower, 3)).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_waits_for_its_assignment_does_not_expire() -> None:
-    bench = Bench()
+def test_a_member_that_waits_for_its_assignment_does_not_expire(bench: Bench) -> None:
     leader, follower = two_in_generation_three(bench)
     caller = bench.sync(follower, 3)
     for _ in range(5):
@@ -149,8 +139,7 @@ def test_a_member_that_waits_for_its_assignment_does_not_expire() -> None:
     assert bench.member_ids() == [leader]
 
 
-def test_who_may_not_ask_is_told_why() -> None:
-    bench = Bench()
+def test_who_may_not_ask_is_told_why(bench: Bench) -> None:
     assert bench.synced(bench.sync("nobody", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
     leader, follower = two_in_generation_three(bench)
     for changes, expected in (

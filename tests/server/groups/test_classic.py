@@ -8,7 +8,6 @@ from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubsc
 from triolog.protocol.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.groups.group import PREVIOUS_STATES
 from triolog.server.groups.values import (
     CommittingMember,
     GroupDescription,
@@ -30,26 +29,20 @@ def commit_error(bench: Bench, member: CommittingMember, *, is_transactional: bo
     return ErrorCode.NONE
 
 
-# ---- commits ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_group_that_is_not_there_takes_commits_of_those_who_do_without_membership_only() -> None:
-    bench = Bench()
+def test_a_group_that_is_not_there_takes_commits_of_those_who_do_without_membership_only(bench: Bench) -> None:
     assert commit_error(bench, NOBODY) is ErrorCode.NONE
     assert commit_error(bench, CommittingMember(member_id="somebody")) is ErrorCode.NONE
     assert commit_error(bench, CommittingMember(generation=0, member_id="somebody")) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_an_empty_group_takes_commits_of_those_who_do_without_membership_only() -> None:
-    bench = Bench()
+def test_an_empty_group_takes_commits_of_those_who_do_without_membership_only(bench: Bench) -> None:
     [member_id] = bench.stable(1)
     bench.leave(member_id)
     assert commit_error(bench, NOBODY) is ErrorCode.NONE
     assert commit_error(bench, CommittingMember(generation=2, member_id=member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_with_members_takes_commits_of_them_in_their_generation_only() -> None:
-    bench = Bench()
+def test_a_group_with_members_takes_commits_of_them_in_their_generation_only(bench: Bench) -> None:
     leader, follower = bench.stable(2, [None, "two"])
     follower = next(each for each in (leader, follower) if each.startswith("two"))
     for member, expected in (
@@ -68,8 +61,7 @@ def test_a_group_with_members_takes_commits_of_them_in_their_generation_only() -
             assert commit_error(bench, member, is_transactional=True) is expected
 
 
-def test_a_refused_commit_says_who_asked_and_where_the_group_is() -> None:
-    bench = Bench()
+def test_a_refused_commit_says_who_asked_and_where_the_group_is(bench: Bench) -> None:
     bench.stable(1)
     for member, expected in (
         (NOBODY, r"UNKNOWN_MEMBER_ID.*'group'.*'' of generation -1 .* Stable, its generation is 1 and it has 1 members"),
@@ -79,15 +71,13 @@ def test_a_refused_commit_says_who_asked_and_where_the_group_is() -> None:
             bench.groups.check_commit(GROUP, member, is_transactional=False, now_ms=bench.now_ms)
 
 
-def test_a_transaction_without_membership_commits_for_a_group_with_members() -> None:
+def test_a_transaction_without_membership_commits_for_a_group_with_members(bench: Bench) -> None:
     """Transactions have rules of their own; before TxnOffsetCommit v3 nobody says who he is."""
-    bench = Bench()
     bench.stable(1)
     assert commit_error(bench, NOBODY, is_transactional=True) is ErrorCode.NONE
 
 
-def test_members_commit_during_a_rebalance_until_the_next_generation_begins() -> None:
-    bench = Bench()
+def test_members_commit_during_a_rebalance_until_the_next_generation_begins(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     old, new = CommittingMember(generation=2, member_id=leader), CommittingMember(generation=3, member_id=leader)
     bench.join(follower, protocols=(("range", b"new"),))
@@ -100,26 +90,20 @@ def test_members_commit_during_a_rebalance_until_the_next_generation_begins() ->
     assert commit_error(bench, new) is ErrorCode.NONE
 
 
-def test_a_commit_keeps_the_session_alive() -> None:
-    bench = Bench()
+def test_a_commit_keeps_the_session_alive(bench: Bench) -> None:
     [member_id] = bench.stable(1)
     for _ in range(3):
         bench.advance(SESSION_MS - 1)
         assert commit_error(bench, CommittingMember(generation=1, member_id=member_id)) is ErrorCode.NONE
 
 
-def test_nobody_commits_for_a_group_that_is_being_deleted() -> None:
-    bench = Bench()
+def test_nobody_commits_for_a_group_that_is_being_deleted(bench: Bench) -> None:
     bench.leave(*bench.stable(1))
     bench.groups.begin_delete(GROUP)
     assert commit_error(bench, NOBODY) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-# ---- what is shown ------------------------------------------------------------------------------------------------------
-
-
-def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have() -> None:
-    bench = Bench()
+def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have(bench: Bench) -> None:
     leader, other = bench.stable(2, ["one", "two"])
     described = {each.member_id: each for each in bench.groups.describe(GROUP).members}  # type: ignore[union-attr]
     assert described[other] == MemberDescription(
@@ -139,8 +123,7 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_say_and_have() -
     assert GroupDescription(group_id="other").state.value == "Dead"
 
 
-def test_groups_are_listed_with_type_and_state() -> None:
-    bench = Bench()
+def test_groups_are_listed_with_type_and_state(bench: Bench) -> None:
     bench.stable(1)
     bench.enter(group_id="second")
     bench.leave(*bench.member_ids())
@@ -162,8 +145,7 @@ def keeps(bench: Bench, topic: str) -> bool:
     return error is not None
 
 
-def test_a_group_of_consumers_is_subscribed_to_what_its_members_say() -> None:
-    bench = Bench()
+def test_a_group_of_consumers_is_subscribed_to_what_its_members_say(bench: Bench) -> None:
     member_id, _ = bench.enter(protocols=subscription("a", "b"))
     bench.groups.check_delete_offsets(GROUP)
     assert [keeps(bench, topic) for topic in "abc"] == [True, True, False]
@@ -172,14 +154,12 @@ def test_a_group_of_consumers_is_subscribed_to_what_its_members_say() -> None:
     assert bench.groups.delete_offset_error("other", TopicPartition("a", 0)) is None
 
 
-def test_where_it_cannot_be_known_a_group_of_consumers_counts_as_subscribed() -> None:
-    bench = Bench()
+def test_where_it_cannot_be_known_a_group_of_consumers_counts_as_subscribed(bench: Bench) -> None:
     bench.enter(protocols=(("range", b"x"),))
     assert keeps(bench, "a")
 
 
-def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_deleted() -> None:
-    bench = Bench()
+def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_deleted(bench: Bench) -> None:
     member_id, _ = bench.enter(protocol_type="connect", protocols=(("default", b"x"),))
     with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*has 1 members; what they read is not known"):
         bench.groups.check_delete_offsets(GROUP)
@@ -188,11 +168,7 @@ def test_what_another_kind_of_group_reads_is_not_known_so_nothing_of_it_is_delet
     assert not keeps(bench, "a")
 
 
-# ---- restarts -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_group_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
-    bench = Bench()
+def test_a_group_goes_on_after_a_restart_as_if_nothing_had_been(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     before = bench.groups.describe(GROUP)
     bench.restart()
@@ -202,8 +178,7 @@ def test_a_group_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
     assert bench.joined(bench.join(follower)).leader == leader
 
 
-def test_sessions_begin_anew_with_a_restart() -> None:
-    bench = Bench()
+def test_sessions_begin_anew_with_a_restart(bench: Bench) -> None:
     members = bench.stable(2)
     bench.advance(SESSION_MS - 1)
     bench.restart()
@@ -213,16 +188,7 @@ def test_sessions_begin_anew_with_a_restart() -> None:
     assert bench.state() is GroupState.EMPTY
 
 
-def test_an_empty_group_keeps_its_generation_over_a_restart() -> None:
-    bench = Bench()
-    bench.leave(*bench.stable(1))
-    bench.restart()
-    assert bench.state() is GroupState.EMPTY
-    assert bench.joined(bench.enter()[1]).generation == 3
-
-
-def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before() -> None:
-    bench = Bench()
+def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     bench.enter()
     bench.join(leader)
@@ -233,13 +199,12 @@ def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before() -> No
     assert bench.heartbeat(leader, 2) is ErrorCode.NONE
 
 
-def test_a_record_of_an_old_kafka_is_restored() -> None:
+def test_a_record_of_an_old_kafka_is_restored(bench: Bench) -> None:
     """Version 0 has neither a rebalance timeout nor a timestamp; a group may have been left without a leader."""
     member = MemberMetadata(
         member_id="old", client_id="c", client_host="/h", session_timeout=7_000, subscription=b"s", assignment=b"a"
     )
     value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", members=[member])
-    bench = Bench()
     bench.take(bench.groups.restore(GROUP, value, bench.now_ms))
     assert bench.heartbeat("old", 4) is ErrorCode.NONE
     caller = bench.join("old", protocols=(("range", b"s"),))
@@ -249,11 +214,7 @@ def test_a_record_of_an_old_kafka_is_restored() -> None:
     assert bench.groups.next_deadline_ms == bench.now_ms + 7_000
 
 
-# ---- deletion and forgetting --------------------------------------------------------------------------------------------
-
-
-def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted() -> None:
-    bench = Bench()
+def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted(bench: Bench) -> None:
     assert bench.groups.begin_delete("never was")
     [member_id] = bench.stable(1)
     assert not bench.groups.begin_delete(GROUP)
@@ -266,8 +227,7 @@ def test_only_an_empty_group_of_which_nothing_is_being_stored_can_be_deleted() -
     assert not bench.groups.begin_delete(GROUP)
 
 
-def test_a_group_whose_deletion_failed_is_as_it_was() -> None:
-    bench = Bench()
+def test_a_group_whose_deletion_failed_is_as_it_was(bench: Bench) -> None:
     bench.leave(*bench.stable(1))
     bench.join()
     assert bench.groups.begin_delete(GROUP)
@@ -277,8 +237,7 @@ def test_a_group_whose_deletion_failed_is_as_it_was() -> None:
     assert bench.joined(bench.enter()[1]).generation == 3
 
 
-def test_a_deleted_group_begins_anew() -> None:
-    bench = Bench()
+def test_a_deleted_group_begins_anew(bench: Bench) -> None:
     bench.leave(*bench.stable(1))
     bench.groups.begin_delete(GROUP)
     bench.groups.end_delete(GROUP, is_deleted=True)
@@ -286,16 +245,14 @@ def test_a_deleted_group_begins_anew() -> None:
     assert bench.joined(bench.enter()[1]).generation == 1
 
 
-def test_a_group_that_came_to_be_while_its_offsets_were_deleted_stays() -> None:
-    bench = Bench()
+def test_a_group_that_came_to_be_while_its_offsets_were_deleted_stays(bench: Bench) -> None:
     assert bench.groups.begin_delete(GROUP)
     [member_id] = bench.stable(1)
     bench.groups.end_delete(GROUP, is_deleted=True)
     assert bench.member_ids() == [member_id]
 
 
-def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about_to_join() -> None:
-    bench = Bench()
+def test_a_group_is_forgotten_when_the_log_has_nothing_of_it_and_nobody_is_about_to_join(bench: Bench) -> None:
     bench.leave(*bench.stable(1))
     assert bench.groups.idle_groups() == [GROUP]
     bench.join()
@@ -323,9 +280,8 @@ def test_a_record_that_is_stored_or_not_after_its_group_was_forgotten_changes_no
     assert len(bench.groups) == 0
 
 
-def test_that_a_group_is_empty_is_stored_again_where_it_could_not_be() -> None:
+def test_that_a_group_is_empty_is_stored_again_where_it_could_not_be(bench: Bench) -> None:
     """Its offsets would not expire before the next restart."""
-    bench = Bench()
     [member_id] = bench.stable(1)
     bench.stores_at_once = False
     bench.leave(member_id)
@@ -339,15 +295,13 @@ def test_that_a_group_is_empty_is_stored_again_where_it_could_not_be() -> None:
     assert bench.waiting_stores == []
 
 
-def test_nothing_is_awaited_of_a_group_that_was_emptied_before_it_had_an_assignment() -> None:
-    bench = Bench()
+def test_nothing_is_awaited_of_a_group_that_was_emptied_before_it_had_an_assignment(bench: Bench) -> None:
     member_id, _ = bench.enter()
     bench.leave(member_id)
     assert bench.groups.next_deadline_ms is None
 
 
-def test_nothing_is_left_of_members_that_come_and_go() -> None:
-    bench = Bench()
+def test_nothing_is_left_of_members_that_come_and_go(bench: Bench) -> None:
     for number in range(50):
         bench.stable(2, ["one"], group_id=f"stable-{number}")
         bench.enter(group_id=f"joining-{number}")
@@ -361,8 +315,7 @@ def test_nothing_is_left_of_members_that_come_and_go() -> None:
     assert len(bench.groups) == 0
 
 
-def test_everybody_who_waits_is_answered_when_the_coordinator_stops() -> None:
-    bench = Bench()
+def test_everybody_who_waits_is_answered_when_the_coordinator_stops(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     joining = bench.join(leader)
     other, _ = bench.enter(group_id="other")
@@ -371,8 +324,3 @@ def test_everybody_who_waits_is_answered_when_the_coordinator_stops() -> None:
     assert bench.joined(joining).error is ErrorCode.NOT_COORDINATOR
     assert follower
     assert other
-
-
-def test_every_state_can_be_reached() -> None:
-    assert set(PREVIOUS_STATES) == set(GroupState)
-    assert all(PREVIOUS_STATES.values())

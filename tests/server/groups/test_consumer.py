@@ -43,9 +43,6 @@ def _refused(driven: Driven, request: ConsumerHeartbeat) -> ErrorCode:
     return caught.value.code
 
 
-# ---- joining and leaving -------------------------------------------------------------------------------------------------
-
-
 def test_the_first_member_gets_everything_at_once(driven: Driven, topics: Topics) -> None:
     answer = _consumer(driven, "a").join()
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 1, 5_000)
@@ -139,9 +136,6 @@ def test_most_wishes_choose_the_assignor(driven: Driven) -> None:
     assert Driven(Topics()).groups.find(GROUP) is None
 
 
-# ---- errors --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -204,9 +198,6 @@ def test_there_are_at_most_so_many_groups(topics: Topics) -> None:
     assert _refused(driven, attrs.evolve(JOIN, group_id="other")) is ErrorCode.POLICY_VIOLATION
 
 
-# ---- time ----------------------------------------------------------------------------------------------------------------
-
-
 def test_a_silent_member_is_out_when_its_session_is_over(driven: Driven, topics: Topics) -> None:
     first, second = _consumer(driven, "a"), _consumer(driven, "b")
     first.join()
@@ -246,9 +237,6 @@ def test_a_heartbeat_that_came_while_its_session_ended_saves_it(driven: Driven) 
     (key,) = driven.groups.due(driven.now_ms)
     consumer.beat()
     assert driven.groups.expire(key, driven.now_ms) is None
-
-
-# ---- static members ------------------------------------------------------------------------------------------------------
 
 
 def test_a_static_member_that_is_away_keeps_its_partitions_for_its_next_process(driven: Driven) -> None:
@@ -295,9 +283,6 @@ def test_a_static_member_that_stays_away_is_out_when_its_session_is_over(driven:
     assert driven.group.state is ConsumerGroupState.EMPTY
 
 
-# ---- topics --------------------------------------------------------------------------------------------------------------
-
-
 def test_new_partitions_and_new_topics_are_given_out(driven: Driven, topics: Topics) -> None:
     consumer = _consumer(driven, "a", "t", "u")
     consumer.join()
@@ -326,9 +311,6 @@ def test_a_topic_that_nobody_wants_changes_no_epoch(driven: Driven, topics: Topi
     topics.create("other", 4)
     settle([consumer])
     assert driven.group.epoch == 1
-
-
-# ---- regular expressions -------------------------------------------------------------------------------------------------
 
 
 def test_a_regular_expression_follows_the_topics(driven: Driven, topics: Topics) -> None:
@@ -360,9 +342,6 @@ def test_names_and_an_expression_together_are_both(driven: Driven, topics: Topic
 def test_what_is_no_regular_expression_is_refused(driven: Driven) -> None:
     pytest.importorskip("re2")
     assert _refused(driven, attrs.evolve(JOIN, topic_regex="(")) is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-# ---- offsets -------------------------------------------------------------------------------------------------------------
 
 
 def _code(error: pytest.ExceptionInfo[RequestError]) -> object:
@@ -400,9 +379,6 @@ def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: D
         with pytest.raises(RequestError) as caught:
             check_fetch(driven.group, member_id, epoch)
         assert _code(caught) is code
-
-
-# ---- the log -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_that_is_dropped_has_changed_nothing(driven: Driven) -> None:

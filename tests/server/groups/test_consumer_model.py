@@ -51,8 +51,6 @@ class Histories(RuleBasedStateMachine):
         self.dead: list[Client] = []
         self.count = 0
 
-    # ---- members ---------------------------------------------------------------------------------------------------------
-
     @rule(target=clients, names=names, instance_id=st.sampled_from([None, None, None, "x", "y"]), is_slow=st.booleans())
     def join(self, names: tuple[str, ...], instance_id: str | None, is_slow: bool) -> object:
         if len(self.living) >= 5:
@@ -171,8 +169,6 @@ class Histories(RuleBasedStateMachine):
             self.living.remove(client)
             self.dead.append(client)
 
-    # ---- the world -------------------------------------------------------------------------------------------------------
-
     @rule(name=st.sampled_from(TOPICS), partitions=st.integers(1, 4))
     def create_or_grow(self, name: str, partitions: int) -> None:
         found = self.topics.find(name)
@@ -205,8 +201,6 @@ class Histories(RuleBasedStateMachine):
                 after.static_members,
             )
         assert (before is None) == (after is None)
-
-    # ---- claims ----------------------------------------------------------------------------------------------------------
 
     @rule()
     def everything_finds_its_owner(self) -> None:

@@ -23,12 +23,8 @@ def error_of(bench: Bench, caller: int) -> ErrorCode:
     return bench.joined(caller).error
 
 
-# ---- member ids ---------------------------------------------------------------------------------------------------------
-
-
-def test_who_has_no_member_id_gets_one_and_has_to_come_again() -> None:
+def test_who_has_no_member_id_gets_one_and_has_to_come_again(bench: Bench) -> None:
     """[KIP-394] So that a client that never gets its answer leaves no member behind."""
-    bench = Bench()
     answer = bench.joined(bench.join())
     assert answer == JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="client-0")
     assert bench.member_ids() == []
@@ -37,14 +33,12 @@ def test_who_has_no_member_id_gets_one_and_has_to_come_again() -> None:
     assert bench.member_ids() == ["client-0"]
 
 
-def test_before_version_4_a_member_is_added_at_once() -> None:
-    bench = Bench()
+def test_before_version_4_a_member_is_added_at_once(bench: Bench) -> None:
     joined = bench.joined(bench.join(requires_known_member_id=False))
     assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, "client-0", 1)
 
 
-def test_a_member_id_that_is_not_used_is_forgotten_after_the_session_timeout() -> None:
-    bench = Bench()
+def test_a_member_id_that_is_not_used_is_forgotten_after_the_session_timeout(bench: Bench) -> None:
     member_id = bench.joined(bench.join()).member_id
     bench.advance(SESSION_MS - 1)
     assert bench.state() is GroupState.EMPTY
@@ -53,8 +47,7 @@ def test_a_member_id_that_is_not_used_is_forgotten_after_the_session_timeout() -
     assert error_of(bench, bench.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_id_that_is_used_in_time_does_not_expire_as_one_that_was_given_out() -> None:
-    bench = Bench()
+def test_a_member_id_that_is_used_in_time_does_not_expire_as_one_that_was_given_out(bench: Bench) -> None:
     member_id, _ = bench.enter()
     bench.sync(member_id, 1)
     bench.advance(SESSION_MS - 1)
@@ -63,8 +56,7 @@ def test_a_member_id_that_is_used_in_time_does_not_expire_as_one_that_was_given_
     assert bench.member_ids() == [member_id]
 
 
-def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known() -> None:
-    bench = Bench()
+def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known(bench: Bench) -> None:
     answer = bench.joined(bench.join("somebody"))
     assert answer == JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="somebody")
     assert len(bench.groups) == 0
@@ -72,18 +64,13 @@ def test_a_member_id_of_a_group_that_is_gone_or_never_was_is_not_known() -> None
     assert error_of(bench, bench.join("somebody")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_member_id_begins_with_the_client_id_of_which_a_long_one_is_cut() -> None:
-    bench = Bench()
+def test_the_member_id_begins_with_the_client_id_of_which_a_long_one_is_cut(bench: Bench) -> None:
     assert bench.joined(bench.join(client_id="c" * 30_000)).member_id == "c" * 255 + "-0"
 
 
-def test_a_member_id_that_was_given_out_cannot_become_a_static_member() -> None:
-    bench = Bench()
+def test_a_member_id_that_was_given_out_cannot_become_a_static_member(bench: Bench) -> None:
     member_id = bench.joined(bench.join()).member_id
     assert error_of(bench, bench.join(member_id, group_instance_id="one")) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-# ---- bounds -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,8 +83,7 @@ def test_a_member_id_that_was_given_out_cannot_become_a_static_member() -> None:
         (-1, ErrorCode.INVALID_SESSION_TIMEOUT),
     ],
 )
-def test_a_session_timeout_is_within_the_bounds(session_timeout_ms: int, expected: ErrorCode) -> None:
-    bench = Bench()
+def test_a_session_timeout_is_within_the_bounds(bench: Bench, session_timeout_ms: int, expected: ErrorCode) -> None:
     assert error_of(bench, bench.join(session_timeout_ms=session_timeout_ms)) is expected
 
 
@@ -122,8 +108,7 @@ def test_a_session_of_a_millisecond_can_be_allowed() -> None:
     ],
     ids=["protocols", "metadata", "long name", "long type", "long timeout", "no instance id", "long instance id"],
 )
-def test_what_is_too_much_is_refused_before_anything_is_kept(changes: dict[str, object]) -> None:
-    bench = Bench()
+def test_what_is_too_much_is_refused_before_anything_is_kept(bench: Bench, changes: dict[str, object]) -> None:
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INVALID_REQUEST
     assert len(bench.groups) == 0
 
@@ -196,18 +181,13 @@ def test_of_a_group_that_became_too_large_those_who_join_last_are_left_out() -> 
     assert bench.member_ids() == members[:2]
 
 
-# ---- protocols ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
-def test_an_empty_group_wants_a_protocol_type_and_a_protocol(changes: dict[str, object]) -> None:
-    bench = Bench()
+def test_an_empty_group_wants_a_protocol_type_and_a_protocol(bench: Bench, changes: dict[str, object]) -> None:
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (("sticky", b""),)}, {"protocols": ()}])
-def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(changes: dict[str, object]) -> None:
-    bench = Bench()
+def test_who_has_another_protocol_type_or_no_protocol_in_common_is_refused(bench: Bench, changes: dict[str, object]) -> None:
     _, follower = bench.stable(2)
     assert error_of(bench, bench.join(**changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error_of(bench, bench.join(follower, **changes)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -225,8 +205,7 @@ def test_the_protocol_is_the_one_that_most_members_like_best_of_those_that_all_s
     assert [member.metadata for member in answers[0].members] == [b"sticky"] * 4
 
 
-def test_a_member_that_leaves_takes_its_vote_along() -> None:
-    bench = Bench()
+def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
     member_id, _ = bench.enter(protocols=(("range", b""), ("sticky", b"")))
     other, caller = bench.enter(protocols=(("range", b""),))
     bench.join(member_id, protocols=(("range", b""), ("sticky", b"")))
@@ -236,25 +215,19 @@ def test_a_member_that_leaves_takes_its_vote_along() -> None:
     assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_protocol_that_is_named_twice_counts_once() -> None:
-    bench = Bench()
+def test_a_protocol_that_is_named_twice_counts_once(bench: Bench) -> None:
     bench.enter(protocols=(("range", b"1"), ("sticky", b""), ("sticky", b"")))
     assert error_of(bench, bench.join(protocols=(("sticky", b""),))) is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_an_empty_group_takes_the_protocol_type_of_whoever_comes_next() -> None:
-    bench = Bench()
+def test_an_empty_group_takes_the_protocol_type_of_whoever_comes_next(bench: Bench) -> None:
     [member_id] = bench.stable(1)
     bench.leave(member_id)
     bench.enter(protocol_type="connect", protocols=(("default", b""),))
     assert bench.groups.describe(GROUP).protocol_type == "connect"  # type: ignore[union-attr]
 
 
-# ---- joining again ------------------------------------------------------------------------------------------------------
-
-
-def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_generation() -> None:
-    bench = Bench()
+def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_generation(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     answer = bench.joined(bench.join(follower))
     assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")
@@ -262,9 +235,8 @@ def test_a_follower_of_a_stable_group_that_says_what_it_said_gets_the_current_ge
     assert bench.synced(bench.sync(follower, 2)).assignment == follower.encode()
 
 
-def test_a_leader_of_a_stable_group_begins_a_rebalance_although_nothing_changed() -> None:
+def test_a_leader_of_a_stable_group_begins_a_rebalance_although_nothing_changed(bench: Bench) -> None:
     """It may have seen other partitions, which is in no metadata."""
-    bench = Bench()
     leader, follower = bench.stable(2)
     caller = bench.join(leader)
     assert bench.is_waiting(caller)
@@ -274,8 +246,7 @@ def test_a_leader_of_a_stable_group_begins_a_rebalance_although_nothing_changed(
 
 
 @pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_that_says_something_else_begins_a_rebalance(protocols: tuple[tuple[str, bytes], ...]) -> None:
-    bench = Bench()
+def test_a_follower_that_says_something_else_begins_a_rebalance(bench: Bench, protocols: tuple[tuple[str, bytes], ...]) -> None:
     leader, follower = bench.stable(2)
     caller = bench.join(follower, protocols=protocols)
     assert bench.is_waiting(caller)
@@ -284,8 +255,7 @@ def test_a_follower_that_says_something_else_begins_a_rebalance(protocols: tuple
     assert [each.metadata for each in leading.members] == [b"topics", protocols[0][1]]
 
 
-def test_who_missed_the_answer_gets_it_again_while_the_assignment_is_awaited() -> None:
-    bench = Bench()
+def test_who_missed_the_answer_gets_it_again_while_the_assignment_is_awaited(bench: Bench) -> None:
     leader, caller = bench.enter()
     again = bench.joined(bench.join(leader))
     assert again == bench.joined(caller)
@@ -293,15 +263,13 @@ def test_who_missed_the_answer_gets_it_again_while_the_assignment_is_awaited() -
     assert bench.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_who_says_something_else_while_the_assignment_is_awaited_begins_a_rebalance() -> None:
-    bench = Bench()
+def test_who_says_something_else_while_the_assignment_is_awaited_begins_a_rebalance(bench: Bench) -> None:
     leader, _ = bench.enter()
     assert bench.joined(bench.join(leader, protocols=(("range", b"other"),))).generation == 2
 
 
-def test_who_joins_twice_is_answered_twice() -> None:
+def test_who_joins_twice_is_answered_twice(bench: Bench) -> None:
     """The first call is over for its client: an answer must not be left to somebody who is gone, nor be missing."""
-    bench = Bench()
     leader, follower = bench.stable(2)
     first, second = bench.join(leader), bench.join(leader)
     assert error_of(bench, first) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -310,8 +278,7 @@ def test_who_joins_twice_is_answered_twice() -> None:
     assert error_of(bench, second) is ErrorCode.NONE
 
 
-def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
-    bench = Bench()
+def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout(bench: Bench) -> None:
     leader, _ = bench.stable(2, rebalance_timeout_ms=-1)
     caller = bench.join(leader, rebalance_timeout_ms=-1)
     bench.advance(SESSION_MS)
@@ -319,8 +286,7 @@ def test_a_rebalance_timeout_that_is_not_said_is_the_session_timeout() -> None:
     assert bench.member_ids() == [leader]
 
 
-def test_nobody_joins_a_group_that_is_being_deleted() -> None:
-    bench = Bench()
+def test_nobody_joins_a_group_that_is_being_deleted(bench: Bench) -> None:
     [member_id] = bench.stable(1)
     bench.leave(member_id)
     assert bench.groups.begin_delete(GROUP)

@@ -95,8 +95,6 @@ class Groups(RuleBasedStateMachine):
             self.all_go_on(2)
             self.time_passes(500)
 
-    # ---- consumers -------------------------------------------------------------------------------------------------------
-
     def alive(self) -> list[Consumer]:
         return [each for each in self.consumers if each.is_alive]
 
@@ -174,8 +172,6 @@ class Groups(RuleBasedStateMachine):
         assert self.stored_batches.setdefault(consumer.generation, batch) == batch
         consumer.assignment = answer.assignment
 
-    # ---- what happens ----------------------------------------------------------------------------------------------------
-
     @precondition(lambda self: len(self.alive()) < MAX_SIZE + 1)
     @rule(protocols=st.sampled_from(PROTOCOLS), instance_id=st.sampled_from([None, None, *INSTANCES]))
     def start(self, protocols: tuple[tuple[str, bytes], ...], instance_id: str | None) -> None:
@@ -241,8 +237,6 @@ class Groups(RuleBasedStateMachine):
         self.life += 1
         for consumer in self.alive():
             consumer.caller = None
-
-    # ---- what always holds -----------------------------------------------------------------------------------------------
 
     @invariant()
     def nobody_waits_for_longer_than_he_may(self) -> None:

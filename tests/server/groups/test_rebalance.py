@@ -17,11 +17,7 @@ def delayed() -> Bench:
     return Bench(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
 
 
-# ---- the initial delay --------------------------------------------------------------------------------------------------
-
-
-def test_without_a_delay_the_first_member_begins_at_once() -> None:
-    bench = Bench()
+def test_without_a_delay_the_first_member_begins_at_once(bench: Bench) -> None:
     member_id, caller = bench.enter()
     answer = bench.joined(caller)
     assert (answer.generation, answer.leader, [each.member_id for each in answer.members]) == (1, member_id, [member_id])
@@ -84,11 +80,7 @@ def test_a_group_whose_members_all_left_during_the_delay_is_empty_again() -> Non
     assert bench.joined(caller).generation == 2
 
 
-# ---- a rebalance --------------------------------------------------------------------------------------------------------
-
-
-def test_who_joins_waits_until_all_members_have_joined_again() -> None:
-    bench = Bench()
+def test_who_joins_waits_until_all_members_have_joined_again(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     third, caller = bench.enter()
     assert bench.state() is GroupState.PREPARING_REBALANCE
@@ -105,8 +97,7 @@ def test_who_joins_waits_until_all_members_have_joined_again() -> None:
     assert [answers[each].members for each in (follower, third)] == [(), ()]
 
 
-def test_who_has_not_joined_by_the_rebalance_timeout_is_out() -> None:
-    bench = Bench()
+def test_who_has_not_joined_by_the_rebalance_timeout_is_out(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     caller = bench.join(leader)
     for _ in range(REBALANCE_MS // 5_000 - 1):
@@ -120,8 +111,7 @@ def test_who_has_not_joined_by_the_rebalance_timeout_is_out() -> None:
     assert bench.joined(bench.join(follower)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_rebalance_timeout_is_that_of_the_most_patient_member() -> None:
-    bench = Bench()
+def test_the_rebalance_timeout_is_that_of_the_most_patient_member(bench: Bench) -> None:
     leader, follower = bench.stable(2, session_timeout_ms=100_000)
     changes = {"session_timeout_ms": 100_000}
     caller = bench.join(leader, rebalance_timeout_ms=1_000, **changes)
@@ -133,8 +123,7 @@ def test_the_rebalance_timeout_is_that_of_the_most_patient_member() -> None:
     assert follower not in bench.member_ids()
 
 
-def test_a_leader_that_does_not_come_back_is_replaced() -> None:
-    bench = Bench()
+def test_a_leader_that_does_not_come_back_is_replaced(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     caller = bench.join(follower, protocols=(("range", b"new"),))
     bench.advance(SESSION_MS)
@@ -143,8 +132,7 @@ def test_a_leader_that_does_not_come_back_is_replaced() -> None:
     assert bench.heartbeat(leader, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_id_that_was_given_out_is_waited_for() -> None:
-    bench = Bench()
+def test_a_member_id_that_was_given_out_is_waited_for(bench: Bench) -> None:
     [leader] = bench.stable(1)
     caller = bench.join(leader)
     assert bench.joined(caller).generation == 2
@@ -157,8 +145,7 @@ def test_a_member_id_that_was_given_out_is_waited_for() -> None:
     assert bench.member_ids() == [leader, pending]
 
 
-def test_a_member_id_that_was_given_out_is_waited_for_until_it_expires_or_leaves() -> None:
-    bench = Bench()
+def test_a_member_id_that_was_given_out_is_waited_for_until_it_expires_or_leaves(bench: Bench) -> None:
     [leader] = bench.stable(1)
     bench.join()
     caller = bench.join(leader)
@@ -172,8 +159,7 @@ def test_a_member_id_that_was_given_out_is_waited_for_until_it_expires_or_leaves
     assert bench.joined(caller).generation == 3
 
 
-def test_a_generation_begins_again_at_one_behind_the_last_number() -> None:
-    bench = Bench()
+def test_a_generation_begins_again_at_one_behind_the_last_number(bench: Bench) -> None:
     bench.stable(1)
     record = bench.log[-1]
     bench.log = [record._replace(value=attrs.evolve(record.value, generation=2**31 - 1))]
@@ -181,11 +167,7 @@ def test_a_generation_begins_again_at_one_behind_the_last_number() -> None:
     assert bench.joined(bench.join(bench.member_ids()[0])).generation == 1
 
 
-# ---- sessions -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_member_that_is_not_heard_of_is_out_and_the_others_rebalance() -> None:
-    bench = Bench()
+def test_a_member_that_is_not_heard_of_is_out_and_the_others_rebalance(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     bench.advance(SESSION_MS - 1)
     assert bench.heartbeat(leader, 2) is ErrorCode.NONE
@@ -196,8 +178,7 @@ def test_a_member_that_is_not_heard_of_is_out_and_the_others_rebalance() -> None
     assert bench.joined(bench.join(leader)).generation == 3
 
 
-def test_a_group_whose_members_all_expire_is_empty_and_says_so_in_the_log() -> None:
-    bench = Bench()
+def test_a_group_whose_members_all_expire_is_empty_and_says_so_in_the_log(bench: Bench) -> None:
     bench.stable(2)
     bench.advance(SESSION_MS)
     assert bench.state() is GroupState.EMPTY
@@ -206,8 +187,7 @@ def test_a_group_whose_members_all_expire_is_empty_and_says_so_in_the_log() -> N
     assert bench.groups.next_deadline_ms is None
 
 
-def test_a_member_that_is_parked_does_not_expire() -> None:
-    bench = Bench()
+def test_a_member_that_is_parked_does_not_expire(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     caller = bench.join(leader)
     for _ in range(5):
@@ -217,8 +197,7 @@ def test_a_member_that_is_parked_does_not_expire() -> None:
     assert bench.member_ids() == [leader, follower]
 
 
-def test_after_the_answer_a_session_begins_anew() -> None:
-    bench = Bench()
+def test_after_the_answer_a_session_begins_anew(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     bench.join(leader)
     for _ in range(3):
@@ -246,8 +225,7 @@ def test_a_new_member_is_parked_for_five_minutes_at_most() -> None:
     assert bench.joined(bench.join(leader, **patient)).generation == 2
 
 
-def test_who_is_told_a_generation_and_asks_for_no_assignment_is_out_after_the_rebalance_timeout() -> None:
-    bench = Bench()
+def test_who_is_told_a_generation_and_asks_for_no_assignment_is_out_after_the_rebalance_timeout(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     callers = [bench.join(each, protocols=(("range", b"new"),)) for each in (leader, follower)]
     assert {bench.joined(caller).generation for caller in callers} == {3}
@@ -261,8 +239,7 @@ def test_who_is_told_a_generation_and_asks_for_no_assignment_is_out_after_the_re
     assert bench.joined(bench.join(follower)).leader == follower
 
 
-def test_a_follower_that_never_asks_for_its_assignment_is_out_although_the_group_is_stable() -> None:
-    bench = Bench()
+def test_a_follower_that_never_asks_for_its_assignment_is_out_although_the_group_is_stable(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     for each in (leader, follower):
         bench.join(each, protocols=(("range", b"new"),))
@@ -275,11 +252,7 @@ def test_a_follower_that_never_asks_for_its_assignment_is_out_although_the_group
     assert bench.state() is GroupState.PREPARING_REBALANCE
 
 
-# ---- heartbeats ---------------------------------------------------------------------------------------------------------
-
-
-def test_heartbeats_are_answered_by_what_the_group_does() -> None:
-    bench = Bench()
+def test_heartbeats_are_answered_by_what_the_group_does(bench: Bench) -> None:
     assert bench.heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     pending = bench.joined(bench.join()).member_id
     assert bench.heartbeat(pending, 0) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -299,11 +272,7 @@ def test_heartbeats_are_answered_by_what_the_group_does() -> None:
     assert bench.heartbeat(pending, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-# ---- leaving ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_member_that_leaves_begins_a_rebalance_of_the_others() -> None:
-    bench = Bench()
+def test_a_member_that_leaves_begins_a_rebalance_of_the_others(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     assert bench.leave(leader) == [ErrorCode.NONE]
     assert bench.state() is GroupState.PREPARING_REBALANCE
@@ -311,8 +280,7 @@ def test_a_member_that_leaves_begins_a_rebalance_of_the_others() -> None:
     assert (answer.generation, answer.leader) == (3, follower)
 
 
-def test_several_members_leave_with_an_answer_each_and_one_rebalance() -> None:
-    bench = Bench()
+def test_several_members_leave_with_an_answer_each_and_one_rebalance(bench: Bench) -> None:
     members = bench.stable(3)
     assert bench.leave(members[1], "nobody", members[2], members[1]) == [
         ErrorCode.NONE,
@@ -323,17 +291,18 @@ def test_several_members_leave_with_an_answer_each_and_one_rebalance() -> None:
     assert bench.joined(bench.join(members[0])).generation == 4
 
 
-def test_the_last_member_that_leaves_empties_the_group() -> None:
-    bench = Bench()
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_last_member_that_leaves_empties_the_group_and_its_generation_goes_on(bench: Bench, restarts: bool) -> None:
     [member_id] = bench.stable(1)
     bench.leave(member_id)
+    if restarts:
+        bench.restart()
     assert bench.state() is GroupState.EMPTY
     assert (bench.log[-1].value.members, bench.log[-1].value.generation) == ([], 2)
     assert bench.joined(bench.enter()[1]).generation == 3
 
 
-def test_a_member_that_waits_for_others_and_leaves_is_answered_and_the_others_go_on() -> None:
-    bench = Bench()
+def test_a_member_that_waits_for_others_and_leaves_is_answered_and_the_others_go_on(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     third, caller = bench.enter()
     waiting = [bench.join(leader), bench.join(follower, protocols=(("range", b"new"),))]
@@ -348,8 +317,7 @@ def test_a_member_that_waits_for_others_and_leaves_is_answered_and_the_others_go
     assert bench.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_member_that_waits_for_its_assignment_and_leaves_is_answered() -> None:
-    bench = Bench()
+def test_a_member_that_waits_for_its_assignment_and_leaves_is_answered(bench: Bench) -> None:
     leader, follower = bench.stable(2)
     for each in (leader, follower):
         bench.join(each, protocols=(("range", b"new"),))
@@ -358,8 +326,7 @@ def test_a_member_that_waits_for_its_assignment_and_leaves_is_answered() -> None
     assert bench.synced(caller).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_id_that_was_given_out_leaves_without_a_rebalance() -> None:
-    bench = Bench()
+def test_a_member_id_that_was_given_out_leaves_without_a_rebalance(bench: Bench) -> None:
     bench.stable(1)
     pending = bench.joined(bench.join()).member_id
     assert bench.leave(pending) == [ErrorCode.NONE]
@@ -368,16 +335,14 @@ def test_a_member_id_that_was_given_out_leaves_without_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_nobody_leaves_a_group_that_is_not_there_or_empty(known: bool) -> None:
-    bench = Bench()
+def test_nobody_leaves_a_group_that_is_not_there_or_empty(bench: Bench, known: bool) -> None:
     if known:
         bench.leave(*bench.stable(1))
     assert bench.leave("somebody") == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert bench.leave("") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_nobody_leaves_a_group_that_is_being_deleted() -> None:
-    bench = Bench()
+def test_nobody_leaves_a_group_that_is_being_deleted(bench: Bench) -> None:
     bench.leave(*bench.stable(1))
     bench.groups.begin_delete(GROUP)
     answer, outcome = bench.groups.leave(GROUP, [], bench.now_ms)

@@ -12,15 +12,13 @@ from tests.support.group_bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 ANY_OTHER = (("range", b"new"),)
 
 
-def test_a_static_member_gets_its_member_id_without_being_asked_back() -> None:
-    bench = Bench()
+def test_a_static_member_gets_its_member_id_without_being_asked_back(bench: Bench) -> None:
     answer = bench.joined(bench.join(group_instance_id="one"))
     assert (answer.error, answer.member_id, answer.generation) == (ErrorCode.NONE, "one-0", 1)
     assert [(each.member_id, each.group_instance_id) for each in answer.members] == [("one-0", "one")]
 
 
-def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -> None:
-    bench = Bench()
+def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     answer = bench.joined(bench.join(group_instance_id="two"))
     assert (answer.generation, answer.leader, answer.members, answer.skip_assignment) == (2, leader, (), False)
@@ -30,9 +28,8 @@ def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -
     assert bench.heartbeat(leader, 2) is ErrorCode.NONE
 
 
-def test_what_it_says_then_counts_from_the_next_rebalance_on() -> None:
+def test_what_it_says_then_counts_from_the_next_rebalance_on(bench: Bench) -> None:
     """[KIP-345] Also another subscription, as long as the chosen protocol stays."""
-    bench = Bench()
     leader, _ = bench.stable(2, ["one", "two"])
     member_id = bench.joined(bench.join(group_instance_id="two", protocols=ANY_OTHER)).member_id
     assert bench.state() is GroupState.STABLE
@@ -41,8 +38,7 @@ def test_what_it_says_then_counts_from_the_next_rebalance_on() -> None:
     assert [each.metadata for each in bench.joined(caller).members] == [b"topics", b"new"]
 
 
-def test_the_new_member_id_counts_once_it_is_stored() -> None:
-    bench = Bench()
+def test_the_new_member_id_counts_once_it_is_stored(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
     caller = bench.join(group_instance_id="two")
@@ -56,8 +52,7 @@ def test_the_new_member_id_counts_once_it_is_stored() -> None:
     }
 
 
-def test_where_it_cannot_be_stored_the_old_member_id_counts_again() -> None:
-    bench = Bench()
+def test_where_it_cannot_be_stored_the_old_member_id_counts_again(bench: Bench) -> None:
     _, follower = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
     caller = bench.join(group_instance_id="two", protocols=ANY_OTHER)
@@ -69,8 +64,7 @@ def test_where_it_cannot_be_stored_the_old_member_id_counts_again() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_rebalance_that_begins_meanwhile_answers_it_instead(fails: bool) -> None:
-    bench = Bench()
+def test_a_rebalance_that_begins_meanwhile_answers_it_instead(bench: Bench, fails: bool) -> None:
     leader, _ = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
     caller = bench.join(group_instance_id="two")
@@ -80,8 +74,7 @@ def test_a_rebalance_that_begins_meanwhile_answers_it_instead(fails: bool) -> No
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_rebalance_that_is_not_over_yet_keeps_it_waiting(fails: bool) -> None:
-    bench = Bench()
+def test_a_rebalance_that_is_not_over_yet_keeps_it_waiting(bench: Bench, fails: bool) -> None:
     leader, _, third = bench.stable(3, ["one", "two"])
     bench.stores_at_once = False
     caller = bench.join(group_instance_id="two")
@@ -92,9 +85,8 @@ def test_a_rebalance_that_is_not_over_yet_keeps_it_waiting(fails: bool) -> None:
     assert bench.joined(caller).generation == 4
 
 
-def test_a_leader_that_comes_back_does_not_lead_unless_it_can_skip_assigning() -> None:
+def test_a_leader_that_comes_back_does_not_lead_unless_it_can_skip_assigning(bench: Bench) -> None:
     """[KIP-814] It would bring an assignment for a generation that has one."""
-    bench = Bench()
     leader, _ = bench.stable(2, ["one", "two"])
     answer = bench.joined(bench.join(group_instance_id="one"))
     assert (answer.leader, answer.members, answer.skip_assignment) == (leader, (), False)
@@ -102,8 +94,7 @@ def test_a_leader_that_comes_back_does_not_lead_unless_it_can_skip_assigning() -
     assert bench.synced(bench.sync(answer.member_id, 2)).assignment == leader.encode()
 
 
-def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members() -> None:
-    bench = Bench()
+def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members(bench: Bench) -> None:
     _, follower = bench.stable(2, ["one", "two"])
     answer = bench.joined(bench.join(group_instance_id="one", supports_skipping_assignment=True))
     assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
@@ -112,8 +103,7 @@ def test_a_leader_that_can_skip_assigning_leads_again_and_sees_the_members() -> 
     assert (again.leader, again.skip_assignment, again.members) == (answer.member_id, False, ())
 
 
-def test_a_leader_that_came_back_leads_the_next_generation() -> None:
-    bench = Bench()
+def test_a_leader_that_came_back_leads_the_next_generation(bench: Bench) -> None:
     _, follower = bench.stable(2, ["one", "two"])
     member_id = bench.joined(bench.join(group_instance_id="one")).member_id
     caller = bench.join(member_id)
@@ -121,8 +111,7 @@ def test_a_leader_that_came_back_leads_the_next_generation() -> None:
     assert (bench.joined(caller).leader, len(bench.joined(caller).members)) == (member_id, 2)
 
 
-def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_is_chosen() -> None:
-    bench = Bench()
+def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_is_chosen(bench: Bench) -> None:
     both = (("range", b""), ("sticky", b""))
     leader, _ = bench.stable(2, ["one", "two"], protocols=both)
     caller = bench.join(group_instance_id="two", protocols=(("sticky", b""),))
@@ -132,17 +121,15 @@ def test_who_comes_back_with_other_protocols_begins_a_rebalance_if_another_one_i
     assert (bench.joined(caller).generation, bench.joined(caller).protocol) == (3, "sticky")
 
 
-def test_who_comes_back_during_a_rebalance_has_joined() -> None:
-    bench = Bench()
+def test_who_comes_back_during_a_rebalance_has_joined(bench: Bench) -> None:
     leader, _ = bench.stable(2, ["one", "two"])
     first = bench.join(leader)
     caller = bench.join(group_instance_id="two")
     assert {bench.joined(each).generation for each in (first, caller)} == {3}
 
 
-def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance() -> None:
+def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance(bench: Bench) -> None:
     """The leader may have made an assignment for the old member id by now."""
-    bench = Bench()
     leader, follower = bench.stable(2, ["one", "two"])
     for each in (leader, follower):
         bench.join(each, protocols=ANY_OTHER)
@@ -154,8 +141,7 @@ def test_who_comes_back_while_the_assignment_is_awaited_begins_a_rebalance() -> 
     assert bench.joined(caller).generation == 4
 
 
-def test_whoever_waits_under_the_old_member_id_is_fenced_off() -> None:
-    bench = Bench()
+def test_whoever_waits_under_the_old_member_id_is_fenced_off(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     waiting = bench.join(leader)
     bench.join(group_instance_id="one")
@@ -164,8 +150,7 @@ def test_whoever_waits_under_the_old_member_id_is_fenced_off() -> None:
     assert follower in bench.member_ids()
 
 
-def test_the_old_member_id_is_fenced_off_with_its_instance_id_and_unknown_without() -> None:
-    bench = Bench()
+def test_the_old_member_id_is_fenced_off_with_its_instance_id_and_unknown_without(bench: Bench) -> None:
     _, follower = bench.stable(2, ["one", "two"])
     bench.join(group_instance_id="two")
     for instance_id, expected in (("two", ErrorCode.FENCED_INSTANCE_ID), (None, ErrorCode.UNKNOWN_MEMBER_ID)):
@@ -175,8 +160,7 @@ def test_the_old_member_id_is_fenced_off_with_its_instance_id_and_unknown_withou
         assert bench.leave(LeavingMember(follower, instance_id)) == [expected]
 
 
-def test_a_static_member_may_be_away_for_its_session() -> None:
-    bench = Bench()
+def test_a_static_member_may_be_away_for_its_session(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     bench.advance(SESSION_MS - 1)
     assert bench.heartbeat(leader, 2, "one") is ErrorCode.NONE
@@ -187,8 +171,7 @@ def test_a_static_member_may_be_away_for_its_session() -> None:
     assert follower not in bench.member_ids()
 
 
-def test_a_static_member_that_does_not_join_a_rebalance_stays_in_the_group() -> None:
-    bench = Bench()
+def test_a_static_member_that_does_not_join_a_rebalance_stays_in_the_group(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"], session_timeout_ms=1_000_000)
     caller = bench.join(leader, session_timeout_ms=1_000_000)
     bench.advance(REBALANCE_MS)
@@ -197,8 +180,7 @@ def test_a_static_member_that_does_not_join_a_rebalance_stays_in_the_group() -> 
     assert {each.member_id for each in answer.members} == {leader, follower}
 
 
-def test_a_group_of_static_members_of_whom_none_has_joined_waits_for_one() -> None:
-    bench = Bench()
+def test_a_group_of_static_members_of_whom_none_has_joined_waits_for_one(bench: Bench) -> None:
     long = {"session_timeout_ms": 500_000}
     _, _, dynamic = bench.stable(3, ["one", "two"], **long)
     bench.leave(dynamic)
@@ -210,8 +192,7 @@ def test_a_group_of_static_members_of_whom_none_has_joined_waits_for_one() -> No
     assert (bench.joined(caller).generation, len(bench.joined(caller).members)) == (4, 2)
 
 
-def test_waiting_for_static_members_takes_no_more_than_a_look_now_and_then() -> None:
-    bench = Bench()
+def test_waiting_for_static_members_takes_no_more_than_a_look_now_and_then(bench: Bench) -> None:
     quick = {"rebalance_timeout_ms": 0}
     bench.stable(2, ["one"], **quick)
     looks, count = bench.groups, 0
@@ -224,9 +205,8 @@ def test_waiting_for_static_members_takes_no_more_than_a_look_now_and_then() -> 
     assert bench.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_static_member_leaves_by_its_instance_id_alone() -> None:
+def test_a_static_member_leaves_by_its_instance_id_alone(bench: Bench) -> None:
     """[KIP-345] An administrator removes it; when its client is closed it stays."""
-    bench = Bench()
     leader, _ = bench.stable(2, ["one", "two"])
     assert bench.leave(
         LeavingMember("", "two"), LeavingMember("", "three"), LeavingMember("somebody", "one"), LeavingMember(leader, "one")
@@ -252,8 +232,7 @@ def test_a_static_member_that_comes_back_when_a_rebalance_has_filled_the_group_i
     assert leader not in bench.member_ids()
 
 
-def test_who_comes_back_twice_before_it_is_stored_is_one_member() -> None:
-    bench = Bench()
+def test_who_comes_back_twice_before_it_is_stored_is_one_member(bench: Bench) -> None:
     leader, _ = bench.stable(2, ["one", "two"])
     bench.stores_at_once = False
     first, second = bench.join(group_instance_id="two"), bench.join(group_instance_id="two")
@@ -264,8 +243,7 @@ def test_who_comes_back_twice_before_it_is_stored_is_one_member() -> None:
     assert bench.member_ids() == [leader, bench.joined(second).member_id]
 
 
-def test_an_assignment_that_was_not_asked_for_is_expected_of_whoever_comes_back() -> None:
-    bench = Bench()
+def test_an_assignment_that_was_not_asked_for_is_expected_of_whoever_comes_back(bench: Bench) -> None:
     leader, follower = bench.stable(2, ["one", "two"])
     for each in (leader, follower):
         bench.join(each, protocols=ANY_OTHER)
@@ -278,8 +256,7 @@ def test_an_assignment_that_was_not_asked_for_is_expected_of_whoever_comes_back(
     assert bench.member_ids() == [leader]
 
 
-def test_static_members_are_known_after_a_restart() -> None:
-    bench = Bench()
+def test_static_members_are_known_after_a_restart(bench: Bench) -> None:
     leader, _ = bench.stable(2, ["one", "two"])
     bench.restart()
     answer = bench.joined(bench.join(group_instance_id="two"))
@@ -287,8 +264,7 @@ def test_static_members_are_known_after_a_restart() -> None:
     assert bench.state() is GroupState.STABLE
 
 
-def test_a_record_that_names_an_instance_or_a_member_twice_does_no_harm() -> None:
-    bench = Bench()
+def test_a_record_that_names_an_instance_or_a_member_twice_does_no_harm(bench: Bench) -> None:
     bench.stable(2, ["one", "two"])
     record = bench.log[-1]
     doubled = [*record.value.members, record.value.members[0], attrs.evolve(record.value.members[0], member_id="other")]

@@ -29,14 +29,16 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker_config import Address
-from triolog.server.listeners import session
+from triolog.server.faults.requests import RequestLog
+from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
+from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.listeners.kafka.produce import PendingProduce
 from triolog.server.listeners.kafka.session import KafkaSession, Turn
-from triolog.server.listeners.native import NativeCalls, native_listener
-from triolog.server.listeners.session import Session
-from triolog.server.listeners.sockets import Listener
+from triolog.server.listeners.native import session
+from triolog.server.listeners.native.calls import NativeCalls, native_listener
+from triolog.server.listeners.native.session import Session
+from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import RECEIVE_BYTES, KafkaStream, connected, decode_answer
@@ -118,6 +120,8 @@ class Fuzzed:
     native_address: Address
     log: Logged
     users: tuple[str | None, ...]
+    noted: RequestLog | None
+    """Of a broker that is looked on: it keeps the last thousands of requests, as many as it may."""
     asked: Counter[str] = attrs.field(factory=Counter)
     ended: int = 0
     gone: int = 0
@@ -126,17 +130,17 @@ class Fuzzed:
 
     def topic_ids(self) -> dict[str, bytes]:
         broker = self.server.broker
-        return {name: broker.topic_metadata(name).topic_id for name in broker.topics()}
+        return {name: broker.topics.metadata(name).topic_id for name in broker.topics.names()}
 
     async def furnish(self) -> None:
         """Make what is missing."""
         broker = self.server.broker
         for name, config in FURNISHED.items():
-            if name not in broker.topics():
-                await broker.create_topic(name, PARTITIONS, config)
+            if name not in broker.topics.names():
+                await broker.topics.create(name, PARTITIONS, config)
                 for number in range(PARTITIONS):
                     for _ in range(3):
-                        await broker.append(TopicPartition(name, number), STORED)
+                        await broker.writer.append(TopicPartition(name, number), STORED)
         for number in range(2):
             try:
                 producer = await TransactionalProducer.start(broker, f"mover-{number}")
@@ -301,7 +305,9 @@ async def fuzzed_broker(path: Path, *, users: tuple[str | None, ...] = (None,), 
     with logged() as log:
         async with kafka_server(path, **settings) as server, trio.open_nursery() as nursery:
             native = native_listener(server.broker, Address("127.0.0.1", 0), server.admission)
-            fuzzed = Fuzzed(server, native, await nursery.start(native.run), log, users)
+            watch: Watch | None = settings.get("watch")
+            noted = None if watch is None else watch.requests
+            fuzzed = Fuzzed(server, native, await nursery.start(native.run), log, users, noted)
             await fuzzed.furnish()
             yield fuzzed
             nursery.cancel_scope.cancel()

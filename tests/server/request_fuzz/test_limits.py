@@ -15,7 +15,7 @@ from .run import fuzzed_broker
 from .test_whole_requests import SEED
 from .variants import VARIANTS
 
-TRACED: Final = counts(3000)
+TRACED: Final = counts(3000, quick=200)
 MEASURED: Final = counts(5000)
 KEPT_BYTES: Final = MIB
 """Topics and groups that are new."""

@@ -16,7 +16,7 @@ from tests.support.counts import counts
 from .run import fuzzed_broker, run
 from .variants import VARIANTS
 
-REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000))
+REQUESTS: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ") or counts(100_000, quick=4500))
 SEED: Final = int(os.environ.get("TRIOLOG_TEST_REQUEST_FUZZ_SEED") or 0)
 EACH: Final = REQUESTS // len(VARIANTS)
 

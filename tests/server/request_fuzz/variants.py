@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from triolog.server.broker_config import ListenerSecurity
 from triolog.server.faults.faults import Faults
 from triolog.server.faults.requests import RequestLog
-from triolog.server.listeners.kafka.watched import Watch
+from triolog.server.listeners.kafka.fake.watched import Watch
+from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.logs import START_MS
 

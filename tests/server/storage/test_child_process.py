@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-MODULES: Final = ("cleaner", "scrub")
+MODULES: Final = ("cleaner", "check.scrub")
 ORDER: Final = json.dumps({"max_bytes_per_second": 0}).encode() + b"\n"
 SEGMENT: Final = json.dumps({"path": "/nowhere", "size": 1, "base_offset": 0, "end_offset": 1}).encode() + b"\n"
 
@@ -41,15 +41,15 @@ def test_a_process_whose_server_is_gone_before_it_said_what_to_do_ends_without_a
 
 
 def test_a_process_that_has_an_answer_for_nobody_ends_without_a_word(tmp_path: Path) -> None:
-    assert run("scrub", ORDER + SEGMENT, is_heard=False) == (1, "")
+    assert run("check.scrub", ORDER + SEGMENT, is_heard=False) == (1, "")
 
 
 def test_a_process_whose_server_stopped_between_two_orders_has_done_its_work() -> None:
-    assert run("scrub", ORDER + SEGMENT) == (0, "")
+    assert run("check.scrub", ORDER + SEGMENT) == (0, "")
 
 
 def test_a_process_that_meets_a_bug_says_where() -> None:
-    status, said = run("scrub", b"{}\n")
+    status, said = run("check.scrub", b"{}\n")
     assert status == 1
     assert "Traceback" in said
     assert "max_bytes_per_second" in said

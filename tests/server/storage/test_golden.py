@@ -23,7 +23,7 @@ import pytest
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.checkpoints import (
+from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_FILE,
     META_PROPERTIES_FILE,
@@ -39,21 +39,22 @@ from triolog.server.storage.checkpoints import (
     encode_offsets,
     encode_partition_metadata,
 )
-from triolog.server.storage.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
-from triolog.server.storage.leader_epochs import LeaderEpochs, decode_leader_epochs
-from triolog.server.storage.paths import partition_directory
-from triolog.server.storage.recovery import recover_segment
-from triolog.server.storage.transaction_index import decode_entries
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.paths import partition_directory
+from triolog.server.storage.indexes.transaction_index import decode_entries
+from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from triolog.server.storage.producers.producer_state import ProducerState
+from triolog.server.storage.recovery.rebuild import scan_segment
 
+from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
-GOLDEN: Final = Path(__file__).parents[2] / "data" / "kafka-4.1.0"
 EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
 ALL: Final = [
     TopicPartition(topic, int(partition)) for topic, answers in EXPECTED.items() for partition in answers["partitions"]
 ]
 EACH: Final = pytest.mark.parametrize("partition", ALL, ids=str)
-ISOLATIONS: Final = pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.value)
 COMMITTED: Final = Isolation.READ_COMMITTED
 STATES: Final = pytest.mark.parametrize("state", ["clean", "unclean"])
 
@@ -130,28 +131,28 @@ def test_every_golden_partition_is_tested() -> None:
 
 
 @STATES
-@ISOLATIONS
 @EACH
-def test_every_record_is_read_as_kafka_read_it(
-    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
+def test_every_record_and_every_offset_by_time_is_what_kafka_answered(
+    tmp_path: Path, state: str, partition: TopicPartition
 ) -> None:
+    driven = opened(tmp_path, state, partition)
+    for isolation in Isolation:
+        check_records(driven, partition, isolation)
+        check_offsets_for_times(driven, partition, isolation)
+        check_ends(driven, partition, isolation)
+
+
+def check_records(driven: DrivenLog, partition: TopicPartition, isolation: Isolation) -> None:
     answers = answers_of(partition)
     hidden = set(answers.get("not_in_read_committed", ())) if isolation is Isolation.READ_COMMITTED else set()
     hidden -= BEHIND_THE_OPEN_TRANSACTION if partition == TXN else set()
-    expected = [record for record in answers["records"] if record[0] not in hidden]
-    assert described_records(opened(tmp_path, state, partition), isolation) == expected
+    assert described_records(driven, isolation) == [record for record in answers["records"] if record[0] not in hidden]
 
 
-@STATES
-@ISOLATIONS
-@EACH
-def test_every_offset_by_time_is_what_kafka_answered(
-    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
-) -> None:
-    driven = opened(tmp_path, state, partition)
-    expected = answers_of(partition)[isolation.value]
-    assert expected["offsets_for_times"]
-    for timestamp, offset, found in expected["offsets_for_times"]:
+def check_offsets_for_times(driven: DrivenLog, partition: TopicPartition, isolation: Isolation) -> None:
+    expected = answers_of(partition)[isolation.value]["offsets_for_times"]
+    assert expected
+    for timestamp, offset, found in expected:
         answer = driven.offset_for(timestamp, isolation)
         if partition == COMPACTED:
             assert (offset, found) == (-1, -1)
@@ -162,22 +163,11 @@ def test_every_offset_by_time_is_what_kafka_answered(
         assert (answer.offset, answer.timestamp) == (offset, found), f"asked for {timestamp}"
 
 
-@STATES
-@ISOLATIONS
-@EACH
-def test_earliest_latest_and_largest_timestamp_are_what_kafka_answered(
-    tmp_path: Path, state: str, partition: TopicPartition, isolation: Isolation
-) -> None:
-    driven = opened(tmp_path, state, partition)
-    expected = dict(answers_of(partition)[isolation.value])
-    answers = {
-        name: driven.offset_for(timestamp, isolation)
-        for name, timestamp in (
-            ("earliest", EARLIEST_TIMESTAMP),
-            ("latest", LATEST_TIMESTAMP),
-            ("max_timestamp", MAX_TIMESTAMP),
-        )
-    }
+def check_ends(driven: DrivenLog, partition: TopicPartition, isolation: Isolation) -> None:
+    """Earliest, latest, and the largest timestamp."""
+    expected = answers_of(partition)[isolation.value]
+    named = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "max_timestamp": MAX_TIMESTAMP}
+    answers = {name: driven.offset_for(timestamp, isolation) for name, timestamp in named.items()}
     found = {name: [answer.offset, answer.timestamp] for name, answer in answers.items()}
     if partition in NOT_READABLE_IN_KAFKA:
         assert tuple(expected["max_timestamp"]) == NOT_READABLE_IN_KAFKA[partition]
@@ -212,7 +202,8 @@ def test_indexes_rebuilt_from_the_log_are_kafkas_byte_for_byte(tmp_path: Path, s
     for segment in driven.log.segments:
         for index in segment.indexes:
             Path(index.path).unlink(missing_ok=True)
-        recover_segment(driven.fs, segment, LeaderEpochs())
+        rebuild = scan_segment(driven.fs, segment, LeaderEpochs(), ProducerState(segment.base_offset))
+        drive(driven.fs, rebuild.put_in_place())
     assert segment_files(files(Path(driven.log.directory))) == expected
 
 

@@ -11,15 +11,15 @@ from typing import Final, NoReturn
 
 import pytest
 from click.testing import CliRunner
-from triolog.tools.bench.bench import Bench
-from triolog.tools.bench.child import LoadFailedError
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.generator import build_generator
-from triolog.tools.bench.kafka.rows import ROWS, measure
-from triolog.tools.bench.measure import Verdict
-from triolog.tools.bench.peer import PeerMissingError
-from triolog.tools.bench.scale import Scale
+from triolog.tools.bench.kafka.rows import ROWS, benchmark
+from triolog.tools.bench.measuring.bench import Bench
+from triolog.tools.bench.measuring.child import LoadFailedError
+from triolog.tools.bench.measuring.measure import Verdict
+from triolog.tools.bench.measuring.scale import Scale
+from triolog.tools.bench.peers.peer import PeerMissingError
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced")
@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in ROWS if name != "fixture"],
 )
 def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: str) -> None:
-    result = measure(name, alone)
+    result = benchmark().measure(name, alone)
     assert result.failure == ""
     assert result.number == list(ROWS).index(name) + 1
     for line in result.lines:
@@ -71,7 +71,7 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
                 unavailable(str(brokers.missing))
             assert set(brokers.running) == {TRIOLOG, KAFKA, KFAKE}
             assert [version.split()[0] for version in brokers.versions] == ["generator:", "Apache", "kfake"]
-            results = [measure(name, brokers) for name in WITH_KAFKA]
+            results = [benchmark().measure(name, brokers) for name in WITH_KAFKA]
     except PeerMissingError as exc:
         unavailable(str(exc))
     for result in results:

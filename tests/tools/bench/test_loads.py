@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -16,23 +17,25 @@ from hypothesis import strategies as st
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import TopicPartition
-from triolog.server.clock import system_now_ms
 from triolog.server.config import LogConfig
-from triolog.server.storage.diskops import drive
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.recovery import OpenLog, open_log
-from triolog.tools.bench import command, rows, wire
-from triolog.tools.bench.bench import Bench
-from triolog.tools.bench.child import Load, LoadFailedError, run_load
-from triolog.tools.bench.compaction_load import keyed_batches
-from triolog.tools.bench.disk_load import sync_rate
-from triolog.tools.bench.fetch_load import FrameCounter
-from triolog.tools.bench.loop_device import NoLoopDeviceError, loop_device
-from triolog.tools.bench.measure import Line, RowResult
-from triolog.tools.bench.open_loop_load import look_up_on_schedule
-from triolog.tools.bench.process import bytes_read, children, memory_mib
-from triolog.tools.bench.sparse_log import generate
-from triolog.tools.bench.wire import Pipeline
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.recovery.recovery import OpenLog, open_log
+from triolog.server.system.clock import system_now_ms
+from triolog.tools.bench import command
+from triolog.tools.bench import table as rows
+from triolog.tools.bench.loads.compaction import keyed_batches
+from triolog.tools.bench.loads.fetch import FrameCounter
+from triolog.tools.bench.loads.open_loop import look_up_on_schedule
+from triolog.tools.bench.loads.sparse_log import generate
+from triolog.tools.bench.measuring import wire
+from triolog.tools.bench.measuring.bench import Bench
+from triolog.tools.bench.measuring.child import LoadFailedError, LoadProcess, run_load
+from triolog.tools.bench.measuring.disk import sync_rate
+from triolog.tools.bench.measuring.loop_device import NoLoopDeviceError, loop_device
+from triolog.tools.bench.measuring.measure import Line, RowResult
+from triolog.tools.bench.measuring.process import bytes_read, children, memory_mib
+from triolog.tools.bench.measuring.wire import Pipeline
 
 
 def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
@@ -40,20 +43,20 @@ def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
 
 
 def test_a_load_that_fails_is_named_with_what_it_wrote(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailedError, match=r"(?s)disk_load:sync_rate ended with 1: .*FileNotFoundError"):
+    with pytest.raises(LoadFailedError, match=r"(?s)disk:sync_rate ended with 1: .*FileNotFoundError"):
         run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
 
 
 def test_a_load_that_does_not_start_is_named() -> None:
     nobody = ["127.0.0.1", 1]
     arguments = {"address": nobody, "topic": "t", "connections": 1, "rate": 1.0, "records": 1}
-    with Load(look_up_on_schedule, arguments) as load:
+    with LoadProcess(look_up_on_schedule, arguments) as load:
         with pytest.raises(LoadFailedError, match=r"(?s)look_up_on_schedule did not start: .*ConnectionRefusedError"):
             load.wait_until_started()
 
 
 def test_a_load_that_still_runs_is_killed_when_its_block_is_left(tmp_path: Path) -> None:
-    with Load(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
+    with LoadProcess(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
         process = load._process
     assert process.returncode == -9
 
@@ -118,7 +121,7 @@ def test_a_process_is_asked_for_its_children_its_memory_and_its_reads(tmp_path: 
     before = bytes_read(os.getpid())
     assert path.read_bytes()
     assert bytes_read(os.getpid()) - before >= MIB
-    with Load(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
+    with LoadProcess(sync_rate, {"directory": str(tmp_path), "count": 10**9}) as load:
         assert load._process.pid in children(os.getpid())
         while memory_mib(load._process.pid)["VmHWM"] <= 1:  # it is still the fork that becomes the load
             assert load._process.poll() is None
@@ -152,10 +155,11 @@ def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Pat
 
     def row(bench: Bench) -> RowResult:
         run_load(sync_rate, directory=bench.directory, count=1)
-        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("disk_load.*.pyc")])
+        seen.append([path.name for path in Path(bench.directory, "bytecode").rglob("disk.*.pyc")])
         return RowResult(1, "one", [Line("a", "x", [1.0])])
 
     monkeypatch.setattr(rows, "ROWS", {"one": row})
+    monkeypatch.setattr(rows, "BENCHMARK", attrs.evolve(rows.BENCHMARK, rows=rows.ROWS))
     result = CliRunner().invoke(command.command, ["--only", "one", "--dir", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert [len(names) for names in seen] == [1]
@@ -181,4 +185,4 @@ def test_a_server_that_answers_no_more_ends_the_load(monkeypatch: pytest.MonkeyP
     with ours, theirs:
         pipeline = Pipeline(SimpleNamespace(socket=ours), [b"frame"], 3)  # type: ignore[arg-type]
         with pytest.raises(LoadFailedError, match="3 requests are unanswered"):
-            wire.drive([pipeline], 2)
+            wire.drive_pipelines([pipeline], 2)

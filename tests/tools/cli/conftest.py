@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +13,22 @@ from click.testing import CliRunner, Result
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
+from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+
 RETENTION_OFF = {"retention.ms": "-1"}
+
+
+def call(*arguments: object, **how: Any) -> Result:
+    """The outcome of `triolog ARGUMENTS`; an exception that is not an exit is raised. `how` as for `CliRunner.invoke`."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], **how)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def json_lines(*arguments: object) -> list[dict[str, Any]]:
+    """The JSON lines that a call prints."""
+    return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
 
 
 @attrs.frozen
@@ -26,12 +42,7 @@ class Cli:
         return str(self.broker.native)
 
     def call(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
-        """The outcome; an exception that is not an exit is raised."""
-        environment = {"TRIOLOG_SERVER": self.address}
-        result = CliRunner().invoke(main, arguments, input=stdin, env=environment)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
+        return call(*arguments, input=stdin, env={"TRIOLOG_SERVER": self.address})
 
     def ok(self, *arguments: str, stdin: str | bytes | None = None) -> str:
         """Standard output of a call that must succeed without a word on standard error."""
@@ -66,3 +77,9 @@ def broker() -> Iterator[BlockingBroker]:
 @pytest.fixture
 def cli(broker: BlockingBroker) -> Cli:
     return Cli(broker)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> StoppedLogs:
+    """A stopped directory of one topic with two partitions."""
+    return write_stopped_logs(tmp_path / "data", partitions=2)

@@ -6,20 +6,13 @@ import json
 import threading
 from pathlib import Path
 
-from click.testing import CliRunner, Result
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.main import main
 
 from tests.support.stopped_logs import write_stopped_logs
 
+from .conftest import call
+
 CONFIG = {"retention.ms": "-1", "segment.bytes": "20000", "index.interval.bytes": "500"}
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def test_a_backup_under_a_producer_has_all_that_was_acknowledged_before(tmp_path: Path) -> None:

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import pytest
-from click.testing import CliRunner, Result
-from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE
-from triolog.server.storage.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
-from triolog.tools.cli.main import main
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 
-from tests.support.stopped_logs import CONFIGS, TOPIC, TOPIC_ID, StoppedLogs, write_stopped_logs
+from tests.support.stopped_logs import CONFIGS, TOPIC, TOPIC_ID, StoppedLogs
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+from .conftest import call
 
 
 def compacted_policy(logs: StoppedLogs) -> None:

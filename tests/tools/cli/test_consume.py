@@ -19,7 +19,7 @@ from triolog.protocol.native.messages import CommitOffsetsRequest, PlainRecord
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.consume import COMMIT_INTERVAL_S, LAST_COMMIT_S, Printer, Selection, _print_all
-from triolog.tools.cli.record_formats import formatter
+from triolog.tools.cli.terminal.record_formats import formatter
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
 
@@ -177,19 +177,6 @@ def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker
     assert process.returncode == 0
 
 
-async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    server = NativeServer(nursery, t=1)
-    server.logs["t"][0].append((PlainRecord(START_MS, None, b"a"), PlainRecord(START_MS, None, b"b")))
-    selection = Selection(partitions=(), from_ms=None, to_ms=None, is_exact=False, max_records=None)
-    async with connect(open_stream=server.open_stream) as client, open_consumer(client, group="g") as consumer:
-        await consumer.assign("t")
-        with trio.move_on_after(COMMIT_INTERVAL_S + 1):
-            await _print_all(consumer, Printer(formatter("raw", UTC), selection), commits=True)
-    assert server.groups == {"g": {TopicPartition("t", 0): (2, None)}}
-
-
 SOME: Final = Selection(partitions=(), from_ms=None, to_ms=None, is_exact=False, max_records=None)
 
 
@@ -221,6 +208,16 @@ async def follow(server: NativeServer, printer: Printer, seconds: float = math.i
         await consumer.assign("t")
         with trio.move_on_after(seconds):
             await _print_all(consumer, printer, commits=True)
+
+
+async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
+    followed: NativeServer, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, followed, Printer(formatter("raw", UTC), SOME))
+        await trio.sleep(COMMIT_INTERVAL_S + 1)
+        assert followed.groups == {"g": {TopicPartition("t", 0): (6, None)}}
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_follower_that_is_stopped_commits_what_it_printed(followed: NativeServer, autojump_clock: MockClock) -> None:

@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from triolog.server.storage.directory_lock import DirectoryLock
-from triolog.tools.cli.main import main
+from click.testing import Result
+from triolog.server.storage.directory.directory_lock import DirectoryLock
 
-from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+from tests.support.stopped_logs import StoppedLogs
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
+from .conftest import call
 
 
 def du(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, ["du", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return call("du", *arguments)
 
 
 def as_json(*arguments: object) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.times import parse_zone
-from triolog.tools.cli.walk_tree import walk_tree
+from triolog.tools.cli.terminal.times import parse_zone
+from triolog.tools.cli.terminal.walk_tree import walk_tree
 
 from .conftest import Cli
 

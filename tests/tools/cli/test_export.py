@@ -11,30 +11,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.checkpoints import LOG_START_FILE, encode_offsets
-from triolog.tools.cli.main import main
-from triolog.tools.cli.rows import RowOptions, read_content, row_reader
+from triolog.server.storage.disk.checkpoints import LOG_START_FILE, encode_offsets
+from triolog.tools.cli.terminal.rows import RowOptions, read_content, row_reader
 
+from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, batch, open_driven
-from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs, write_stopped_logs
+from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs
 
-GOLDEN: Final = Path(__file__).resolve().parents[2] / "data" / "kafka-4.1.0"
+from .conftest import call
+
 EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
-
-
 def export(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, ["export", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return call("export", *arguments)
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:

@@ -10,27 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
+from triolog.server.storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     encode_meta_properties,
 )
-from triolog.server.storage.export_kafka import locked
-from triolog.tools.cli.main import main
+
+from .conftest import call
 
 
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, ["export-kafka", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+def exporting(*arguments: object) -> Result:
+    return call("export-kafka", *arguments)
 
 
 def ok(*arguments: object) -> str:
-    result = call(*arguments)
+    result = exporting(*arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
@@ -104,23 +100,9 @@ def test_an_export_as_json_has_every_partition(source: Path, target: Path) -> No
 
 def test_a_running_server_is_refused(source: Path, target: Path) -> None:
     with BlockingBroker(source):
-        result = call(source, target)
+        result = exporting(source, target)
     assert result.exit_code == 1
     assert f"log directory {source} is locked by triolog, process " in result.stderr
-
-
-def test_a_directory_that_was_not_stopped_in_order_is_refused(source: Path, target: Path) -> None:
-    (source / CLEAN_SHUTDOWN_FILE).unlink()
-    result = call(source, target)
-    assert result.exit_code == 1
-    assert "was not stopped in order" in result.stderr
-
-
-def test_a_running_kafka_is_refused(source: Path, target: Path) -> None:
-    with locked(str(target)):
-        result = call(source, target)
-    assert result.exit_code == 1
-    assert f"log directory {target} is locked by " in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -135,14 +117,14 @@ def test_a_running_kafka_is_refused(source: Path, target: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_is_refused(source: Path, arguments: list[str], said: str) -> None:
-    result = call(source, *arguments)
+    result = exporting(source, *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
 
 
 def test_a_directory_that_is_no_kafkas_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    result = call(source, tmp_path / "other")
+    result = exporting(source, tmp_path / "other")
     assert result.exit_code == 1
     assert "kafka-storage.sh format" in result.stderr
     assert list((tmp_path / "other").iterdir()) == []

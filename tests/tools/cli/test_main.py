@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from triolog.tools.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_CONNECTED, OutputClosedError
 from triolog.tools.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main
+from triolog.tools.cli.terminal.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_CONNECTED, OutputClosedError
 
 PLANTED = "planted_subcommand"
 

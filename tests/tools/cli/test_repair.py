@@ -7,23 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from triolog.server.storage.directory_lock import DirectoryLock
-from triolog.tools.cli.main import main
+from triolog.server.storage.directory.directory_lock import DirectoryLock
 
-from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+from tests.support.stopped_logs import StoppedLogs
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+from .conftest import call
 
 
 def json_lines(*arguments: object) -> list[dict[str, Any]]:

@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from triolog.server.storage.directory_lock import DirectoryLock
-from triolog.tools.cli.main import main
+from click.testing import Result
+from triolog.server.storage.directory.directory_lock import DirectoryLock
 
-from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
+from tests.support.stopped_logs import StoppedLogs
 
-
-@pytest.fixture
-def logs(tmp_path: Path) -> StoppedLogs:
-    return write_stopped_logs(tmp_path / "data", partitions=2)
+from .conftest import call
 
 
 def verify(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, ["verify", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return call("verify", *arguments)
 
 
 def lines(*arguments: object) -> list[dict[str, Any]]:
@@ -100,13 +93,6 @@ def test_nothing_is_changed(logs: StoppedLogs) -> None:
     verify(logs.path)
     after = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file() and path.name != ".lock"}
     assert after == before
-
-
-def test_what_is_no_log_directory_ends_with_3(tmp_path: Path) -> None:
-    result = verify(tmp_path)
-    assert result.exit_code == 3
-    assert "holds no partition of a log" in result.stderr
-    assert verify(tmp_path / "missing").exit_code == 2
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(logs: StoppedLogs) -> None:

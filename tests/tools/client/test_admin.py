@@ -8,7 +8,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
-from triolog.tools.client.procedures import EARLIEST, LATEST, AtOffset, AtTime
+from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 
 from tests.support.native_server import NativeServer
 

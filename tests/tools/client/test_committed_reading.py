@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,18 +10,16 @@ from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import Isolation, TopicPartition
+from triolog.protocol.types import Isolation
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.connection import connect
-from triolog.tools.client.consumer import Consumer, open_consumer
-from triolog.tools.client.group_procedures import CommittedOffset
+from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.reading import FetchedBatch, Reading
 
 from tests.support.native_server import NativeServer
 
-T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
+from .test_consumer import T0, T1, consuming
 
 
 def batch(offset: int, producer_id: int = -1, *, transactional: bool = False) -> bytes:
@@ -106,12 +102,6 @@ def test_a_gap_in_front_of_a_batch_is_passed_over() -> None:
 
 
 # ---- consumers on a server ---------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def consuming(server: NativeServer, **options: Any) -> AsyncIterator[Consumer]:
-    async with connect(open_stream=server.open_stream) as client, open_consumer(client, **options) as consumer:
-        yield consumer
 
 
 def fill(server: NativeServer) -> None:

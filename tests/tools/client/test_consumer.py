@@ -16,7 +16,7 @@ from triolog.tools.client.config import ConsumerConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import Consumer, open_consumer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
-from triolog.tools.client.procedures import EARLIEST, LATEST, AtOffset, AtTime
+from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 from triolog.tools.client.reading import Fetch, FetchedBatch, Reading
 
 from tests.support.native_server import NativeServer

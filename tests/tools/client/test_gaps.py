@@ -11,7 +11,7 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer

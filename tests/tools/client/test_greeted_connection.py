@@ -18,7 +18,6 @@ from triolog.protocol.errors import (
     UnsupportedVersionError,
 )
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.builder import build_batch
 from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
@@ -27,15 +26,7 @@ from triolog.tools.client.exchange import JOINED_BYTES
 
 from tests.support.native_server import NativeServer
 
-BATCH = build_batch([(5, None, b"value", ())])
-
-
-def produce_request(topic: str = "t", acks: int = -1) -> m.ProduceRequest:
-    return m.ProduceRequest((m.ProducePartition(topic, 0, BATCH),), acks)
-
-
-def is_fetch(request: m.RequestMessage) -> bool:
-    return isinstance(request, m.FetchRequest)
+from .test_connection import is_fetch, produce_request
 
 
 async def test_error_of_a_call_is_raised_and_the_connection_lives(server: NativeServer, clock: MockClock) -> None:

@@ -22,8 +22,8 @@ from triolog.protocol.types import CompressionType
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import BufferFullError, ClosedError, DeliveryTimedOutError
-from triolog.tools.client.partitioner import partition_for_key
 from triolog.tools.client.producer import SentRecord, open_producer
+from triolog.tools.client.sending.partitioner import partition_for_key
 
 from tests.support.native_server import Fault, NativeServer
 

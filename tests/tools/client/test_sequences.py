@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from triolog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -15,36 +15,28 @@ from triolog.protocol.errors import (
     RequestError,
     UnknownTopicOrPartitionError,
 )
-from triolog.protocol.native.messages import ProducePartitionResponse
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
-from triolog.tools.client.accumulator import Accumulator
-from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ClosedError, ConnectionLostError, DeliveryTimedOutError
-from triolog.tools.client.futures import RecordFuture
-from triolog.tools.client.partition_queue import Delivery, ProducerIdentity
-from triolog.tools.client.request_limits import record_size
+from triolog.tools.client.sending.futures import RecordFuture
+from triolog.tools.client.sending.partition_queue import Delivery, ProducerIdentity
 
 from tests.support.native_server import FakeLog
+
+from .sending.test_accumulator import Driver as PlainDriver
+from .sending.test_accumulator import ProducerMachine
 
 FIRST = ProducerIdentity(7, 0)
 SECOND = ProducerIdentity(8, 0)
 
 
-class Driver:
+class Driver(PlainDriver):
     """An accumulator, its clock, and logs that its deliveries are written to on request."""
 
     def __init__(self, identity: ProducerIdentity | None = FIRST, **options: Any) -> None:
-        self.now = 1000.0
-        config = ProducerConfig(**{"enable_idempotence": True, "linger_ms": 0, "batch_bytes": 200, **options})
-        self.accumulator = Accumulator(config, lambda: self.now)
+        super().__init__(**{"enable_idempotence": True, "linger_ms": 0, "batch_bytes": 200, **options})
         self.logs = {0: FakeLog(), 1: FakeLog()}
         if identity is not None:
             self.accumulator.set_producer(identity)
-
-    def append(self, value: bytes, partition: int = 0) -> RecordFuture:
-        queue = self.accumulator.queue("t", partition)
-        batch, index = self.accumulator.append(queue, record_size(None, value, ()), 7, None, value, ())
-        return RecordFuture(batch, index, 7)
 
     def batches(self, count: int) -> list[RecordFuture]:
         """Records that fill a batch each."""
@@ -52,7 +44,7 @@ class Driver:
 
     def drain(self) -> list[Delivery]:
         self.accumulator.flush()
-        return [delivery for request in self.accumulator.drain() for delivery in request]
+        return super().drain()
 
     def write(self, delivery: Delivery) -> int | RequestError:
         try:
@@ -60,12 +52,9 @@ class Driver:
         except RequestError as exc:
             return exc
 
-    def answer(self, delivery: Delivery, outcome: int | RequestError) -> None:
-        topic, partition = delivery.queue.topic, delivery.queue.partition
-        if isinstance(outcome, RequestError):
-            self.accumulator.settle(delivery, ProducePartitionResponse(topic, partition, outcome))
-        else:
-            self.accumulator.settle(delivery, ProducePartitionResponse(topic, partition, None, outcome))
+    def settle(self, delivery: Delivery, outcome: int | RequestError) -> None:
+        """Answer with a base offset or an error."""
+        self.answer(delivery, **({"error": outcome} if isinstance(outcome, RequestError) else {"base_offset": outcome}))
 
     def lose(self, delivery: Delivery) -> None:
         """The connection breaks before the answer."""
@@ -79,7 +68,7 @@ class Driver:
         """Write and answer everything until nothing is left to send."""
         for _ in range(50):
             for delivery in self.retry():
-                self.answer(delivery, self.write(delivery))
+                self.settle(delivery, self.write(delivery))
             if self.accumulator.wants_producer:
                 self.accumulator.set_producer(SECOND)
 
@@ -123,7 +112,7 @@ def test_each_partition_counts_its_records() -> None:
         for _ in range(count):
             driver.append(b"a", partition)
         for delivery in driver.drain():
-            driver.answer(delivery, driver.write(delivery))
+            driver.settle(delivery, driver.write(delivery))
     assert [header.base_sequence for _, _, batch in driver.logs[0].batches for header, _ in iter_batches(batch)] == [0, 3]
     driver.append(b"a", 1)
     (delivery,) = driver.drain()
@@ -146,7 +135,7 @@ def test_a_lost_answer_is_followed_by_the_same_bytes_and_written_once() -> None:
     driver.lose(delivery)
     (again,) = driver.retry()
     assert again.records is sent
-    driver.answer(again, driver.write(again))
+    driver.settle(again, driver.write(again))
     assert [future.value().offset for future in futures] == [0, 1, 2]
     assert numbers_in(driver.logs[0]) == [0, 1, 2]
 
@@ -156,12 +145,12 @@ def test_the_batch_after_one_that_was_refused_takes_over_its_sequence() -> None:
     first = driver.append(b"bad")
     (delivery,) = driver.drain()
     second = driver.append(b"good")
-    driver.answer(delivery, InvalidRecordError("no"))
+    driver.settle(delivery, InvalidRecordError("no"))
     with pytest.raises(InvalidRecordError):
         first.value()
     (after,) = driver.drain()
     assert (sequences_of(after), headers_of(after)[0].producer_id) == ([0], FIRST.producer_id)
-    driver.answer(after, driver.write(after))
+    driver.settle(after, driver.write(after))
     assert second.value().offset == 0
 
 
@@ -170,11 +159,11 @@ def test_a_refused_batch_between_others_leaves_no_hole() -> None:
     futures = driver.batches(4)
     (together,) = driver.drain()
     assert sequences_of(together) == [0, 1, 2, 3]
-    driver.answer(together, InvalidRecordError("one of them"))
+    driver.settle(together, InvalidRecordError("one of them"))
     while deliveries := driver.drain():
         (delivery,) = deliveries
         is_bad = delivery.batches[0] is together.batches[1]
-        driver.answer(delivery, InvalidRecordError("this one") if is_bad else driver.write(delivery))
+        driver.settle(delivery, InvalidRecordError("this one") if is_bad else driver.write(delivery))
     assert numbers_in(driver.logs[0]) == [0, 2, 3]
     assert [future.value().offset for future in (futures[0], *futures[2:])] == [0, 1, 2]
 
@@ -183,7 +172,7 @@ def test_batches_that_are_too_much_together_keep_their_sequences_apart() -> None
     driver = Driver(max_request_bytes=10_000)
     futures = driver.batches(4)
     (together,) = driver.drain()
-    driver.answer(together, RecordBatchTooLargeError("above segment.bytes"))
+    driver.settle(together, RecordBatchTooLargeError("above segment.bytes"))
     driver.serve()
     assert [future.value().offset for future in futures] == [0, 1, 2, 3]
     assert numbers_in(driver.logs[0]) == [0, 1, 2, 3]
@@ -219,7 +208,7 @@ def test_after_an_unknown_outcome_is_given_up_the_partition_starts_again_under_a
     driver.accumulator.set_producer(SECOND)
     for delivery in driver.drain():
         assert (headers_of(delivery)[0].producer_id, sequences_of(delivery)) == (SECOND.producer_id, [0])
-        driver.answer(delivery, driver.write(delivery))
+        driver.settle(delivery, driver.write(delivery))
     assert other.value().offset == 0
 
 
@@ -227,7 +216,7 @@ def test_other_partitions_keep_their_producer_and_their_count() -> None:
     driver = Driver(delivery_timeout_ms=3000)
     driver.append(b"a", 1)
     (delivery,) = driver.drain()
-    driver.answer(delivery, driver.write(delivery))
+    driver.settle(delivery, driver.write(delivery))
     driver.append(b"lost", 0)
     (delivery,) = driver.drain()
     driver.lose(delivery)
@@ -242,16 +231,16 @@ def test_acknowledged_records_that_are_gone_are_told_and_the_next_are_written() 
     driver = Driver()
     kept = driver.append(b"\0")
     (delivery,) = driver.drain()
-    driver.answer(delivery, driver.write(delivery))
+    driver.settle(delivery, driver.write(delivery))
     gone = driver.append(b"\1")
     (delivery,) = driver.drain()
-    driver.answer(delivery, driver.write(delivery))
+    driver.settle(delivery, driver.write(delivery))
     assert (kept.value().offset, gone.value().offset) == (0, 1)
     driver.logs[0].cut(1)
     told = driver.append(b"\2")
     (delivery,) = driver.drain()
     after = driver.append(b"\3")
-    driver.answer(delivery, driver.write(delivery))
+    driver.settle(delivery, driver.write(delivery))
     with pytest.raises(OutOfOrderSequenceError, match=r"t-0: the log does not end with what it acknowledged .* are gone"):
         told.value()
     driver.serve()
@@ -264,8 +253,8 @@ def test_a_fenced_producer_gives_up_everything_and_looks_at_no_answer() -> None:
     futures = [driver.append(b"a", 0), driver.append(b"b", 1)]
     first, second = driver.drain()
     waiting = driver.append(b"c", 0)
-    driver.answer(first, InvalidProducerEpochError("epoch 0, the log knows 1"))
-    driver.answer(second, driver.write(second))
+    driver.settle(first, InvalidProducerEpochError("epoch 0, the log knows 1"))
+    driver.settle(second, driver.write(second))
     for future in (*futures, waiting):
         with pytest.raises(InvalidProducerEpochError):
             future.value()
@@ -278,10 +267,10 @@ def test_a_retriable_refusal_keeps_the_sequence() -> None:
     driver = Driver()
     future = driver.append(b"a")
     (delivery,) = driver.drain()
-    driver.answer(delivery, UnknownTopicOrPartitionError("not yet"))
+    driver.settle(delivery, UnknownTopicOrPartitionError("not yet"))
     (again,) = driver.retry()
     assert again is delivery
-    driver.answer(again, driver.write(again))
+    driver.settle(again, driver.write(again))
     assert future.value().offset == 0
 
 
@@ -291,7 +280,7 @@ def test_a_failed_record_of_a_transaction_drops_what_was_not_sent() -> None:
     (delivery,) = driver.drain()
     assert headers_of(delivery)[0].is_transactional
     unsent = driver.append(b"unsent")
-    driver.answer(delivery, InvalidRecordError("no"))
+    driver.settle(delivery, InvalidRecordError("no"))
     for future in (bad, unsent):
         with pytest.raises(InvalidRecordError):
             future.value()
@@ -304,7 +293,7 @@ def test_another_epoch_of_a_transactional_producer_starts_every_partition_at_zer
     for partition in (0, 1):
         driver.append(b"a", partition)
     for delivery in driver.drain():
-        driver.answer(delivery, driver.write(delivery))
+        driver.settle(delivery, driver.write(delivery))
     driver.accumulator.set_producer(ProducerIdentity(7, 1))
     for partition in (0, 1):
         driver.append(b"b", partition)
@@ -319,39 +308,21 @@ def test_dropping_what_is_unsent_leaves_what_is_on_its_way() -> None:
     unsent = driver.append(b"unsent")
     driver.accumulator.drop_unsent(ClosedError("dropped"))
     assert unsent.is_done
-    driver.answer(delivery, driver.write(delivery))
+    driver.settle(delivery, driver.write(delivery))
     assert sent.value().offset == 0
     assert driver.accumulator.buffered_bytes == 0
 
 
-class SequenceMachine(RuleBasedStateMachine):
+class SequenceMachine(ProducerMachine):
     """A server that loses requests and answers, refuses, and forgets the tail of a log that it has not acknowledged: what a log
     holds is in order and nothing is there twice, and what was acknowledged is where it was said to be."""
 
+    driver: Driver
+
     @initialize(batch_bytes=st.sampled_from([80, 300]))
     def start(self, batch_bytes: int) -> None:
-        self.driver = Driver(identity=None, batch_bytes=batch_bytes, max_request_bytes=700, delivery_timeout_ms=3000)
-        self.in_flight: list[Delivery] = []
-        self.futures: list[RecordFuture] = []
+        self.begin(Driver(identity=None, batch_bytes=batch_bytes, max_request_bytes=700, delivery_timeout_ms=3000))
         self.next_producer_id = 100
-        self.crashed = False
-
-    @rule(partition=st.sampled_from([0, 1]), padding=st.integers(0, 120))
-    def append(self, partition: int, padding: int) -> None:
-        number = len(self.futures)
-        self.futures.append(self.driver.append(number.to_bytes(4, "big") + bytes(padding), partition))
-
-    @rule()
-    def drain(self) -> None:
-        self.in_flight += [delivery for request in self.driver.accumulator.drain() for delivery in request]
-
-    @rule()
-    def flush(self) -> None:
-        self.driver.accumulator.flush()
-
-    @rule(seconds=st.sampled_from([0.01, 0.2, 2.0]))
-    def wait(self, seconds: float) -> None:
-        self.driver.now += seconds
 
     @precondition(lambda self: self.driver.accumulator.wants_producer)
     @rule()
@@ -362,26 +333,19 @@ class SequenceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), outcome=st.sampled_from(["written", "answer lost", "lost", "refused", "half kept"]))
     def settle(self, data: st.DataObject, outcome: str) -> None:
-        delivery = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
+        delivery = self.take_one(data)
         log = self.driver.logs[delivery.queue.partition]
         if outcome == "refused":
-            self.driver.answer(delivery, InvalidRecordError("no"))
+            self.driver.settle(delivery, InvalidRecordError("no"))
             return
         before = log.high_watermark
         answer = 0 if outcome == "lost" else self.driver.write(delivery)
         if outcome == "half kept" and log.high_watermark > before:
             log.cut(data.draw(st.sampled_from([batch[0] for batch in log.batches if batch[0] >= before])))
         if outcome == "written" or isinstance(answer, RequestError):
-            self.driver.answer(delivery, answer)
+            self.driver.settle(delivery, answer)
         else:
             self.driver.lose(delivery)
-
-    @invariant()
-    def acknowledged_records_are_where_their_metadata_says(self) -> None:
-        for number, future in enumerate(getattr(self, "futures", [])):
-            if future.is_done and not future._outcome.error:
-                metadata = future.value()
-                assert self.numbers(metadata.partition)[metadata.offset] == number
 
     @invariant()
     def logs_are_in_order_and_hold_nothing_twice(self) -> None:

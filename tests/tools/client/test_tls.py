@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from triolog.protocol.native.messages import MetadataRequest
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
-from triolog.tools.client.blocking_client import BlockingClient
-from triolog.tools.client.blocking_producer import BlockingProducer
+from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.errors import ConnectionLostError

@@ -356,21 +356,6 @@ async def test_a_commit_whose_outcome_is_unknown_may_be_asked_for_again(server: 
     assert await committed(server) == [b"a"]
 
 
-async def test_a_commit_that_was_cancelled_once_it_was_asked_for_is_left(server: NativeServer, clock: MockClock) -> None:
-    faults_on(server, m.EndTransactionRequest, trio.Event())
-    async with transactional(server) as producer:
-        transaction = producer.transaction()
-        await transaction.begin()
-        await producer.send("t", b"a", partition=0)
-        with trio.move_on_after(1) as scope:
-            await transaction.commit()
-        assert scope.cancelled_caught
-        await transaction.begin()
-        await producer.send("t", b"b", partition=0)
-        await transaction.commit()
-    assert await committed(server) == [b"b"]
-
-
 @pytest.mark.parametrize("commit", [True, False])
 async def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction_when_it_arrives(
     server: NativeServer, clock: MockClock, commit: bool

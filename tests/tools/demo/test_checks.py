@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import Record
 from triolog.tools.demo import checks
-from triolog.tools.demo.checks import Place
+from triolog.tools.demo.checks import RecordPlace
 from triolog.tools.demo.flights import Flight
 from triolog.tools.demo.reading import PartitionCopy
 
 from .flight_rows import departing
 
 FLIGHTS = [departing(row * 10, row=row, partition=row % 3) for row in range(9)]
-PLACES = [Place(row % 3, row // 3) for row in range(9)]
+Change = Callable[[list[Flight]], list[Flight]]
+PLACES = [RecordPlace(row % 3, row // 3) for row in range(9)]
 
 
 def copies_of(*partitions: Sequence[Flight]) -> list[PartitionCopy]:
@@ -43,12 +44,12 @@ def test_all_acknowledged() -> None:
     "places",
     [
         pytest.param(PLACES[:-1], id="one is missing"),
-        pytest.param([*PLACES, Place(0, 99)], id="one too many"),
+        pytest.param([*PLACES, RecordPlace(0, 99)], id="one too many"),
         pytest.param([PLACES[3], *PLACES[1:]], id="one place twice"),
-        pytest.param([Place(1, 50), *PLACES[1:]], id="another airport's partition"),
+        pytest.param([RecordPlace(1, 50), *PLACES[1:]], id="another airport's partition"),
     ],
 )
-def test_wrong_acknowledgements_are_found(places: list[Place]) -> None:
+def test_wrong_acknowledgements_are_found(places: list[RecordPlace]) -> None:
     assert not checks.every_flight_acknowledged(FLIGHTS, places).ok
 
 
@@ -68,33 +69,26 @@ def test_what_was_acknowledged_is_there() -> None:
     assert checks.records_equal_source(copies).ok
 
 
-def test_duplicates_are_found() -> None:
-    first, second, third = stored()
-    copies = copies_of([*first, first[-1], first[-2]], second, third)
-    check = checks.every_row_once(FLIGHTS, copies)
-    assert not check.ok
-    assert "2 duplicates" in check.detail
-    assert checks.acknowledged_are_there(FLIGHTS, PLACES, copies).ok
-
-
-def test_a_lost_record_is_found() -> None:
-    first, second, third = stored()
-    copies = copies_of(first, second[:-1], third)
-    check = checks.acknowledged_are_there(FLIGHTS, PLACES, copies)
-    assert not check.ok
-    assert "row 7 is not at JFK 2" in check.detail
-    assert not checks.every_row_once(FLIGHTS, copies).ok
-
-
-def test_records_at_each_others_offsets_are_found_although_every_row_is_there() -> None:
-    first, second, third = stored()
-    copies = copies_of(first[::-1], second, third)
-    assert checks.every_row_once(FLIGHTS, copies).ok
-    assert not checks.acknowledged_are_there(FLIGHTS, PLACES, copies).ok
+@pytest.mark.parametrize(
+    ("first", "second", "is_there", "is_once", "detail"),
+    [
+        pytest.param(lambda rows: [*rows, rows[-1], rows[-2]], list, True, False, "2 duplicates", id="repeated"),
+        pytest.param(list, lambda rows: rows[:-1], False, False, "row 7 is not at JFK 2", id="lost"),
+        pytest.param(lambda rows: rows[::-1], list, False, True, "", id="at each other's offsets"),
+    ],
+)
+def test_what_is_not_there_once_and_where_it_was_acknowledged_is_found(
+    first: Change, second: Change, is_there: bool, is_once: bool, detail: str
+) -> None:
+    ewr, jfk, lga = stored()
+    copies = copies_of(first(ewr), second(jfk), lga)
+    found = [checks.acknowledged_are_there(FLIGHTS, PLACES, copies), checks.every_row_once(FLIGHTS, copies)]
+    assert [check.ok for check in found] == [is_there, is_once]
+    assert any(detail in check.detail for check in found)
 
 
 def test_an_acknowledgement_without_an_offset_is_found() -> None:
-    assert not checks.acknowledged_are_there(FLIGHTS, [Place(0, -1), *PLACES[1:]], copies_of(*stored())).ok
+    assert not checks.acknowledged_are_there(FLIGHTS, [RecordPlace(0, -1), *PLACES[1:]], copies_of(*stored())).ok
 
 
 def test_an_altered_record_is_found() -> None:

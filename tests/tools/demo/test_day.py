@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from triolog.protocol.types import Record
-from triolog.tools.demo.day import DAY_END, DAY_START, DayReader, Line, by_carrier, by_hour
+from triolog.tools.demo.day import DAY_END, DAY_START, DayReader, FlightsLine, by_carrier, by_hour
 
 HOUR_MS = 3_600_000
 
@@ -30,7 +30,7 @@ def test_a_repeated_row_counts_once() -> None:
     day = DayReader(100, 200)
     day.add([record(1, 150, offset=0), record(1, 150, offset=7)])
     assert (day.found_count, len(day.departures)) == (2, 1)
-    assert by_carrier(day.departures.values()) == [Line("UA", 1, 0, 2.0)]
+    assert by_carrier(day.departures.values()) == [FlightsLine("UA", 1, 0, 2.0)]
 
 
 def test_carriers_are_told_with_mean_delays_of_those_that_left() -> None:
@@ -41,7 +41,7 @@ def test_carriers_are_told_with_mean_delays_of_those_that_left() -> None:
         record(4, 0, carrier="B6", delay="9"),
         record(5, 0, carrier="9E", delay="null"),
     ]
-    assert by_carrier(records) == [Line("B6", 3, 1, 2.5), Line("9E", 1, 1, None), Line("AA", 1, 0, 10.0)]
+    assert by_carrier(records) == [FlightsLine("B6", 3, 1, 2.5), FlightsLine("9E", 1, 1, None), FlightsLine("AA", 1, 0, 10.0)]
 
 
 def test_hours_are_those_of_new_yorks_clocks() -> None:

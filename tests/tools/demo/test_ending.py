@@ -9,7 +9,7 @@ import click
 import pytest
 from triolog.protocol.errors import TriologError
 from triolog.tools.demo.checks import Check
-from triolog.tools.demo.ending import CheckFailedError, Findings, ServerUnusableError, check_empty, run
+from triolog.tools.demo.ending import CheckFailedError, DemoFindings, ServerUnusableError, check_empty, run
 from triolog.tools.demo.server_process import ServerFailedError
 
 
@@ -28,7 +28,7 @@ class JobError(Exception):
     ],
 )
 def test_what_breaks_a_story_off_is_one_line(broke_off: Exception, ends_as: type[click.ClickException], exit_code: int) -> None:
-    async def story() -> Findings:
+    async def story() -> DemoFindings:
         raise broke_off
 
     with pytest.raises(ends_as, match=r"gone$") as caught:
@@ -38,7 +38,7 @@ def test_what_breaks_a_story_off_is_one_line(broke_off: Exception, ends_as: type
 
 @pytest.mark.parametrize("broke_off", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
 def test_an_interrupted_story_is_interrupted(broke_off: BaseException) -> None:
-    async def story() -> Findings:
+    async def story() -> DemoFindings:
         raise broke_off
 
     with pytest.raises(KeyboardInterrupt):
@@ -46,7 +46,7 @@ def test_an_interrupted_story_is_interrupted(broke_off: BaseException) -> None:
 
 
 def test_a_fault_of_the_program_is_none_of_these() -> None:
-    async def story() -> Findings:
+    async def story() -> DemoFindings:
         raise JobError
 
     with pytest.raises(JobError):
@@ -54,7 +54,7 @@ def test_a_fault_of_the_program_is_none_of_these() -> None:
 
 
 def test_findings_are_judged_by_every_check() -> None:
-    findings = Findings(figures={"seconds": 1.23456, "rows": 3})
+    findings = DemoFindings(figures={"seconds": 1.23456, "rows": 3})
     assert not findings.all_held, "nothing was shown"
     findings.checks.append(Check("a", True, "as it is to be"))
     findings.judge()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
 from importlib import metadata, util
 from pathlib import Path
@@ -39,14 +37,6 @@ def test_the_entry_point_is_declared() -> None:
     assert project["entry-points"]["pytest11"] == {"triolog": "triolog.tools.pytest_plugin"}
 
 
-def test_loading_it_loads_neither_trio_nor_the_server() -> None:
-    script = (
-        "import sys, triolog.tools.pytest_plugin\n"
-        "print([name for name in sys.modules if name.split('.')[0] == 'trio' or name.startswith('triolog.server')])"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "[]\n"
-
-
 def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import sys
@@ -57,13 +47,10 @@ def test_a_run_without_its_fixtures_loads_neither_trio_nor_the_server(pytester: 
     run(pytester).assert_outcomes(passed=1)
 
 
-def test_a_client_meets_a_broker(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(EXAMPLE)
-    run(pytester).assert_outcomes(passed=1)
-
-
-def test_topics_and_records_by_marker(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
+def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_example=EXAMPLE,
+        test_markers="""
         import pytest
 
         pytestmark = pytest.mark.triolog(topics={"orders": 3, "payments": 1})
@@ -79,20 +66,28 @@ def test_topics_and_records_by_marker(pytester: pytest.Pytester) -> None:
 
         def test_and_no_leftovers(triolog_broker):
             assert triolog_broker.log("orders").values() == []
-    """)
-    run(pytester, "--strict-markers").assert_outcomes(passed=3)
-
-
-def test_a_marker_with_positional_arguments_is_refused(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
+        """,
+        test_sessions="""
         import pytest
 
+        def test_first(triolog_broker_session):
+            triolog_broker_session.create_topic("t")
+            triolog_broker_session.log("t").produce("x")
+
+        def test_second(triolog_broker_session):
+            assert triolog_broker_session.log("t").values() == [b"x"]
+            triolog_broker_session.reset()
+
+        def test_third(triolog_broker_session):
+            assert triolog_broker_session.topics() == []
+
         @pytest.mark.triolog("orders")
-        def test_it(triolog_broker):
+        def test_positional(triolog_broker):
             pass
-    """)
-    result = run(pytester)
-    result.assert_outcomes(errors=1)
+        """,
+    )
+    result = run(pytester, "--strict-markers")
+    result.assert_outcomes(passed=7, errors=1)
     result.stdout.fnmatch_lines(["*takes keywords only*"])
 
 
@@ -119,18 +114,20 @@ def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester
     )
 
 
-def test_a_session_has_one_broker(pytester: pytest.Pytester) -> None:
+def test_a_device_that_is_full_when_a_test_ends_is_no_error_of_its_teardown(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
-        def test_first(triolog_broker_session):
+        import pytest
+
+        @pytest.mark.triolog(topics=["t"])
+        @pytest.mark.parametrize("effect", ["full", "error"])
+        def test_it(triolog_broker, effect):
+            triolog_broker.faults.disk(effect)
+            with pytest.raises(Exception):
+                triolog_broker.log("t").produce("x")
+
+        def test_of_the_session(triolog_broker_session):
             triolog_broker_session.create_topic("t")
-            triolog_broker_session.log("t").produce("x")
-
-        def test_second(triolog_broker_session):
-            assert triolog_broker_session.log("t").values() == [b"x"]
-            triolog_broker_session.reset()
-
-        def test_third(triolog_broker_session):
-            assert triolog_broker_session.topics() == []
+            triolog_broker_session.faults.disk("full")
     """)
     run(pytester).assert_outcomes(passed=3)
 
@@ -158,6 +155,23 @@ def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
             triolog_broker.create_topic("t")
             await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
             assert triolog_broker.log("t").values() == [b"x"]
+    """)
+    run(pytester, beside="trio").assert_outcomes(passed=1)
+
+
+def test_a_broker_in_the_test_s_own_loop_ends_with_a_full_device_too(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from triolog.server.embedded import MEMORY, open_broker
+
+        @pytest.fixture
+        async def broker():
+            async with open_broker(MEMORY, topics=["t"]) as broker:
+                yield broker
+
+        @pytest.mark.trio
+        async def test_it(broker):
+            broker.faults.disk("full")
     """)
     run(pytester, beside="trio").assert_outcomes(passed=1)
 

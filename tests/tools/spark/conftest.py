@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.tools.spark.broker import close_connections
+from triolog.tools.spark.source.broker import close_connections
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from triolog.tools.cli.main import main
-from triolog.tools.spark.demo.command import MIN_ROWS, command
+from triolog.tools.spark.demo.command import command
 
 
 @pytest.mark.full
@@ -32,14 +32,6 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("mine")
-    result = CliRunner().invoke(command, ["--data-dir", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "is not empty" in result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
 def test_a_picture_that_has_no_place_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """And not after the minutes that the job takes."""
     arguments = ["--picture", str(tmp_path / "none" / "delay.png"), "--data-dir", str(tmp_path / "data")]
@@ -47,10 +39,6 @@ def test_a_picture_that_has_no_place_is_refused_before_anything_starts(tmp_path:
     assert result.exit_code == 2
     assert f"there is no folder {tmp_path / 'none'}" in result.output
     assert not (tmp_path / "data").exists()
-
-
-def test_too_few_rows_are_refused() -> None:
-    assert CliRunner().invoke(command, ["--rows", str(MIN_ROWS - 1)]).exit_code == 2
 
 
 def test_the_commands_are_those_of_triolog_spark() -> None:

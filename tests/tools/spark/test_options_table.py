@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.spark import options, segments_options, write_options
+from triolog.tools.spark.segments import segments_options
+from triolog.tools.spark.sink import write_options
+from triolog.tools.spark.source import options
 
 TESTS: Final = Path(__file__).resolve().parent
 PAGE: Final = TESTS.parents[2] / "docs" / "spark.md"

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import attrs
 
-from ..bench import Bench
-from ..child import LoadFailedError
-from ..peer import PeerMissingError, free_port, running, version_of
-from ..server import serving
+from ..measuring.bench import Bench
+from ..measuring.child import LoadFailedError
+from ..measuring.server import serving
+from ..peers.peer import PeerMissingError, free_port, program_version, running
 from .generator import CLIENT, FAKE, Generator, build_generator, serve_fake, version_in_go_mod
 from .jars import kafka_jars, kafka_version
 
@@ -31,7 +31,7 @@ JVM_FLAGS: Final = (
     *("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
 )
-"""Those of kafka-server-start.sh and kafka-run-class.sh."""
+"""As in kafka-server-start.sh and kafka-run-class.sh."""
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 FORMAT_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", QUIET)
 
@@ -87,7 +87,7 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
                 bench.say("starting Apache Kafka")
                 flags = ("-XX:TieredStopAtLevel=1", *JVM_FLAGS) if quick_compiler else JVM_FLAGS
                 found[KAFKA] = stack.enter_context(_kafka(f"{directory}/kafka", flags))
-                versions.append(f"Apache Kafka {kafka_version()}, {version_of(['java', '-version'])}, {' '.join(flags)}")
+                versions.append(f"Apache Kafka {kafka_version()}, {program_version(['java', '-version'])}, {' '.join(flags)}")
             except PeerMissingError as exc:
                 missing[KAFKA] = str(exc)
             found[KFAKE] = Broker(KFAKE, *stack.enter_context(serve_fake(generator)))
@@ -127,7 +127,10 @@ def _kafka(directory: str, flags: Sequence[str]) -> Iterator[Broker]:
 
 
 def _configure(directory: str) -> tuple[int, str]:
-    """Its port and properties; what is not said is Kafka's default, but for what one node needs and the wait for members."""
+    """Choose a port and write the properties, Kafka's defaults but for what a single node needs and the wait for members.
+
+    Returns the port and the path of the file.
+    """
     port, controller = free_port(), free_port()
     settings = {
         "process.roles": "broker,controller",

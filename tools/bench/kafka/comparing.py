@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..measure import Line, Target, absent, ratio
+from ..measuring.measure import Line, Target, absent, ratio
 from .brokers import KAFKA, KFAKE, TRIOLOG, Broker, Brokers
 
 Answers = Mapping[str, Sequence[Mapping[str, Any]]]

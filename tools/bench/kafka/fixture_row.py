@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ..child import LoadFailedError
-from ..measure import Line, RowResult, absent, at_most, percentile
+from ..measuring.child import LoadFailedError
+from ..measuring.measure import Line, RowResult, absent, at_most, percentile
 from .brokers import Brokers
 
 STARTS: Final = 200

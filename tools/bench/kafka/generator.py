@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import attrs
 
-from ..child import LoadFailedError
-from ..peer import PeerMissingError
+from ..measuring.child import LoadFailedError
+from ..peers.peer import PeerMissingError
 from .built import SOURCES, built_in, locked
 
 BUILD_TIMEOUT_S: Final = 600.0

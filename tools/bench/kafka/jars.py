@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from ..peer import PeerMissingError
+from ..peers.peer import PeerMissingError
 from .built import SOURCES, built_in, locked
 
 POM: Final = SOURCES / "pom.xml"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ..measure import Line, RowResult, absent, at_least, at_most, ratio
+from ..measuring.measure import Line, RowResult, absent, at_least, at_most, ratio
 from .brokers import KAFKA, TRIOLOG, Broker, Brokers, triolog
 from .comparing import Answers, compared, figures, in_turn
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ..measure import Line, RowResult, at_most
+from ..measuring.measure import Line, RowResult, at_most
 from .brokers import KFAKE, Broker, Brokers
 from .comparing import compared, in_turn
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
-from ..child import LoadFailedError
-from ..measure import RowResult
-from ..peer import PeerMissingError
-from .brokers import Brokers
+from ..measuring.child import LoadFailedError
+from ..measuring.measure import RowResult
+from ..peers.peer import PeerMissingError
+from ..running import Benchmark
+from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
 from .latency_rows import many_connections, one_connection, synced
 from .lookup_rows import join, times
@@ -28,10 +30,15 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "fixture": fixture,
 }
 
+ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
-def measure(name: str, brokers: Brokers) -> RowResult:
-    """One row. What keeps it from its end stands in its `failure`, and the other rows go on."""
-    try:
-        return ROWS[name](brokers)
-    except (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError) as exc:
-        return RowResult(list(ROWS).index(name) + 1, name, (), failure=f"{type(exc).__name__}: {exc}")
+
+def benchmark(*, starts: int | None = None, quick_compiler: bool = False) -> Benchmark[Brokers]:
+    """All rows; `starts` and `quick_compiler` as `open_brokers` takes them."""
+    return Benchmark(
+        rows=ROWS,
+        row_failures=ROW_FAILURES,
+        open_place=partial(open_brokers, starts=starts, quick_compiler=quick_compiler),
+        place_failures=(PeerMissingError,),
+        versions_of=lambda brokers: brokers.versions,
+    )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ..measure import Line, RowResult, Target, absent, at_least, ratio
-from ..process import shared_out_mib
+from ..measuring.measure import Line, RowResult, Target, absent, at_least, ratio
+from ..measuring.process import shared_out_mib
 from .brokers import KAFKA, TRIOLOG, Broker, Brokers
 from .comparing import compared, in_turn
 

@@ -11,7 +11,7 @@ from .results import Results
 from .tables import DAY_MS, Group, Sums, together
 
 
-def killed_in_the_middle(runs: Sequence[Run], kills: int) -> Check:
+def job_killed_in_the_middle(runs: Sequence[Run], kills: int) -> Check:
     """As many processes of the job died by SIGKILL as were to, each between two batches it had to do; the last one did not."""
     statuses = [run.exit_status for run in runs]
     points = [f"{run.killed.part} after batch {run.killed.batch}" for run in runs if run.killed is not None]

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from ...demo.ending import Findings, NotInstalledError, check_empty, find_flights, run
+from ...demo.ending import DemoFindings, NotInstalledError, check_empty, find_flights, run
 
 MIN_ROWS: Final = 1000
 DEFAULT_PICTURE: Final = "delay-by-hour.png"
@@ -83,16 +83,16 @@ def _directory(data_dir: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _tell(source: Path, rows: int | None, seed: int, directory: Path, picture: Path, *, is_quiet: bool) -> Findings:
+def _tell(source: Path, rows: int | None, seed: int, directory: Path, picture: Path, *, is_quiet: bool) -> DemoFindings:
     from ...demo.flights import load_flights
     from ...demo.terminal import open_console
     from .job_process import JobFailedError
-    from .story import run_story
-    from .terminal import Terminal
+    from .story import run_job_story
+    from .terminal import JobTerminal
 
-    terminal = Terminal(open_console(quiet=is_quiet))
+    terminal = JobTerminal(open_console(quiet=is_quiet))
     flights = load_flights(source, rows)
-    story = partial(run_story, source, flights, directory / "log", directory)
+    story = partial(run_job_story, source, flights, directory / "log", directory)
     told = partial(story, seed=seed, narrator=terminal, picture=picture, config=CONFIG)
     findings = run(told, failures=(JobFailedError,))
     terminal.ended(findings.failed_count, len(findings.checks))

@@ -30,7 +30,7 @@ def by_local_hour(hours: Mapping[Group, Sums]) -> dict[str, dict[int, Sums]]:
     return found
 
 
-def by_carrier(hours: Mapping[Group, Sums]) -> list[tuple[str, Sums]]:
+def sums_by_carrier(hours: Mapping[Group, Sums]) -> list[tuple[str, Sums]]:
     """The carriers with their sums, the largest first."""
     found: dict[str, Sums] = {}
     for group, sums in hours.items():

@@ -16,10 +16,11 @@ from ...client.config import ClientConfig
 from ...client.connection import Client, connect
 from ...client.producer import SentRecord, open_producer
 from ...demo.checks import Check
-from ...demo.ending import Findings
+from ...demo.ending import DemoFindings
 from ...demo.flights import AIRPORTS, Flight
 from ...demo.reading import ROW_HEADER
 from ...demo.server_process import open_server
+from ...demo.telling import Narrator, Telling
 from . import checks, plot
 from .job import DEPARTURES, FLIGHTS, HOURS, Settings
 from .job_process import KillPoint, Run, rows_per_batch, run_job
@@ -35,8 +36,8 @@ CHECKPOINT_RECORDS: Final = 256
 """How many records are handed to the producer before other tasks get a turn."""
 
 
-class Narrator:
-    """Is told what happens while it happens. This one keeps it to itself."""
+class JobNarrator(Narrator):
+    """Of this demo."""
 
     def produced(self, count: int, seconds: float, address: tuple[str, int]) -> None:
         """All flights are in the log."""
@@ -52,9 +53,6 @@ class Narrator:
 
     def result(self, hours: Mapping[Group, Sums], picture: Path | None) -> None:
         """The sums, and where the picture is."""
-
-    def checked(self, check: Check) -> None:
-        """A claim was judged."""
 
 
 def kill_points(seed: int, batches: int = BATCHES) -> list[KillPoint]:
@@ -73,26 +71,23 @@ def watermark_ms(timestamps: Sequence[int]) -> tuple[int, int]:
     return (span // DAY_MS + 1) * DAY_MS, span
 
 
-async def run_story(
+async def run_job_story(
     source: Path,
     flights: Sequence[Flight],
     data_dir: Path,
     work_dir: Path,
     *,
     seed: int,
-    narrator: Narrator,
+    narrator: JobNarrator,
     picture: Path | None = None,
     config: Mapping[str, str] | None = None,
-) -> Findings:
+) -> DemoFindings:
     """Run the demo. Raises TriologError, ServerFailedError, JobFailedError or a group of them when it cannot go on."""
-    findings = Findings()
+    telling = Telling(narrator)
+    check = telling.check
     timestamps = [flight.timestamp for flight in flights]
     delay, span = watermark_ms(timestamps)
     disorder = disorder_ms(timestamps)
-
-    def check(found: Check) -> None:
-        findings.checks.append(found)
-        narrator.checked(found)
 
     async with open_server(data_dir, work_dir) as server:
         async with connect(address=server.address, config=ClientConfig(client_id="spark-demo")) as client:
@@ -100,7 +95,7 @@ async def run_story(
             acknowledged = await _produce(client, flights)
             seconds = time.perf_counter() - begin
             narrator.produced(len(flights), seconds, server.address())
-            findings.figures.update(rows=len(flights), produce_s=seconds)
+            telling.note(rows=len(flights), produce_s=seconds)
             narrator.watermark(delay, span, disorder)
             host, port = server.address()
             settings = Settings(
@@ -123,7 +118,7 @@ async def run_story(
         await trio.to_thread.run_sync(plot.draw, results.hours, picture)
     narrator.result(results.hours, picture)
     expected = await trio.to_thread.run_sync(recompute, source, flights)
-    findings.figures.update(_figures(runs, results, seconds, delay, span, disorder))
+    telling.note(**_figures(runs, results, seconds, delay, span, disorder))
     check(
         Check(
             "every flight was acknowledged before the job began",
@@ -131,7 +126,7 @@ async def run_story(
             f"{acknowledged:,} of {len(flights):,}",
         )
     )
-    check(checks.killed_in_the_middle(runs, len(kills)))
+    check(checks.job_killed_in_the_middle(runs, len(kills)))
     check(checks.nothing_dropped(runs, delay, span, disorder))
     check(checks.departures_once(flights, results))
     check(checks.hours_equal("every hour in the topic is that of the files", results.hours, results.repeated_hours, expected))
@@ -139,7 +134,7 @@ async def run_story(
     check(checks.hours_equal("every hour in the Parquet table is that of the files", results.parquet, repeated, expected))
     check(checks.totals_equal(results.hours, expected))
     check(Check("the server stopped in order", status == 0, f"exit status {status}"))
-    return findings
+    return telling.findings
 
 
 async def _produce(client: Client, flights: Sequence[Flight]) -> int:

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from ...demo.terminal import Lines, bar
 from .job_process import Run
-from .plot import by_carrier, by_local_hour
-from .story import Narrator
+from .plot import by_local_hour, sums_by_carrier
+from .story import JobNarrator
 from .tables import DAY_MS, Group, Sums, together
 
 
-class Terminal(Lines, Narrator):
+class JobTerminal(Lines, JobNarrator):
     """Tells the story on a console."""
 
     def produced(self, count: int, seconds: float, address: tuple[str, int]) -> None:
@@ -49,7 +49,7 @@ class Terminal(Lines, Narrator):
 
     def result(self, hours: Mapping[Group, Sums], picture: Path | None) -> None:
         self._chapter("Delay by carrier")
-        carriers = by_carrier(hours)
+        carriers = sums_by_carrier(hours)
         self._console.print(sums_table("carrier", carriers, self._console))
         self._chapter("Delay by hour")
         by_hour: dict[int, list[Sums]] = {}

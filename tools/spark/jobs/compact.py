@@ -1,9 +1,9 @@
 """Compact: the newest record of each key of stopped logs, offsets kept, a task for each partition.
 
-How a partition is compacted is `server.storage.compact_directory`. A task works with checkpoint files of its own, and the
-driver puts what they say into those of the directory: tasks never write the same file. A partition that a server has written to
-since an earlier run compacted it is compacted again. While the job runs the directory has no
-clean marker; after a crash a server that starts completes what was being swapped and looks at its logs.
+How a partition is compacted is `server.storage.offline.compact_directory`. A task works with checkpoint files of its own,
+and the driver puts what they say into those of the directory: tasks never write the same file. A partition that a server
+has written to since an earlier run compacted it is compacted again. While the job runs the directory has no clean marker;
+after a crash a server that starts completes what was being swapped and looks at its logs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ....protocol.types import TopicPartition
-from ....server.clock import system_now_ms
 from ....server.config import LogConfig
-from ....server.storage.checkpoints import (
+from ....server.storage.check.findings import Quiet, Reporter
+from ....server.storage.check.partition_check import Known
+from ....server.storage.check.verify import read_directory_files
+from ....server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets, write_cleaner_offsets
+from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
+from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     MAX_CHECKPOINT_BYTES,
@@ -26,14 +30,10 @@ from ....server.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from ....server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets, write_cleaner_offsets
-from ....server.storage.compact_directory import Compaction, compact_partition
-from ....server.storage.filesystem import FileSystem, OsFileSystem, read_file, replace_file
-from ....server.storage.findings import Quiet, Reporter
-from ....server.storage.inventory import PartitionFiles, StoppedDirectory, read_partition
-from ....server.storage.partition_check import Known
-from ....server.storage.repair_directory import topic_config
-from ....server.storage.verify import read_directory_files
+from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_file, replace_file
+from ....server.storage.offline.compact_directory import CompactionOptions, compact_partition
+from ....server.storage.offline.repair_directory import topic_config
+from ....server.system.clock import system_now_ms
 from .manifest import Manifest
 from .runner import Piece, Progress, Result, no_progress, run_pieces
 
@@ -130,7 +130,7 @@ def compact(
 def compact_piece(what: PartitionToCompact) -> Result:
     """In a task: compact one partition. StorageError, CorruptRecordError for a damaged log; OSError."""
     fs, partition = OsFileSystem(), what.files.topic_partition
-    how = Compaction(config=what.config, now_ms=system_now_ms, include_active=what.include_active, map_bytes=MAP_BYTES)
+    how = CompactionOptions(config=what.config, now_ms=system_now_ms, include_active=what.include_active, map_bytes=MAP_BYTES)
     with tempfile.TemporaryDirectory(prefix="triolog-compact-") as folder:
         if what.cleaned_offset is not None:
             write_cleaner_offsets(fs, folder, {partition: what.cleaned_offset}, durable=False)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ....protocol.errors import TriologError
-from ...cli.failures import FailedError
-from ...cli.output import printable
+from ...cli.terminal.failures import FailedError
+from ...cli.terminal.output import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def _is_sparks(exc: Exception) -> bool:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Also one whose JVM is gone: that is not the error to report."""
+    """Stop a session. That its JVM is gone is not an error here: another one is being reported."""
     from py4j.protocol import Py4JError
 
     with contextlib.suppress(Py4JError, OSError):

@@ -17,7 +17,7 @@ import attrs
 
 from ....protocol.errors import TriologError
 from ....server.config import DataPermissions
-from ....server.storage import filesystem
+from ....server.storage.disk import filesystem
 
 VERSION: Final = 2
 MAX_SHOWN: Final = 60

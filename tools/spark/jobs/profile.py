@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..partitioning import murmur2
-from ..segment_damage import ReadMode
-from ..segment_reader import SegmentRead, read_split
+from ..segments.segment_damage import ReadMode
+from ..segments.segment_reader import SegmentRead, read_split
+from ..sink.partitioning import murmur2_of_keys
 from .log_pieces import LogSource, Splits, plan_pieces
 from .manifest import Manifest
 from .runner import Progress, Result, no_progress, run_pieces
@@ -177,7 +177,7 @@ class _Found:
         self._keys.update(dict(zip(different.to_pylist(), counted.field("counts").to_pylist(), strict=True)))
         if len(self._keys) > 10 * TOP_KEPT:
             self._keys = Counter(dict(self._keys.most_common(5 * TOP_KEPT)))
-        self._hashes = np.unique(np.concatenate([self._hashes, murmur2(different)]))[:DISTINCT_KEPT]
+        self._hashes = np.unique(np.concatenate([self._hashes, murmur2_of_keys(different)]))[:DISTINCT_KEPT]
 
     def _take_times(self, times: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         self._counts["without_timestamp"] += int((times < 0).sum())

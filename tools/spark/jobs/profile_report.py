@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from ...cli.output import count_text, shown, size_text
+from ...cli.terminal.output import count_text, shown, size_text
 from .profile import TopicProfile
 
 MAX_BARS: Final = 200

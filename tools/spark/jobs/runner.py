@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import attrs
 
 from ....protocol.errors import TriologError
-from ...cli.output import count_text
-from ..worker import settle
+from ...cli.terminal.output import count_text
+from ..sink.worker import settle
 from .manifest import Manifest
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Verify: every CRC, record and index entry of a stopped log directory, a task for each segment.
 
-What is checked of a segment is what `triolog verify` checks (`server.storage.segment_check`). Producers are known where a
+What is checked of a segment is what `triolog verify` checks (`server.storage.check.segment_check`). Producers are known where a
 segment begins with a snapshot, as a rolled one does; without it neither snapshots nor the transaction index are compared with
 the log. Gaps between segments, names, checkpoints, topic ids and the files of the directory are looked at by the driver.
 """
@@ -14,21 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ....server.storage.filesystem import OsFileSystem
-from ....server.storage.findings import Finding, Quiet, Reporter, Severity
-from ....server.storage.inventory import PartitionFiles, StoppedDirectory
-from ....server.storage.partition_check import Known, check_names, check_offsets, check_partition, is_swapping, report_gaps
-from ....server.storage.paths import LOG_SUFFIX
-from ....server.storage.segment_check import Gap, LogState, SegmentCheck
-from ....server.storage.small_files_check import (
+from ....server.storage.check.findings import Finding, Quiet, Reporter, Severity
+from ....server.storage.check.partition_check import (
+    Known,
+    check_names,
+    check_offsets,
+    check_partition,
+    is_swapping,
+    report_gaps,
+)
+from ....server.storage.check.segment_check import Gap, LogState, SegmentCheck
+from ....server.storage.check.small_files_check import (
     check_derived,
     check_epoch_ends,
     check_gaps,
     check_leader_epochs,
     check_topic_id,
 )
-from ....server.storage.snapshot_check import SnapshotCheck
-from ....server.storage.verify import read_directory_files
+from ....server.storage.check.snapshot_check import SnapshotCheck
+from ....server.storage.check.verify import read_directory_files
+from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
+from ....server.storage.disk.filesystem import OsFileSystem
+from ....server.storage.disk.paths import LOG_SUFFIX
 from .manifest import Manifest
 from .runner import Piece, Progress, Result, no_progress, run_pieces
 

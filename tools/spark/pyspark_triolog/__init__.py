@@ -4,6 +4,6 @@ Installed as the top-level package `pyspark_triolog`. An error here would keep S
 nothing is imported but the class.
 """
 
-from triolog.tools.spark.source import TriologDataSource as DefaultSource
+from triolog.tools.spark.source.source import TriologDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -4,6 +4,6 @@ Installed as the top-level package of this name. An error here would keep Spark 
 imported but the class.
 """
 
-from triolog.tools.spark.segments_source import TriologSegments as DefaultSource
+from triolog.tools.spark.segments.segments_source import TriologSegments as DefaultSource
 
 __all__ = ["DefaultSource"]

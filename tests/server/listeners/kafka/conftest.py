@@ -15,7 +15,7 @@ from tests.support.kafka_stream import KafkaStream
 async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
     """A listener of a broker that has the topic TOPIC of three partitions."""
     async with kafka_server(fast_path) as server:
-        await server.broker.create_topic(TOPIC, 3)
+        await server.broker.topics.create(TOPIC, 3)
         yield server
 
 

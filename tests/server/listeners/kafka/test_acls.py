@@ -9,18 +9,18 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import OPERATIONS, AclOperation, AclPermission, PatternType, ResourceType, bit_field
-from triolog.protocol.kafka.messages.acls import (
+from triolog.protocol.kafka.messages.admin.acls import (
     CreateAclsAclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from triolog.protocol.kafka.messages.cluster import DescribeClusterRequest
+from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
+from triolog.protocol.kafka.messages.admin.topics import CreateTopicsCreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.topics import CreateTopicsCreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from triolog.protocol.kafka.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -30,8 +30,8 @@ from triolog.protocol.kafka.messages.transactions import (
 )
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Broker
+from triolog.server.listeners.kafka.access.guard import EACH, WHOLE
 from triolog.server.listeners.kafka.calls import SERVED
-from triolog.server.listeners.kafka.guard import EACH, WHOLE
 from triolog.server.security.acls import Acl
 
 from tests.support.kafka_login import logged_in, server_with_users
@@ -138,7 +138,7 @@ async def produced(client: KafkaStream, **options: Any) -> int:
 
 async def test_producing_and_fetching_take_write_and_read(tmp_path: Path) -> None:
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice, logged_in(server, "root") as root:
-        await server.broker.create_topic("topic")
+        await server.broker.topics.create("topic")
         assert await produced(root) == 0
         assert await produced(alice) == DENIED
         assert await produced(alice, topic="none") == DENIED
@@ -159,8 +159,8 @@ async def test_a_topic_is_seen_and_made_by_whom_acls_name(tmp_path: Path) -> Non
         return MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True, **fields)
 
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
-        await server.broker.create_topic("topic")
-        await server.broker.create_topic("hidden")
+        await server.broker.topics.create("topic")
+        await server.broker.topics.create("hidden")
         answer = await alice.call(asked("topic"), 12)
         [topic] = answer.topics
         assert (topic.error_code, topic.topic_id, topic.partitions) == (DENIED, NO_TOPIC_ID, [])
@@ -169,7 +169,7 @@ async def test_a_topic_is_seen_and_made_by_whom_acls_name(tmp_path: Path) -> Non
         assert [topic.name for topic in (await alice.call(MetadataRequest(topics=None), 12)).topics] == ["topic"]
         await allow(server.broker, AclOperation.DESCRIBE, name="new")
         assert (await alice.call(asked("new"), 12)).topics[0].error_code == DENIED
-        assert "new" not in server.broker.topics()
+        assert "new" not in server.broker.topics.names()
         await allow(server.broker, AclOperation.CREATE, name="new")
         assert (await alice.call(asked("new"), 12)).topics[0].error_code == 0
 
@@ -177,7 +177,7 @@ async def test_a_topic_is_seen_and_made_by_whom_acls_name(tmp_path: Path) -> Non
 async def test_authorized_operations_are_those_of_the_client(tmp_path: Path) -> None:
     everything = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice, logged_in(server, "root") as root:
-        await server.broker.create_topic("topic")
+        await server.broker.topics.create("topic")
         await allow(server.broker, AclOperation.READ)
         answer = await alice.call(MetadataRequest(topics=None, **everything), 10)
         assert answer.topics[0].topic_authorized_operations == bit_field([AclOperation.READ, AclOperation.DESCRIBE])
@@ -202,7 +202,7 @@ async def test_elements_that_are_refused_leave_the_others_served(tmp_path: Path)
 
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
         for name in ("topic", "hidden"):
-            await server.broker.create_topic(name)
+            await server.broker.topics.create(name)
         await allow(server.broker, AclOperation.DESCRIBE)
         request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic("hidden"), topic("topic"), topic("none")])
         answer = await alice.call(request, 7)
@@ -226,7 +226,7 @@ async def test_topics_are_made_and_deleted_by_whom_acls_name(tmp_path: Path) -> 
         assert {topic.name: topic.error_code for topic in answer.topics} == {"mine": 0, "other": DENIED}
         mine = next(topic for topic in answer.topics if topic.name == "mine")
         assert (mine.topic_config_error_code, mine.num_partitions) == (DENIED, -1)
-        assert list(server.broker.topics()) == ["mine"]
+        assert list(server.broker.topics.names()) == ["mine"]
         deletion = DeleteTopicsRequest(topics=[], topic_names=["mine", "other"], timeout_ms=1000)
         answer = await alice.call(deletion, 5)
         assert {each.name: each.error_code for each in answer.responses} == {"mine": DENIED, "other": DENIED}
@@ -242,7 +242,7 @@ async def test_transactions_take_write_on_their_id_and_producers_on_any_topic(tm
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
         assert (await alice.call(init(None), 4)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert (await alice.call(init("t"), 4)).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        await server.broker.create_topic("topic")
+        await server.broker.topics.create("topic")
         await allow(server.broker, AclOperation.WRITE)
         await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")
         assert (await alice.call(init(None), 4)).error_code == 0
@@ -275,7 +275,7 @@ async def test_of_partitions_that_may_not_join_each_is_told_why(tmp_path: Path) 
     """As Kafka's `handleAddPartitionsToTxnRequest`: denied, unknown, and what would have joined."""
     async with server_with_users(tmp_path) as server, logged_in(server, "alice") as alice:
         for name in ("topic", "hidden"):
-            await server.broker.create_topic(name)
+            await server.broker.topics.create(name)
         await allow(server.broker, AclOperation.WRITE)
         await allow(server.broker, AclOperation.WRITE, name="unknown")
         await allow(server.broker, AclOperation.WRITE, TRANSACTIONAL_ID, "t")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.protocol.kafka.messages.cluster import (
+from triolog.protocol.kafka.messages.admin.cluster import (
     AlterPartitionReassignmentsRequest,
     DescribeClusterRequest,
     ElectLeadersRequest,
@@ -17,19 +17,19 @@ from triolog.protocol.kafka.messages.cluster import (
     ListPartitionReassignmentsRequest,
     UpdateFeaturesRequest,
 )
-from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
-from triolog.protocol.kafka.messages.log_dirs import (
+from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
+from triolog.protocol.kafka.messages.admin.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
 )
-from triolog.protocol.kafka.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsTopicRequest
-from triolog.protocol.kafka.messages.quotas import (
+from triolog.protocol.kafka.messages.admin.quotas import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
 )
+from triolog.protocol.kafka.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsTopicRequest
 from triolog.protocol.limits import INT32_MIN
 
 from tests.support.kafka_acls import allow
@@ -57,7 +57,7 @@ OF_TOPIC, OF_CLUSTER = "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAIL
 async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
     """A listener whose clients, who say not who they are, may do nothing."""
     async with kafka_server(fast_path, acl_enable=True) as server:
-        await server.broker.create_topic(TOPIC)
+        await server.broker.topics.create(TOPIC)
         yield server
 
 
@@ -75,8 +75,8 @@ async def test_nothing_of_a_topic_is_told_or_changed(kafka: KafkaServer, client:
         (await client.call(alter_incrementally(*incremental), 1)).responses,
     ]
     assert {name for results in told for name in error_names(results)} == {OF_TOPIC}
-    assert list(kafka.broker.topics()) == [TOPIC]
-    assert kafka.broker.describe_topic(TOPIC).configs == {}
+    assert list(kafka.broker.topics.names()) == [TOPIC]
+    assert kafka.broker.topics.describe(TOPIC).configs == {}
 
 
 async def test_topics_that_may_not_be_seen_are_left_out_of_all_and_refused_by_name(

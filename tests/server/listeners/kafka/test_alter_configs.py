@@ -30,12 +30,12 @@ BEFORE = {"segment.bytes": "5000", "cleanup.policy": "compact"}
 @pytest.fixture
 async def kafka(kafka: KafkaServer) -> KafkaServer:
     """The same, its topic configured."""
-    await kafka.broker.alter_configs(TOPIC, BEFORE)
+    await kafka.broker.topics.alter_configs(TOPIC, BEFORE)
     return kafka
 
 
 def configs(kafka: KafkaServer) -> dict[str, str]:
-    return kafka.broker.describe_topic(TOPIC).configs
+    return kafka.broker.topics.describe(TOPIC).configs
 
 
 async def change(client: KafkaStream, *operations: tuple[str, int, str | None], version: int = 1) -> str:
@@ -76,7 +76,7 @@ REFUSED: list[tuple[int, str, list[tuple[str, str | None]], str]] = [
 
 @pytest.mark.parametrize("incremental", [False, True], ids=["replaced", "changed"])
 async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: KafkaStream, incremental: bool) -> None:
-    await kafka.broker.create_topic("beside")
+    await kafka.broker.topics.create("beside")
     for kind, name, pairs, error in REFUSED:
         beside = (TOPIC_TYPE, "beside", [("retention.ms", "7")])
         if incremental:
@@ -177,7 +177,7 @@ async def test_parts_that_many_append_at_once_are_all_there(kafka: KafkaServer) 
 
 async def test_a_lenient_server_keeps_unknown_keys(fast_path: Path) -> None:
     async with kafka_server(fast_path / "lenient", lenient=True) as kafka, kafka.connected() as client:
-        await kafka.broker.create_topic(TOPIC)
+        await kafka.broker.topics.create(TOPIC)
         assert await change(client, ("no.such.key", SET, "1"), ("remote.storage.enable", SET, "true")) == "NONE"
         assert configs(kafka) == {"no.such.key": "1", "remote.storage.enable": "true"}
         assert await change(client, ("no.such.key", DELETE, None)) == "NONE"

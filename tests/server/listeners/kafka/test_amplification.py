@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import MAX_MESSAGE_CHARS, ErrorCode
-from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
@@ -63,7 +63,7 @@ async def test_what_is_named_again_is_answered_once(client: KafkaStream, request
 async def test_a_partition_that_is_named_again_has_its_offset_once(
     kafka: KafkaServer, client: KafkaStream, version: int
 ) -> None:
-    await kafka.broker.commit_offsets("g", [(TopicPartition(TOPIC, 1), 7, "m" * 4000)])
+    await kafka.broker.offsets.commit("g", [(TopicPartition(TOPIC, 1), 7, "m" * 4000)])
     topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1] * TIMES)] * TIMES
     asked = OffsetFetchRequest(group_id="g", topics=topics, require_stable=False)
     if version >= 8:
@@ -100,7 +100,7 @@ async def test_a_request_may_ask_for_ten_thousand_partitions_in_all(kafka: Kafka
     assert [each.error_code for each in checked.topics] == [0, 0, ErrorCode.INVALID_PARTITIONS, 0]
     refused = await client.call(create_topics(*fitting, new_topic("c", 2)), 7)
     assert [each.error_code for each in refused.topics] == [ErrorCode.POLICY_VIOLATION] * 4
-    assert set(kafka.broker.topics()) == {TOPIC}
+    assert set(kafka.broker.topics.names()) == {TOPIC}
 
 
 @pytest.mark.parametrize(("count", "is_taken"), [(MAX_REQUEST_ELEMENTS, True), (MAX_REQUEST_ELEMENTS + 1, False)])

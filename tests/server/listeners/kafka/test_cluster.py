@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.cluster import (
+from triolog.protocol.kafka.messages.admin.cluster import (
     AlterPartitionReassignmentsReassignablePartition,
     AlterPartitionReassignmentsReassignableTopic,
     AlterPartitionReassignmentsRequest,

@@ -8,7 +8,7 @@ from pathlib import Path
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
 from triolog.protocol.limits import MAX_DECOMPRESSED_BYTES, MAX_HEADERS_PER_RECORD, MAX_RECORDS_PER_BATCH, MIB
-from triolog.server.listeners import idle, transport, unsent
+from triolog.server.listeners.connections import idle, transport, unsent
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session
 from triolog.server.listeners.kafka.calls import SERVED
 

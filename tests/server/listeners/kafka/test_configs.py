@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
+from triolog.protocol.kafka.messages.admin.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
 
 from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, describe, error_names
@@ -41,7 +41,7 @@ async def described(client: KafkaStream, kind: int, name: str, version: int = LA
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_has_all_keys_of_kafkas_and_ours(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    await kafka.broker.alter_configs(TOPIC, {"retention.ms": "5"})
+    await kafka.broker.topics.alter_configs(TOPIC, {"retention.ms": "5"})
     configs = await described(client, TOPIC_TYPE, TOPIC, version, synonyms=True, documentation=True)
     assert configs.keys() == {*TOPIC_KEYS, *KEPT_KEYS}
     assert configs.keys() >= set(KAFKA_4_1.split())
@@ -56,7 +56,7 @@ async def test_a_topic_has_all_keys_of_kafkas_and_ours(kafka: KafkaServer, clien
 
 async def test_synonyms_tell_what_a_key_follows_when_the_topic_does_not_override_it(fast_path: Path) -> None:
     async with kafka_server(fast_path, topic={"segment.bytes": "5000"}) as kafka, kafka.connected() as client:
-        await kafka.broker.create_topic(TOPIC, 1, {"retention.ms": "5"})
+        await kafka.broker.topics.create(TOPIC, 1, {"retention.ms": "5"})
         configs = await described(client, TOPIC_TYPE, TOPIC, synonyms=True)
         told = {name: [(each.name, each.value, each.source) for each in config.synonyms] for name, config in configs.items()}
         assert told["retention.ms"] == [("retention.ms", "5", DYNAMIC_TOPIC), ("log.retention.ms", "604800000", DEFAULT)]
@@ -70,7 +70,7 @@ async def test_synonyms_tell_what_a_key_follows_when_the_topic_does_not_override
 async def test_what_else_a_topic_was_configured_with_is_listed(fast_path: Path) -> None:
     async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
         former = next(iter(FORMER_KEYS))
-        await kafka.broker.create_topic(TOPIC, 1, {"no.such.key": "1", former: "2"}, lenient=True)
+        await kafka.broker.topics.create(TOPIC, 1, {"no.such.key": "1", former: "2"}, lenient=True)
         configs = await described(client, TOPIC_TYPE, TOPIC, synonyms=True, documentation=True)
         assert (configs["no.such.key"].value, configs["no.such.key"].config_type) == ("1", 0)
         assert configs["no.such.key"].documentation == "There is no such key: it is kept and means nothing."

@@ -1,4 +1,4 @@
-"""Groups whose assignments the server makes, over the wire: what answers have, in each version, and what is refused."""
+"""Consumer groups (KIP-848) over the wire: what answers have, in each version, and what is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BEAT = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_ep
 @pytest.fixture
 async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
     async with kafka_server(fast_path, lenient=True, group_consumer_heartbeat_interval_ms=100) as server:
-        await server.broker.create_topic(TOPIC, 3)
+        await server.broker.topics.create(TOPIC, 3)
         yield server
 
 
@@ -182,3 +182,9 @@ async def test_offsets_are_committed_and_read_by_members_at_their_epoch(
     assert group.error_code == error
     [group] = (await client.call(fetch(None, -1), 9)).groups
     assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1 if error else 1)
+
+
+async def test_a_subscription_by_pattern_has_the_partitions_of_what_matches(kafka: KafkaServer, client: KafkaStream) -> None:
+    pytest.importorskip("re2")
+    answer = await client.call(attrs.evolve(JOIN, subscribed_topic_names=[], subscribed_topic_regex="to.*"), 1)
+    assert (answer.error_code, assigned(answer.assignment)) == (0, {kafka.topic_id(): [0, 1, 2]})

@@ -13,10 +13,11 @@ from typing import Any, Final
 import pytest
 import trio.testing
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
+from triolog.protocol.kafka.entities import ITSELF
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.kafka.error_answers import ITSELF, element_of
-from triolog.server.listeners.kafka.subjects import TOPICS, Place
+from triolog.server.listeners.kafka.error_answers import element_of
+from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
 from tests.support.kafka_server import KafkaServer, batch, kafka_server
 from tests.support.kafka_stream import KafkaStream
@@ -124,8 +125,8 @@ async def test_a_request_costs_what_its_partitions_cost(
     async def request(count: int) -> Any:
         name = f"topic-{count}"
         assert place.partitions is not None
-        if name not in kafka.broker.topics():
-            await kafka.broker.create_topic(name, count)
+        if name not in kafka.broker.topics.names():
+            await kafka.broker.topics.create(name, count)
         partitions = list(range(count))
         if place.number != ITSELF:
             partition_class = element_of(cls, place.partitions)
@@ -145,7 +146,7 @@ async def test_a_request_costs_what_its_topics_cost(kafka: KafkaServer, client: 
     api = APIS[key]
     names = [f"topic-{number}" for number in range(MANY)]
     for name in names:
-        await kafka.broker.create_topic(name)
+        await kafka.broker.topics.create(name)
 
     def request(count: int) -> Any:
         if place.name == ITSELF:
@@ -172,10 +173,10 @@ async def test_a_request_costs_what_its_topics_cost(kafka: KafkaServer, client: 
 )
 async def test_a_request_costs_what_its_groups_cost(kafka: KafkaServer, client: KafkaStream, key: ApiKey, path: str) -> None:
     api = APIS[key]
-    await kafka.broker.create_topic("topic")
+    await kafka.broker.topics.create("topic")
     names = [f"group-{number}" for number in range(MANY)]
     for name in names:
-        await kafka.broker.commit_offsets(name, [(TopicPartition("topic", 0), 7, None)])
+        await kafka.broker.offsets.commit(name, [(TopicPartition("topic", 0), 7, None)])
 
     def request(count: int) -> Any:
         groups: list[Any] = names[:count]
@@ -202,7 +203,7 @@ async def test_a_request_costs_what_its_configurations_cost(kafka: KafkaServer, 
     api = APIS[key]
     names = [f"topic-{number}" for number in range(MANY)]
     for name in names:
-        await kafka.broker.create_topic(name)
+        await kafka.broker.topics.create(name)
     cls = element_of(api.request, "resources")
 
     def request(count: int) -> Any:

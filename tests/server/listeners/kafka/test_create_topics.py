@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triolog.protocol.kafka.messages.topics import CreateTopicsCreatableTopic
+from triolog.protocol.kafka.messages.admin.topics import CreateTopicsCreatableTopic
 from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
 
 from tests.support.kafka_admin import NO_ID, by_hand, create_topics, error_names, new_topic
@@ -23,8 +23,8 @@ async def test_a_topic_is_made_and_described_as_far_as_the_version_goes(
     answer = await client.call(create_topics(new_topic("new", 3, 1, configs={"retention.ms": "5"})), version)
     [result] = answer.topics
     assert (result.name, result.error_code, result.error_message) == ("new", 0, None)
-    assert len(kafka.broker.topic_metadata("new").leader_epochs) == 3
-    assert kafka.broker.describe_topic("new").configs == {"retention.ms": "5"}
+    assert len(kafka.broker.topics.metadata("new").leader_epochs) == 3
+    assert kafka.broker.topics.describe("new").configs == {"retention.ms": "5"}
     assert result.topic_id == (kafka.topic_id("new") if version >= 7 else NO_ID)
     assert (result.num_partitions, result.replication_factor) == ((3, 1) if version >= 5 else (-1, -1))
     values = {config.name: (config.value, config.config_source, config.read_only) for config in result.configs or ()}
@@ -37,7 +37,7 @@ async def test_minus_one_is_the_default(fast_path: Path, version: int) -> None:
     async with kafka_server(fast_path, num_partitions=4) as kafka, kafka.connected() as client:
         [result] = (await client.call(create_topics(new_topic("new", -1, -1)), version)).topics
         assert result.error_code == 0
-        assert len(kafka.broker.topic_metadata("new").leader_epochs) == 4
+        assert len(kafka.broker.topics.metadata("new").leader_epochs) == 4
 
 
 async def test_validating_makes_all_checks_and_no_topic(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -46,7 +46,7 @@ async def test_validating_makes_all_checks_and_no_topic(kafka: KafkaServer, clie
     assert error_names(answer.topics) == ["NONE", "INVALID_REPLICATION_FACTOR", "TOPIC_ALREADY_EXISTS"]
     made = answer.topics[0]
     assert (made.topic_id, made.num_partitions, len(made.configs)) == (NO_ID, 2, len(TOPIC_KEYS) + len(KEPT_KEYS))
-    assert list(kafka.broker.topics()) == [TOPIC]
+    assert list(kafka.broker.topics.names()) == [TOPIC]
 
 
 REFUSED = [
@@ -84,13 +84,13 @@ REFUSED = [
 async def test_what_kafka_refuses_is_refused_alone(
     kafka: KafkaServer, client: KafkaStream, topic: CreateTopicsCreatableTopic, error: str
 ) -> None:
-    await kafka.broker.create_topic("to_pic")
+    await kafka.broker.topics.create("to_pic")
     answer = await client.call(create_topics(topic, new_topic("beside")), LATEST)
     assert error_names(answer.topics) == [error, "NONE"]
     refused = answer.topics[0]
     assert (refused.name, refused.topic_id, refused.num_partitions, refused.replication_factor) == (topic.name, NO_ID, -1, -1)
     assert refused.error_message
-    assert list(kafka.broker.topics()) == ["beside", "to_pic", TOPIC]
+    assert list(kafka.broker.topics.names()) == ["beside", "to_pic", TOPIC]
 
 
 async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -99,7 +99,7 @@ async def test_a_topic_that_is_there_twice_is_refused_once(kafka: KafkaServer, c
         "twice": "INVALID_REQUEST",
         "once": "NONE",
     }
-    assert list(kafka.broker.topics()) == ["once", TOPIC]
+    assert list(kafka.broker.topics.names()) == ["once", TOPIC]
 
 
 async def test_partitions_assigned_by_hand_are_made(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -118,7 +118,7 @@ async def test_harmless_keys_are_kept(kafka: KafkaServer, client: KafkaStream) -
     }
     [result] = (await client.call(create_topics(new_topic("new", configs=configs)), LATEST)).topics
     assert result.error_code == 0
-    assert kafka.broker.describe_topic("new").configs == configs
+    assert kafka.broker.topics.describe("new").configs == configs
 
 
 LENIENT = [
@@ -136,7 +136,7 @@ async def test_a_lenient_server_makes_what_tests_ask_for_and_says_so(
     async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
         [result] = (await client.call(create_topics(topic), LATEST)).topics
         assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
-        assert kafka.broker.describe_topic("new").configs == {each.name: each.value for each in topic.configs}
+        assert kafka.broker.topics.describe("new").configs == {each.name: each.value for each in topic.configs}
     assert any("topic new" in message for message in caplog.messages)
 
 

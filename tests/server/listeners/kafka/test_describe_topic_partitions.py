@@ -25,9 +25,9 @@ ALL_TOPIC_OPERATIONS = 3576
 @pytest.fixture
 async def kafka(kafka: KafkaServer) -> KafkaServer:
     """The same with the topics `many` of five partitions and `one` of one, and no other."""
-    await kafka.broker.delete_topic("topic")
-    await kafka.broker.create_topic("one")
-    await kafka.broker.create_topic("many", 5)
+    await kafka.broker.topics.delete("topic")
+    await kafka.broker.topics.create("one")
+    await kafka.broker.topics.create("many", 5)
     return kafka
 
 

@@ -128,7 +128,7 @@ async def test_a_moved_watermark_is_news_without_records(kafka: KafkaServer, rea
     await produced(reader.client, batch("x"))
     await reader.told(fetch_partition(1), *ALL[1:])
     assert await reader.told() == {}
-    await kafka.broker.delete_records(TopicPartition(TOPIC, 0), 1)
+    await kafka.broker.logs.delete_records(TopicPartition(TOPIC, 0), 1)
     assert await reader.told() == {0: (0, b"")}
     assert await reader.told() == {}
 
@@ -216,11 +216,11 @@ async def test_a_topic_made_again_does_not_continue_in_a_session(kafka: KafkaSer
     """Its name is known from the time of the old one, and its id is not that of the session (Kafka: INCONSISTENT_TOPIC_ID)."""
     reader.version = 17
     await reader.told(ALL[0])
-    await kafka.broker.delete_topic(TOPIC)
+    await kafka.broker.topics.delete(TOPIC)
     request = {"session_id": reader.session_id, "max_wait_ms": PARKED_MS}
     answer = await reader.client.call(fetch_of([], session_epoch=1, **request), 17)
     assert answer.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
-    await kafka.broker.create_topic(TOPIC)
+    await kafka.broker.topics.create(TOPIC)
     await produced(reader.client, batch("of the new one"))
     answer = await reader.client.call(fetch_of([], session_epoch=2, **request), 17)
     [partition] = answer.responses[0].partitions
@@ -310,7 +310,7 @@ async def test_a_session_may_begin_without_partitions(reader: Reader) -> None:
 async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafka: KafkaServer, reader: Reader) -> None:
     reader.version = 17
     await reader.told(ALL[2])
-    await kafka.broker.delete_topic(TOPIC)
-    await kafka.broker.create_topic(TOPIC)
+    await kafka.broker.topics.delete(TOPIC)
+    await kafka.broker.topics.create(TOPIC)
     answer = await reader.client.call(fetch_of([], session_id=reader.session_id, session_epoch=1), 17)
     assert answer.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION

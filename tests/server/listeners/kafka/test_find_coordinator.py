@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from triolog.server.broker_config import Address
+from triolog.server.settings.broker_config import Address
 
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream

@@ -203,7 +203,7 @@ async def test_a_stop_of_the_server_does_not_wait_for_a_member_that_waits(fast_p
             await formed(client)
             second_id = (await other.call(joining(), 9)).member_id
             await other.send(joining(second_id), 9)
-            while not any(member.member_id == second_id for member in kafka.broker.describe_group(GROUP).members):
+            while not any(member.member_id == second_id for member in kafka.broker.groups.describe(GROUP).members):
                 await trio.lowlevel.checkpoint()
             with trio.fail_after(10):
                 kafka.listener.stop(60)

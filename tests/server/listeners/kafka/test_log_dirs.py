@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from triolog.protocol.kafka.messages.log_dirs import (
+from triolog.protocol.kafka.messages.admin.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
@@ -16,9 +16,9 @@ from triolog.protocol.kafka.messages.log_dirs import (
     DescribeLogDirsRequest,
 )
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker_config import Address
+from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.kafka.calls import kafka_listener
-from triolog.server.listeners.sockets import Admission
+from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names
@@ -67,11 +67,11 @@ async def two_directories(tmp_path: Path) -> AsyncIterator[tuple[KafkaStream, Pa
     (tmp_path / "file").touch()
     paths = [tmp_path / "a", tmp_path / "file", tmp_path / "b"]
     async with running_broker(*paths) as broker, trio.open_nursery() as nursery:
-        await broker.create_topic(TOPIC, 2)
+        await broker.topics.create(TOPIC, 2)
         listener = kafka_listener(broker, Address("127.0.0.1", 0), Admission.of(broker.config))
         address = await nursery.start(listener.run)
         async with connected(address) as client:
-            first, second = (Path(broker.directory_of(TopicPartition(TOPIC, number))) for number in (0, 1))
+            first, second = (Path(broker.directories.of(TopicPartition(TOPIC, number))) for number in (0, 1))
             yield client, first, second
         nursery.cancel_scope.cancel()
 

@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.messages.acls import DeleteAclsFilter
+from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.server.listeners.kafka.error_answers import element_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.quotas import (
+from triolog.protocol.kafka.messages.admin.quotas import (
     AlterClientQuotasEntityData,
     AlterClientQuotasEntryData,
     AlterClientQuotasOpData,

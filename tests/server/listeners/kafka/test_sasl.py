@@ -15,8 +15,8 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from triolog.server.broker_config import ListenerSecurity
-from triolog.server.listeners.metrics import scrape
+from triolog.server.listeners.http.metrics import scrape
+from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request
 from tests.support.kafka_wire import KafkaWire
@@ -278,5 +278,5 @@ async def test_large_requests_are_taken_after_the_login(tmp_path: Path) -> None:
         assert answer.responses[0].partition_responses[0].error_code == 0
 
     async with serving(tmp_path) as server:
-        await server.broker.create_topic("topic")
+        await server.broker.topics.create("topic")
         await in_thread(server, conversation)

@@ -17,7 +17,7 @@ from triolog.protocol.kafka.messages.sasl import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from triolog.protocol.kafka.scram import ScramMechanism
+from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 
 from tests.support.kafka_login import logged_in, server_with_users
 from tests.support.kafka_server import KafkaServer
@@ -101,7 +101,7 @@ async def test_users_are_there_after_a_restart(tmp_path: Path) -> None:
         (put("carol", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (put("carol", iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (put("carol", salt=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        (put("carol", salted_password=b"short"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (put("carol", salted_password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (put("carol", mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (take("carol"), ErrorCode.RESOURCE_NOT_FOUND),
         (take("carol", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
@@ -113,6 +113,16 @@ async def test_a_wrong_change_is_refused_and_takes_its_user_along(tmp_path: Path
         found = await alter(root, change, put("carol", mechanism=SHA_512), put("dave"))
         assert found == {"carol": 0, "dave": 0, change.name: code}
         assert set(await describe(root)) == ({"carol", "dave"} - {change.name})
+
+
+@pytest.mark.parametrize("salted_password", [b"short", bytes(33), bytes(100)])
+async def test_a_salted_password_of_any_length_is_stored_as_kafka_does(tmp_path: Path, salted_password: bytes) -> None:
+    async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
+        assert await alter(root, put("carol", salted_password=salted_password)) == {"carol": 0}
+        credential = server.broker.security.scram_users()["carol", SHA_256]
+        assert credential == ScramCredential.from_salted_password(SHA_256, 4096, b"salt", salted_password)
+    async with server_with_users(tmp_path) as server, logged_in(server, "root") as root:
+        assert await describe(root) == {"carol": [(1, 4096)]}
 
 
 async def test_a_user_that_is_there_twice_is_refused(tmp_path: Path) -> None:

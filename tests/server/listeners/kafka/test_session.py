@@ -17,10 +17,10 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.connections.unsent import MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
 from triolog.server.listeners.kafka.session import KafkaSession
-from triolog.server.listeners.unsent import MAX_UNSENT_BYTES
 
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
@@ -154,11 +154,11 @@ async def test_produces_that_wait_for_the_device_are_answered_in_their_order(fas
     """The second one's partition is not held up; its answer waits all the same."""
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.create_topic(TOPIC, 2)
+        await kafka.broker.topics.create(TOPIC, 2)
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("slow"), partition=0), 9)
             await client.send(produce_request(batch("fast"), partition=1), 9)
-            await until(lambda: kafka.broker.snapshot(TopicPartition(TOPIC, 1)).log_end_offset == 1)
+            await until(lambda: kafka.broker.reader.snapshot(TopicPartition(TOPIC, 1)).log_end_offset == 1)
         assert [(await client.receive()).responses[0].partition_responses[0].index for _ in range(2)] == [0, 1]
 
 
@@ -283,7 +283,7 @@ async def test_bytes_that_never_become_a_request_do_not_keep_a_connection(fast_p
 async def test_a_parked_fetch_is_not_idle(fast_path: Path) -> None:
     idle_s = 0.02
     async with kafka_server(fast_path, door={"idle_timeout_s": idle_s}) as kafka:
-        await kafka.broker.create_topic(TOPIC)
+        await kafka.broker.topics.create(TOPIC)
         async with kafka.connected() as client:
             begin = trio.current_time()
             answer = await client.call(fetch_request(fetch_partition(), max_wait_ms=100), 11)
@@ -314,7 +314,7 @@ async def test_a_stop_answers_a_parked_fetch_and_takes_no_more(kafka: KafkaServe
 async def test_a_stop_lets_produces_be_answered(fast_path: Path) -> None:
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.create_topic(TOPIC)
+        await kafka.broker.topics.create(TOPIC)
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("taken")), 9)
             await until(lambda: kafka.admission.budget.held > 0)
@@ -327,7 +327,7 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
     """It waits for its turn behind a produce when the stop comes, and is not taken up."""
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
-        await kafka.broker.create_topic(TOPIC)
+        await kafka.broker.topics.create(TOPIC)
         budget = kafka.admission.budget
         with gate.hold("write", "topic-0/00000000000000000000.log"):
             await client.send(produce_request(batch("taken")), 9)
@@ -356,7 +356,7 @@ async def test_a_fetch_whose_connection_fails_before_it_waits_meets_no_bug(
     kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A produce before it, without acks, is refused by its log while the fetch goes through its many partitions."""
-    await kafka.broker.create_topic("wide", 100)
+    await kafka.broker.topics.create("wide", 100)
     out_of_order = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
     await produced(client, batch("x", producer_id=7, producer_epoch=0, base_sequence=0))
     fetch = fetch_request(*(fetch_partition(partition=number) for number in range(100)), topic="wide", max_wait_ms=600_000)
@@ -398,7 +398,7 @@ async def test_a_bug_ends_the_connection_that_meets_it_and_no_other(
 
 async def test_requests_errors_bytes_and_connections_are_counted(tmp_path: Path) -> None:
     async with kafka_server(tmp_path) as server:
-        await server.broker.create_topic(TOPIC)
+        await server.broker.topics.create(TOPIC)
         counters = server.admission.counters("kafka")
         async with server.connected() as client:
             await produced(client, batch("a"))

@@ -26,23 +26,23 @@ PATIENT_MS = 60_000
 
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_topics_are_deleted_by_name(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    await kafka.broker.create_topic("another")
+    await kafka.broker.topics.create("another")
     answer = await client.call(delete_topics(TOPIC, "nope", "another", "another"), version)
     assert [result.name for result in answer.responses] == [TOPIC, "nope", "another"]
     assert error_names(answer.responses) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"]
     assert [result.error_message is not None for result in answer.responses] == [False, version >= 5, version >= 5]
-    assert list(kafka.broker.topics()) == ["another"]
+    assert list(kafka.broker.topics.names()) == ["another"]
 
 
 async def test_version_6_deletes_by_name_or_id(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.create_topic("another")
+    await kafka.broker.topics.create("another")
     topic_id, another_id = kafka.topic_id(), kafka.topic_id("another")
     answer = await client.call(delete_states((None, topic_id), ("another", NO_ID)), 6)
     assert [(each.name, each.topic_id, each.error_code) for each in answer.responses] == [
         (TOPIC, topic_id, 0),
         ("another", another_id, 0),
     ]
-    assert list(kafka.broker.topics()) == []
+    assert list(kafka.broker.topics.names()) == []
 
 
 async def test_version_6_refuses_what_means_no_topic_or_one_twice(kafka: KafkaServer, client: KafkaStream) -> None:
@@ -51,14 +51,14 @@ async def test_version_6_refuses_what_means_no_topic_or_one_twice(kafka: KafkaSe
     answer = await client.call(delete_states(*asked), 6)
     assert error_names(answer.responses) == ["UNKNOWN_TOPIC_ID", *["INVALID_REQUEST"] * 4]
     assert [(each.name, each.topic_id) for each in answer.responses] == asked
-    assert list(kafka.broker.topics()) == [TOPIC]
+    assert list(kafka.broker.topics.names()) == [TOPIC]
 
 
 async def test_a_topic_of_the_server_stays(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.commit_offsets("group", [(TopicPartition(TOPIC, 0), 1, None)])
+    await kafka.broker.offsets.commit("group", [(TopicPartition(TOPIC, 0), 1, None)])
     answer = await client.call(delete_topics("__consumer_offsets"), 5)
     assert error_names(answer.responses) == ["INVALID_TOPIC_EXCEPTION"]
-    assert "__consumer_offsets" in kafka.broker.topics()
+    assert "__consumer_offsets" in kafka.broker.topics.names()
 
 
 @pytest.mark.parametrize(("version", "next_error"), [(12, "UNKNOWN_TOPIC_OR_PARTITION"), (13, "UNKNOWN_TOPIC_ID")])
@@ -93,7 +93,7 @@ async def test_a_topic_of_the_same_name_is_another_one(kafka: KafkaServer, clien
     before = kafka.topic_id()
     await produced(client, batch("x"))
     await client.call(delete_topics(TOPIC), 5)
-    await kafka.broker.create_topic(TOPIC)
+    await kafka.broker.topics.create(TOPIC)
     assert kafka.topic_id() != before
     assert await produced(client, batch("y")) == 0
     answer = await client.call(delete_states((None, before)), 6)
@@ -106,9 +106,9 @@ async def test_a_topic_of_the_same_name_is_another_one(kafka: KafkaServer, clien
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_unless_it_is_only_validated(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), validate_only=True), version)).results) == ["NONE"]
-    assert len(kafka.broker.topic_metadata(TOPIC).leader_epochs) == 3
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
     assert error_names((await client.call(more_partitions((TOPIC, 5)), version)).results) == ["NONE"]
-    assert len(kafka.broker.topic_metadata(TOPIC).leader_epochs) == 5
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 5
     assert await produced(client, batch("x"), partition=4) == 0
 
 
@@ -136,17 +136,17 @@ async def test_a_number_that_cannot_be_is_refused(
     answer = await client.call(more_partitions(asked, validate_only=validate_only), 3)
     assert error_names(answer.results) == [error]
     assert answer.results[0].error_message
-    assert len(kafka.broker.topic_metadata(TOPIC).leader_epochs) == 3
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
 
 
 async def test_new_partitions_can_be_assigned(kafka: KafkaServer, client: KafkaStream) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5, [[1], [1]])), 3)).results) == ["NONE"]
-    assert len(kafka.broker.topic_metadata(TOPIC).leader_epochs) == 5
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 5
 
 
 async def test_a_topic_that_is_to_grow_twice_does_not(kafka: KafkaServer, client: KafkaStream) -> None:
     assert error_names((await client.call(more_partitions((TOPIC, 5), (TOPIC, 6)), 3)).results) == ["INVALID_REQUEST"]
-    assert len(kafka.broker.topic_metadata(TOPIC).leader_epochs) == 3
+    assert len(kafka.broker.topics.metadata(TOPIC).leader_epochs) == 3
 
 
 # ---- deleting records ------------------------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ async def test_records_below_an_offset_are_deleted(kafka: KafkaServer, client: K
     first, second = [await client.call(delete_records((TOPIC, 0, offset)), version) for offset in (3, -1)]
     low = [answer.topics[0].partitions[0].low_watermark for answer in (first, second)]
     assert low == [3, 6]
-    assert kafka.broker.snapshot(TopicPartition(TOPIC, 0)).log_start_offset == 6
+    assert kafka.broker.reader.snapshot(TopicPartition(TOPIC, 0)).log_start_offset == 6
 
 
 async def test_records_that_are_not_there_or_must_stay_are_refused(kafka: KafkaServer, client: KafkaStream) -> None:
-    await kafka.broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
-    await kafka.broker.commit_offsets("group", [(TopicPartition(TOPIC, 0), 1, None)])
+    await kafka.broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    await kafka.broker.offsets.commit("group", [(TopicPartition(TOPIC, 0), 1, None)])
     asked = [(TOPIC, 0, 1), (TOPIC, 0, -2), (TOPIC, 9, 0), ("nope", 0, 0), ("compacted", 0, 0), ("__consumer_offsets", 0, 0)]
     answer = await client.call(delete_records(*asked), 2)
     partitions = [topic.partitions[0] for topic in answer.topics]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import CompressionType, Isolation, TimestampType
 from triolog.server.config import LogConfig
-from triolog.server.storage import fetch
 from triolog.server.storage.cleaner.compact import compact
+from triolog.server.storage.lookups import fetch
 
 from tests.support.compaction import end_transaction, iter_batches, iter_records, put_all
 from tests.support.logs import DrivenLog, open_driven
@@ -107,7 +107,7 @@ class History:
         found: list[Record] = []
         offset = snapshot.log_start_offset
         while offset < end:
-            answer = self.driven.run(fetch.read(snapshot, offset, 200, min_one_batch=True, isolation=isolation))
+            answer = self.driven.run(fetch.fetch_batches(snapshot, offset, 200, min_one_batch=True, isolation=isolation))
             if not answer.records:
                 break
             for record, next_offset in _consume(answer.records, answer.aborted or ()):

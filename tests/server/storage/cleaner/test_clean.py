@@ -15,17 +15,17 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches
 from triolog.protocol.types import Bytes, CompressionType, Isolation
 from triolog.server.config import LogConfig
-from triolog.server.storage import fetch
 from triolog.server.storage.cleaner.clean import CleaningError, build_offset_map, clean
 from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.cleaner.job import CleaningJob
 from triolog.server.storage.cleaner.selection import LogToClean, plan_round
 from triolog.server.storage.cleaner.swap import replace_group
 from triolog.server.storage.cleaner.writer import SYNC_BYTES
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.offset_index import OffsetIndex
-from triolog.server.storage.producer_state import ProducerState
-from triolog.server.storage.transaction_index import decode_entries
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.indexes.transaction_index import decode_entries
+from triolog.server.storage.lookups import fetch
+from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support import compaction
 from tests.support.compaction import MAP_BYTES, end_transaction, keyed_batch, last_offsets, offsets, put, put_all, stored
@@ -67,7 +67,7 @@ def aborted(driven: DrivenLog) -> set[tuple[int, int]]:
     snapshot = driven.log.snapshot()
     offset, found = snapshot.log_start_offset, set()
     while offset < snapshot.last_stable_offset:
-        reading = fetch.read(snapshot, offset, 1 << 20, min_one_batch=True, isolation=Isolation.READ_COMMITTED)
+        reading = fetch.fetch_batches(snapshot, offset, 1 << 20, min_one_batch=True, isolation=Isolation.READ_COMMITTED)
         answer = driven.run(reading)
         found |= {(txn.producer_id, txn.first_offset) for txn in answer.aborted or ()}
         *_, (last, _) = iter_batches(answer.records)
@@ -76,18 +76,6 @@ def aborted(driven: DrivenLog) -> set[tuple[int, int]]:
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------------
-
-
-def test_only_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, segment_bytes=300)
-    for number in range(30):
-        put(driven, number % 7, number)
-    before = stored(driven)
-    done = compaction.clean(driven)
-    last = {key: offset for offset, key, _ in before}
-    assert stored(driven) == [record for record in before if last[record[1]] == record[0]]
-    assert done.result.next_dirty_offset == 30
-    assert driven.log.log_end_offset == 30
 
 
 def test_records_of_keys_that_the_map_has_at_later_offsets_go(tmp_path: Path) -> None:
@@ -111,15 +99,8 @@ def test_a_full_map_ends_the_round_where_it_is(tmp_path: Path, first_dirty: int,
     for number in (0, 1, 0, 1, 0):
         put(driven, number, "value")
     for dirty in range(2, first_dirty + 1):
-        compact_with(driven, job_for(driven, dirty, **ONE_KEY_MAP) if dirty == 2 else again(driven, dirty))
+        compact_with(driven, job_for(driven, dirty, **ONE_KEY_MAP))
     assert offsets(driven) == kept
-
-
-def again(driven: DrivenLog, first_dirty: int) -> CleaningJob:
-    chosen = LogToClean(
-        first_dirty_offset=first_dirty, end_offset=driven.log.active.base_offset, clean_bytes=0, cleanable_bytes=0
-    )
-    return attrs.evolve(plan_round(driven.log, chosen, driven.clock(), map_bytes=72), map_load_factor=0.5)
 
 
 def compact_with(driven: DrivenLog, job: CleaningJob) -> int:

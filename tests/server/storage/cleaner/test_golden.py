@@ -12,13 +12,13 @@ import pytest
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
-from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support import compaction
 from tests.support.compaction import put
+from tests.support.golden import GOLDEN
 from tests.support.logs import DrivenLog, open_driven
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "kafka-4.1.0"
 COMPACTED: Final = TopicPartition("compacted", 0)
 STATES: Final = pytest.mark.parametrize("state", ["clean", "unclean"])
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from triolog.server.config import LogConfig
 from triolog.server.storage.child_process import ParentWatch, ServerGoneError
-from triolog.server.storage.cleaner.__main__ import work
+from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.cleaner.job import CleaningJob
 from triolog.server.storage.cleaner.selection import choose, plan_round
-from triolog.server.storage.diskops import drive
-from triolog.server.storage.filesystem import OsFileSystem
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support.compaction import put
 from tests.support.logs import open_driven
@@ -35,7 +35,7 @@ def lines_of(job: CleaningJob, answers: int) -> list[dict[str, Any]]:
     output = io.StringIO()
     source = io.StringIO(job.encode().decode() + "next\n" * answers)
     try:
-        work(OsFileSystem(), source, output, ParentWatch(os.getppid()))
+        clean_for_server(OsFileSystem(), source, output, ParentWatch(os.getppid()))
     finally:
         lines = [json.loads(line) for line in output.getvalue().splitlines()]
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from triolog.server.storage.cleaner.compact import compact
 from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.cleaner.swap import SegmentsChangedError, replace_group, replace_segments
 from triolog.server.storage.cleaner.swap_recovery import complete_swaps, discard_cleaned
-from triolog.server.storage.diskops import drive
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.filesystem import FileSystem, OsFileSystem
-from triolog.server.storage.truncate import truncate_to
+from triolog.server.storage.log.reconfigure import reconfigure
+from triolog.server.storage.log.truncate import truncate_to
 
 from tests.support import compaction
 from tests.support.compaction import MAP_BYTES, put, stored
@@ -137,8 +139,7 @@ def interrupted(tmp_path: Path) -> tuple[DrivenLog, list[str]]:
     """A log with the `.cleaned` files of its only group; answers the names of its segment files before."""
     driven = filled(tmp_path, segment_bytes=320)
     driven.log.config = attrs.evolve(driven.log.config, segment_bytes=1 << 20)
-    job = plan_round(driven.log, drive(driven.fs, choose(driven.log, None, 0)), 0, map_bytes=MAP_BYTES)
-    next(clean(driven.fs, job))
+    cleaned_group(driven)
     return driven, sorted(path.name for path in tmp_path.iterdir() if path.name.endswith((".log", "index")))
 
 
@@ -203,14 +204,6 @@ def test_files_of_the_log_that_are_nobodys_segment_stay(tmp_path: Path) -> None:
     driven.close_files()
 
 
-def test_nothing_to_complete_changes_nothing(tmp_path: Path) -> None:
-    driven = filled(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    complete_swaps(OsFileSystem(), str(tmp_path))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    driven.close_files()
-
-
 # ---- readers, and other changes of the log -----------------------------------------------------------------------------------
 
 
@@ -251,42 +244,23 @@ def cleaned_group(driven: DrivenLog) -> Any:
     return job, next(clean(driven.fs, job)), driven.log.truncations
 
 
-def test_a_log_that_was_cut_back_meanwhile_keeps_its_segments(tmp_path: Path) -> None:
-    """A record that was cut off was the reason to drop an older one."""
+CHANGES: dict[str, Callable[[DrivenLog], object]] = {
+    "cut back": lambda driven: driven.run(truncate_to(driven.log, 35)),
+    r"cleanup\.policy": lambda driven: driven.run(reconfigure(driven.log, config=LogConfig(cleanup_policy=("delete",)))),
+    "taken out": lambda driven: driven.run(driven.log.take_out([driven.log.segments.first])),
+    "is gone": lambda driven: discard_cleaned(driven.fs, driven.log.directory),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_log_that_has_changed_meanwhile_keeps_its_segments(tmp_path: Path, change: str) -> None:
+    """A record that was cut off was the reason to drop an older one. Who gives a round up deletes what it left; a replacement
+    that was asked for before may still come."""
     driven = filled(tmp_path)
     job, group, truncations = cleaned_group(driven)
-    driven.run(truncate_to(driven.log, 35))
+    CHANGES[change](driven)
     before = stored(driven)
-    with pytest.raises(SegmentsChangedError, match="cut back"):
-        driven.run(replace_group(driven.log, job, group, truncations))
-    assert stored(driven) == before
-
-
-def test_a_topic_that_is_not_compacted_any_more_keeps_its_segments(tmp_path: Path) -> None:
-    driven = filled(tmp_path)
-    job, group, truncations = cleaned_group(driven)
-    driven.log.config = attrs.evolve(driven.log.config, cleanup_policy=("delete",))
-    with pytest.raises(SegmentsChangedError, match=r"cleanup\.policy"):
-        driven.run(replace_group(driven.log, job, group, truncations))
-
-
-def test_segments_that_retention_took_out_are_not_put_back(tmp_path: Path) -> None:
-    driven = filled(tmp_path)
-    job, group, truncations = cleaned_group(driven)
-    driven.run(driven.log.take_out([driven.log.segments.first]))
-    before = stored(driven)
-    with pytest.raises(SegmentsChangedError, match="taken out"):
-        driven.run(replace_group(driven.log, job, group, truncations))
-    assert stored(driven) == before
-
-
-def test_nothing_is_replaced_by_files_that_are_gone(tmp_path: Path) -> None:
-    """Who gives a round up deletes what it left; a replacement that was asked for before may still come."""
-    driven = filled(tmp_path)
-    job, group, truncations = cleaned_group(driven)
-    discard_cleaned(driven.fs, str(tmp_path))
-    before = stored(driven)
-    with pytest.raises(SegmentsChangedError, match="is gone"):
+    with pytest.raises(SegmentsChangedError, match=change):
         driven.run(replace_group(driven.log, job, group, truncations))
     assert stored(driven) == before
 

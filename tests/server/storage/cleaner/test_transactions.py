@@ -6,7 +6,7 @@ import pytest
 from triolog.protocol.records.batch import BatchHeader, end_txn_marker, parse_header
 from triolog.protocol.records.builder import build_batch
 from triolog.server.storage.cleaner.transactions import CleanedTransactions
-from triolog.server.storage.transaction_index import AbortedTxn
+from triolog.server.storage.indexes.transaction_index import AbortedTxn
 
 
 def data(offset: int, producer_id: int = 1) -> BatchHeader:

@@ -5,7 +5,7 @@ the serial collector, a session starts in 5 s instead of 17. An archive that doe
 the JVM, so nothing can go wrong with an old one but time.
 
 Spark's workers live on and keep their connections: a server in this process has to be a test's own (the fixture `server`), or
-its side of them is left behind.
+its side of them is left behind. `served` is one in another process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from triolog.tools.client.blocking import BlockingClient
 
 from tests.support import leaks
+from tests.support.server_process import Address, ServerFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +91,16 @@ def _sources_as_installed(folder: Path) -> Iterator[None]:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         patch.syspath_prepend(folder)
         yield
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, BlockingClient]]:
+    """A server in a process of its own, for all tests: workers of Spark keep connections to it. Topics are of one test."""
+    with ServerFolder(tmp_path_factory.mktemp("server"), ("--durability", "os")) as folder:
+        address = folder.start().address
+        with BlockingClient(address) as client:
+            client.hello()
+            yield address, client
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.failures import FailedError
 from triolog.tools.cli.main import main
+from triolog.tools.cli.terminal.failures import FailedError
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.spark.jobs.job_session import job_session
 
-from tests.support.server_process import ServerFolder
+from tests.support.server_process import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,15 +95,10 @@ def test_profile_of_nothing_says_so(tmp_path: Path) -> None:
     assert call("profile", str(tmp_path / "data")) == "there are no records\n"
 
 
-def test_load_writes_rows_to_a_topic(spark: SparkSession, tmp_path: Path) -> None:
+def test_load_writes_rows_to_a_topic(spark: SparkSession, served: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
-    with ServerFolder(tmp_path, ("--durability", "os")) as folder:
-        address = folder.start().address
-        with BlockingClient(address) as client:
-            BlockingAdmin(client).create_topic("t")
-        server = f"{address.host}:{address.port}"
-        output = call("load", str(tmp_path / "rows.jsonl"), "--topic", "t", "--format", "json", "--server", server)
-        assert output == "2 records in t\n"
-        assert "looking up topic absent" in call(
-            "load", str(tmp_path / "rows.jsonl"), "--topic", "absent", "--format", "json", "--server", server, exit_code=1
-        )
+    address, client = served
+    BlockingAdmin(client).create_topic("loaded")
+    load = ("load", str(tmp_path / "rows.jsonl"), "--format", "json", "--server", f"{address.host}:{address.port}")
+    assert call(*load, "--topic", "loaded") == "2 records in loaded\n"
+    assert "looking up topic absent" in call(*load, "--topic", "absent", exit_code=1)

@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.server.storage import verify as storage_verify
-from triolog.server.storage.checkpoints import encode_partition_metadata
-from triolog.server.storage.filesystem import OsFileSystem
-from triolog.server.storage.gaps import NO_FILE, OffsetGap, encode_gaps
-from triolog.server.storage.inventory import StoppedDirectory, read_directory
-from triolog.server.storage.producer_snapshots import encode_snapshot
+from triolog.server.storage.check import verify as storage_verify
+from triolog.server.storage.directory.inventory import StoppedDirectory, read_directory
+from triolog.server.storage.disk.checkpoints import encode_partition_metadata
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
+from triolog.server.storage.producers.producer_snapshots import encode_snapshot
 from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import MANIFEST, Export, export
 from triolog.tools.spark.jobs.log_pieces import LogSource
@@ -62,9 +62,11 @@ def of_topic(path: str, topic: str) -> StoppedDirectory:
     return read_directory(OsFileSystem(), path, topics=frozenset({topic}))
 
 
-def damage(found: StoppedDirectory, suffix: str, position: int = -10) -> Path:
-    """Change a byte of a file of t-0's second segment."""
-    segment = next(files for files in found.partitions if files.topic_partition == ("t", 0)).segments[1]
+def damage(
+    found: StoppedDirectory, suffix: str, position: int = -10, *, topic_partition: tuple[str, int] = ("t", 0), slot: int = 1
+) -> Path:
+    """Change a byte of a file of a segment."""
+    segment = next(files for files in found.partitions if files.topic_partition == topic_partition).segments[slot]
     path = Path(segment.path(suffix))
     content = bytearray(path.read_bytes())
     content[position] ^= 0xFF
@@ -149,23 +151,6 @@ def test_verify_finds_nothing_in_a_sound_directory(spark: SparkSession, stopped:
     assert done.segments == sum(len(files.segments) for files in stopped.partitions) > 6
 
 
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_verify_finds_damage_in_every_kind_of_file(spark: SparkSession, stopped: StoppedDirectory, suffix: str) -> None:
-    path = damage(stopped, suffix, -1 if suffix != ".log" else -10)
-    done = verify(spark, stopped)
-    assert done.damages >= 1
-    assert {finding.file for finding in done.findings if finding.severity.value == "damage"} == {str(path)}
-
-
-def test_verify_finds_a_missing_segment(spark: SparkSession, stopped: StoppedDirectory) -> None:
-    segment = stopped.partitions[0].segments[2]
-    for suffix in segment.sizes:
-        Path(segment.path(suffix)).unlink()
-    [finding] = verify(spark, of_topic(stopped.path, "t")).findings
-    assert finding.check == "gap"
-    assert finding.first_offset == segment.base_offset
-
-
 def test_verify_goes_on_from_its_manifest(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     manifest = tmp_path / "verify.json"
     first = verify(spark, stopped, manifest=manifest)
@@ -187,8 +172,12 @@ def test_verify_that_was_finished_looks_at_everything_again(
 
 
 def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where no segment alone shows it: topic ids that differ, a lost end, snapshots where no batch is."""
-    logs = write_stopped_logs(tmp_path / "data", partitions=3)
+    """In every kind of file, and where no segment alone shows it: topic ids that differ, a lost end, a gap, snapshots where no
+    batch is."""
+    logs = write_stopped_logs(tmp_path / "data", partitions=4)
+    found = directory(logs.path)
+    for slot, suffix in enumerate((".log", ".index", ".timeindex")):
+        damage(found, suffix, -1 if slot else -10, topic_partition=(TOPIC, 3), slot=slot)
     (logs.path / "topics.json").unlink()
     other = logs.partition(1) / "partition.metadata"
     other.write_bytes(encode_partition_metadata(uuid.UUID(int=77)))
@@ -196,14 +185,16 @@ def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, 
     end = max(record.offset for record in logs.records[TopicPartition(TOPIC, 0)]) + 100
     last.with_name(f"{end:020}.snapshot").write_bytes(encode_snapshot([]))
     (logs.partition(0) / "quarantine-checkpoint").write_bytes(encode_gaps([OffsetGap(end - 90, end, NO_FILE)]))
-    for segment in sorted(logs.partition(2).glob("*.log"))[:2]:
+    segments = sorted(logs.partition(2).glob("*.log"))
+    for segment in (*segments[:2], segments[4]):
         for path in segment.parent.glob(f"{segment.stem}.*"):
             path.unlink()
     (logs.partition(2) / f"{1:020}.snapshot").write_bytes(b"no snapshot")
     seen = Collected()
     found = directory(logs.path)
     storage_verify.verify(OsFileSystem(), found, seen)
-    assert {finding.check for finding in seen.findings} >= {"topic id", "quarantine", "snapshot"}
+    expected = {"topic id", "quarantine", "snapshot", "gap", "batch", "index", "time index"}
+    assert {finding.check for finding in seen.findings} >= expected
     assert set(verify(spark, found).findings) == set(seen.findings)
 
 
@@ -222,13 +213,6 @@ def test_reindex_makes_the_indexes_that_the_server_made(spark: SparkSession, sto
     assert done.segments * 2 == len(paths)
     assert {path: path.read_bytes() for path in paths} == before
     assert verify(spark, directory(Path(stopped.path))).damages == 0
-
-
-def test_reindex_leaves_a_damaged_segment_as_it_was(spark: SparkSession, stopped: StoppedDirectory) -> None:
-    path = damage(stopped, ".log")
-    [(failed, why)] = reindex(spark, stopped).failures
-    assert failed == str(path)
-    assert "damaged at position" in why
 
 
 def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkSession, stopped: StoppedDirectory) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +18,17 @@ from triolog.tools.spark.jobs.job_session import cause
 from triolog.tools.spark.jobs.load import Load, LoadError, find_files, load, plan_load, read_files, record_columns
 from triolog.tools.spark.jobs.runner import JobProgress
 
-from tests.support.server_process import Address, ServerFolder
+from tests.support.server_process import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, BlockingClient]]:
-    with ServerFolder(tmp_path_factory.mktemp("server"), ("--durability", "os")) as folder:
-        address = folder.start().address
-        with BlockingClient(address) as client:
-            for topic in ("parquet", "csv", "json", "gone", "refused"):
-                BlockingAdmin(client).create_topic(topic, config={"retention.ms": "-1"})
-            yield address, client
+def server(served: tuple[Address, BlockingClient]) -> tuple[Address, BlockingClient]:
+    for topic in ("parquet", "csv", "json", "gone", "refused"):
+        BlockingAdmin(served[1]).create_topic(topic, config={"retention.ms": "-1"})
+    return served
 
 
 def records(client: BlockingClient, topic: str) -> list[Record]:
@@ -46,6 +42,7 @@ def job(server: tuple[Address, BlockingClient], source: Path, kind: str, **how: 
     return Load(**{"source": str(source), "format": kind, "topic": kind, "servers": f"{host}:{port}", **how})  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_parquet_of_an_export_comes_back_as_the_records_it_was(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
@@ -64,6 +61,7 @@ def test_parquet_of_an_export_comes_back_as_the_records_it_was(
     assert records(server[1], "parquet") == [Record(0, 1000, b"a", None, (("h", None),)), Record(1, 2000, None, b"v")]
 
 
+@pytest.mark.full
 def test_csv_rows_become_json_with_the_key_and_time_of_their_columns(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
@@ -112,6 +110,7 @@ def _read_group(spark: SparkSession, what: Load, group: dict[str, list[str]], sc
     return read_files(spark, what, group["files"], StructType.fromJson(schema))  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_folder_of_files_that_is_named_like_one_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "rows.parquet"
     folder.mkdir()
@@ -119,12 +118,14 @@ def test_folder_of_files_that_is_named_like_one_is_read_once(spark: SparkSession
     assert rows_of(spark, tmp_path, "parquet") == [{"a": 1}]
 
 
+@pytest.mark.full
 def test_columns_that_only_some_parquet_files_have_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": [2], "b": ["x"]}), tmp_path / "2.parquet")
     assert sorted(rows_of(spark, tmp_path, "parquet"), key=len) == [{"a": 1}, {"a": 2, "b": "x"}]
 
 
+@pytest.mark.full
 def test_names_with_signs_of_patterns_are_names(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a1.json", "a[1].json", "b*.json", "b{x,y}?.json", "c\\d e,f.json"]
     for name in names:
@@ -132,6 +133,7 @@ def test_names_with_signs_of_patterns_are_names(spark: SparkSession, tmp_path: P
     assert sorted(str(row["name"]) for row in rows_of(spark, tmp_path, "json")) == names
 
 
+@pytest.mark.full
 def test_csv_fields_may_hold_quotes_backslashes_and_line_ends(spark: SparkSession, tmp_path: Path) -> None:
     rows = [{"id": "1", "a`b.c": 'say "hi", ok'}, {"id": "2", "a`b.c": "back\\slash\\"}, {"id": "3", "a`b.c": "two\nlines"}]
     with (tmp_path / "a.csv").open("w", newline="") as file:
@@ -154,6 +156,7 @@ def test_csv_file_with_its_columns_in_another_order_is_an_error(
     assert "CSV header does not conform" in cause(str(caught.value))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("timestamp", ['"2024-01-01T00:00:00Z"', "1704067200000"])
 def test_time_beside_a_value_is_the_records_whatever_its_type(spark: SparkSession, tmp_path: Path, timestamp: str) -> None:
     (tmp_path / "a.json").write_text(f'{{"value": "v", "timestamp": {timestamp}}}\n')
@@ -162,6 +165,7 @@ def test_time_beside_a_value_is_the_records_whatever_its_type(spark: SparkSessio
     assert [row.at for row in rows.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000]
 
 
+@pytest.mark.full
 def test_files_that_were_loaded_may_go(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("n\n1\n2\n")

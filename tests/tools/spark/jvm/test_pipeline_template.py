@@ -12,7 +12,7 @@ from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingProducer
 from triolog.tools.spark.init import write_pipeline
 
-from tests.support.server_process import ServerFolder
+from tests.support.server_process import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,29 +52,29 @@ def flows_of(path: Path) -> dict[str, Any]:
     return registry.flows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flights",
     [
-        pytest.param([FLIGHT, CANCELLED], id="numbers", marks=pytest.mark.full),
+        pytest.param([FLIGHT, CANCELLED], id="numbers"),
         pytest.param(TEXTS, id="text, as `triolog produce --format csv` sends"),
     ],
 )
 def test_flights_have_their_delay_seats_and_weather_whatever_form_their_numbers_have(
-    spark: SparkSession, tmp_path: Path, flights: list[dict[str, Any]]
+    spark: SparkSession, served: tuple[Address, BlockingClient], tmp_path: Path, flights: list[dict[str, Any]]
 ) -> None:
-    with ServerFolder(tmp_path, ("--durability", "os")) as folder:
-        address = folder.start().address
-        with BlockingClient(address) as client:
-            BlockingAdmin(client).create_topic("flights", config={"retention.ms": "-1"})
-            with BlockingProducer(client) as producer:
-                for flight in flights:
-                    producer.send("flights", json.dumps(flight).encode(), timestamp_ms=TIME_MS)
-        server = f"{address.host}:{address.port}"
-        write_pipeline(tmp_path / "pipeline", servers=server, topic="flights", target="departures")
-        flows = flows_of(tmp_path / "pipeline" / "transformations" / "departures.py")
-        writer = flows["departures"]().writeStream.format("memory").queryName("departures_of_template")
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        query.awaitTermination()
+    address, client = served
+    topic = f"flights-{type(flights[0]['dep_delay']).__name__}"
+    BlockingAdmin(client).create_topic(topic, config={"retention.ms": "-1"})
+    with BlockingProducer(client) as producer:
+        for flight in flights:
+            producer.send(topic, json.dumps(flight).encode(), timestamp_ms=TIME_MS)
+    server = f"{address.host}:{address.port}"
+    write_pipeline(tmp_path / "pipeline", servers=server, topic=topic, target="departures")
+    flows = flows_of(tmp_path / "pipeline" / "transformations" / "departures.py")
+    writer = flows["departures"]().writeStream.format("memory").queryName("departures_of_template")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
     table = spark.table("departures_of_template")
     rows = table.selectExpr("dep_delay", "seats", "is_wet", "origin", "unix_millis(timestamp)").collect()
     assert sorted(map(tuple, rows), key=str) == [(2, 149, False, "EWR", TIME_MS), (None, None, False, "EWR", TIME_MS)]

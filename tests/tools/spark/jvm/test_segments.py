@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from triolog.protocol.types import TopicPartition
 
-from tests.tools.spark.test_segment_golden import GOLDEN, as_text, expected_records
+from tests.tools.spark.segments.test_segment_golden import GOLDEN, as_text, expected_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +28,13 @@ def described(row: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_a_kafka_directory_is_read_as_kafka_read_it(spark: SparkSession, isolation: str) -> None:
-    options = {"subscribe": "parts,txn", "includeHeaders": "true", "isolationLevel": isolation, "mode": "FAILFAST"}
+def test_a_kafka_directory_is_read_as_kafka_read_it(spark: SparkSession) -> None:
+    options = {"subscribe": "parts,txn", "includeHeaders": "true", "mode": "FAILFAST"}
     frame = spark.read.format("triolog_segments").options(**options).load(str(GOLDEN / "clean"))
     rows = frame.selectExpr("*", "unix_millis(timestamp) as ms").orderBy("topic", "partition", "offset").collect()
     for partition in (*PARTS, TXN):
         found = [described(row) for row in rows if (row["topic"], row["partition"]) == partition]
-        assert found == expected_records(partition, committed=isolation == "read_committed")
+        assert found == expected_records(partition, committed=True)
 
 
 def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None:
@@ -50,6 +48,7 @@ def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None
         spark.catalog.dropTempView("parts")
 
 
+@pytest.mark.full
 def test_a_filter_hides_nothing_from_the_next_query_and_a_schema_leaves_fewer_columns(spark: SparkSession) -> None:
     frame = spark.read.format("triolog_segments").schema("offset bigint, partition int").load(str(GOLDEN / "clean"))
     parts = spark.read.format("triolog_segments").option("subscribe", "parts").load(str(GOLDEN / "clean"))
@@ -57,8 +56,3 @@ def test_a_filter_hides_nothing_from_the_next_query_and_a_schema_leaves_fewer_co
     assert frame.count() > 480
     assert parts.rdd.getNumPartitions() == 3
     assert parts.where("partition = 2").count() < parts.count() == 480
-
-
-def test_an_unknown_option_is_refused_in_words(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="unknown option modus; did you mean mode"):
-        spark.read.format("triolog_segments").option("modus", "FAILFAST").load(str(tmp_path))

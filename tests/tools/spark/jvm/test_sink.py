@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
 from triolog.protocol.types import Record
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 
-from tests.support.server_process import Address, ServerFolder
+from tests.support.server_process import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,7 @@ ROWS = 1000
 
 
 class Server:
-    """A server in a process of its own: workers of Spark keep connections to it beyond a test."""
+    """A server in a process of its own."""
 
     def __init__(self, address: Address, client: BlockingClient) -> None:
         self.options = {"kafka.bootstrap.servers": f"{address.host}:{address.port}"}
@@ -41,13 +40,9 @@ class Server:
         return sorted(record.value or b"" for record in self.records(topic))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with ServerFolder(tmp_path_factory.mktemp("server"), ("--durability", "os")) as folder:
-        address = folder.start().address
-        with BlockingClient(address) as client:
-            client.hello()
-            yield Server(address, client)
+@pytest.fixture
+def server(served: tuple[Address, BlockingClient]) -> Server:
+    return Server(*served)
 
 
 @pytest.fixture
@@ -97,31 +92,9 @@ def test_batch_write_appends_every_column(spark: SparkSession, server: Server, t
     assert found[b"10"].value is None
 
 
-@pytest.mark.full
-def test_batch_write_with_a_version_that_is_run_again_writes_nothing(
-    spark: SparkSession, server: Server, topics: tuple[str, str]
-) -> None:
-    _, target = topics
-    for version in ("1", "1", "2"):
-        named = {"txnAppId": f"daily {target}", "txnVersion": version}
-        frame(spark, 10).write.format("triolog").options(**server.options, topic=target, **named).mode("append").save()
-    assert len(server.records(target)) == 20
-
-
-@pytest.mark.parametrize(
-    ("options", "mode", "complaint"),
-    [
-        ({}, "overwrite", "mode overwrite is refused"),
-        pytest.param({"batchSize": "1"}, "append", "unknown option batchsize", marks=pytest.mark.full),
-        pytest.param({"topic": "absent"}, "append", "looking up topic absent", marks=pytest.mark.full),
-    ],
-)
-def test_write_that_cannot_be_is_refused_with_its_reason(
-    spark: SparkSession, server: Server, topics: tuple[str, str], options: dict[str, str], mode: str, complaint: str
-) -> None:
-    given: dict[str, Any] = {**server.options, "topic": topics[1], **options}
-    with pytest.raises(PySparkException, match=complaint):
-        frame(spark, 10).write.format("triolog").options(**given).mode(mode).save()
+def test_write_that_cannot_be_is_refused_with_its_reason(spark: SparkSession, server: Server, topics: tuple[str, str]) -> None:
+    with pytest.raises(PySparkException, match="mode overwrite is refused"):
+        frame(spark, 10).write.format("triolog").options(**server.options, topic=topics[1]).mode("overwrite").save()
     assert server.records(topics[1]) == []
 
 
@@ -132,6 +105,7 @@ def test_task_that_fails_leaves_nothing_visible(spark: SparkSession, server: Ser
     assert server.records(topics[1]) == []
 
 
+@pytest.mark.full
 def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batch_that_was_committed(
     spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -144,22 +118,3 @@ def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batc
     server.append(topics[0], 300, 350)
     stream(spark, server, *topics, tmp_path)
     assert server.values(topics[1]) == seen(350)
-
-
-@pytest.mark.full  # test_sink.py without a JVM: streaming writes that cannot be
-def test_complete_mode_is_refused(spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path) -> None:
-    read = spark.readStream.format("triolog").options(**server.options).option("subscribe", topics[0])
-    rows = (
-        read.option("startingOffsets", "earliest")
-        .load()
-        .groupBy("key")
-        .count()
-        .selectExpr("key", "cast(count as string) value")
-    )
-    write = rows.writeStream.format("triolog").options(**server.options, topic=topics[1]).outputMode("complete")
-    query = write.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    try:
-        with pytest.raises(PySparkException, match="output mode complete is refused"):
-            query.awaitTermination(120)
-    finally:
-        query.stop()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import BlockingBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,14 +61,8 @@ def test_the_source_is_found_without_being_registered_and_gives_kafkas_columns(
     assert (found[1, 7].key, found[1, 7].value, found[1, 7].headers) == (None, None, [])
 
 
-def test_a_schema_with_two_columns_gives_two_columns(spark: SparkSession, events: BlockingBroker) -> None:
-    assert events.native is not None
-    reader = spark.read.format("triolog").schema("offset long, timestamp timestamp")
-    reader = reader.option("triolog.servers", f"127.0.0.1:{events.native.port}").option("subscribe", "events")
-    assert reader.load().agg({"offset": "sum"}).collect()[0][0] == 3 * sum(range(100))
-
-
-@pytest.mark.parametrize("pushed", ["true", pytest.param("false", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("pushed", ["true", "false"])
 def test_a_filter_leaves_the_other_queries_on_a_data_frame_as_they_are(
     spark: SparkSession, events: BlockingBroker, pushed: str
 ) -> None:
@@ -93,15 +87,6 @@ def test_all_actions_on_a_data_frame_see_the_same_end_and_another_load_a_later_o
     server.append("grows", [b"x"] * 2)
     assert (rows.count(), rows.where("offset >= 4").count()) == (5, 1)
     assert _read(spark, server, "grows").count() == 7
-
-
-def test_a_view_of_sql_reads_it(spark: SparkSession, events: BlockingBroker) -> None:
-    assert events.native is not None
-    address = f"'kafka.bootstrap.servers' '127.0.0.1:{events.native.port}'"
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW events USING triolog OPTIONS ({address}, subscribe 'events', endingTimestamp '0')"
-    )
-    assert spark.sql("SELECT count(*) FROM events").collect()[0][0] == 0
 
 
 def test_a_bad_option_reaches_the_user_by_name(spark: SparkSession, events: BlockingBroker) -> None:
@@ -139,24 +124,3 @@ def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_st
     progress = _stream(spark, server, tmp_path, "all", **options)
     assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [5]
     assert _rows(spark, tmp_path, "all") == [(0, n) for n in range(100)] + [(1, n) for n in range(105)]
-
-
-@pytest.mark.full  # test_stream_reader.py: where a stream begins, and that it stays there
-def test_a_stream_that_begins_at_the_latest_offset_keeps_that_place(
-    spark: SparkSession, server: BlockingBroker, tmp_path: Path
-) -> None:
-    server.create_topic("pinned")
-    server.append("pinned", [b"before"] * 10)
-    _stream(spark, server, tmp_path, "late", subscribe="pinned")
-    server.append("pinned", [b"after"] * 3)
-    _stream(spark, server, tmp_path, "late", subscribe="pinned")
-    assert _rows(spark, tmp_path, "late") == [(0, 10), (0, 11), (0, 12)]
-
-
-def test_a_server_that_is_gone_is_named_within_the_timeout(spark: SparkSession) -> None:
-    with BlockingBroker(MEMORY) as broker:
-        address = broker.native
-        assert address is not None
-    reader = spark.read.format("triolog").option("kafka.bootstrap.servers", f"127.0.0.1:{address.port}")
-    with pytest.raises(Exception, match=rf"127\.0\.0\.1:{address.port} did not answer within 300 ms"):
-        reader.option("subscribe", "events").option("kafkaConsumer.pollTimeoutMs", "300").load().count()

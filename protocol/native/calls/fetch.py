@@ -1,0 +1,117 @@
+"""The call `fetch`: record batches as they are stored, or their records, from an offset on.
+
+Under `read_committed` (KIP-98) nothing at or past the last stable offset comes. With `batches` the answer lists the aborted
+transactions among them for the client to leave out; with `records` the server has left their records out already.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+from ... import limits
+from ...types import NO_OFFSET, Bytes, Isolation, Record
+from ..declaration import wire
+from ..fields import unexpected
+from ..kinds import INT32, INT64, INT64_OR_NONE, Kind, choice
+from ..places import Partition, PartitionAnswer
+from ..structs import RequestMessage, ResponseMessage, struct
+from .produce import read_headers
+
+DEFAULT_MAX_WAIT_MS: Final = 0
+DEFAULT_MIN_BYTES: Final = 1
+DEFAULT_MAX_BYTES: Final = 50 * limits.MIB
+DEFAULT_PARTITION_MAX_BYTES: Final = limits.MIB
+
+
+class Format(enum.Enum):
+    """What stands under `records` in the answer: whole batches as stored, or an array of records."""
+
+    BATCHES = "batches"
+    RECORDS = "records"
+
+
+class Gaps(enum.Enum):
+    """What a fetch at an offset inside a quarantined range gets: an error that names the range, or what follows it."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+def _read_aborted(aborted: list[Any], key: str) -> tuple[tuple[int, int], ...]:
+    for index, pair in enumerate(aborted):
+        if type(pair) is not list or [type(part) for part in pair] != [int, int]:
+            raise unexpected(f"{key}[{index}]", pair, "[producer_id: int, first_offset: int]")
+    return tuple((producer_id, first_offset) for producer_id, first_offset in aborted)
+
+
+def _read_records(values: Any, key: str) -> Bytes | tuple[Record, ...]:
+    if type(values) is bytes:
+        return values
+    if type(values) is not list:
+        raise unexpected(key, values, RECORDS.expected)
+    return tuple(_read_record(value, f"{key}[{index}]") for index, value in enumerate(values))
+
+
+def _read_record(value: Any, path: str) -> Record:
+    match value:
+        case [int(offset), int(timestamp), (bytes() | None) as key, (bytes() | None) as content, headers]:
+            return Record(offset, timestamp, key, content, read_headers(headers))
+        case _:
+            raise unexpected(path, value, "[offset, timestamp_ms, key, value, headers]")
+
+
+ISOLATION: Final = choice(Isolation)
+ABORTED: Final = Kind(expected="array", test="type({v}) is list", read=_read_aborted)
+RECORDS: Final = Kind(expected="bin or array of records", read=_read_records, write="list({v}) if type({v}) is tuple else {v}")
+
+
+@struct
+class FetchPartition(Partition):
+    """Where to read in one partition, and how much at most; one whole batch always comes, if there is one."""
+
+    offset: int = wire(INT64)
+    max_bytes: int = wire(INT32, default=DEFAULT_PARTITION_MAX_BYTES)
+
+
+@struct
+class FetchRequest(RequestMessage):
+    """Reads partitions; with `max_wait_ms` the answer waits that long for `min_bytes` in all (a long poll)."""
+
+    api = "fetch"
+
+    partitions: tuple[FetchPartition, ...] = wire([FetchPartition], last=True)
+    max_wait_ms: int = wire(INT32, default=DEFAULT_MAX_WAIT_MS)
+    min_bytes: int = wire(INT32, default=DEFAULT_MIN_BYTES)
+    max_bytes: int = wire(INT32, default=DEFAULT_MAX_BYTES)
+    isolation: Isolation = wire(ISOLATION, default=Isolation.READ_UNCOMMITTED)
+    format: Format = wire(choice(Format), default=Format.BATCHES)
+    gaps: Gaps = wire(choice(Gaps), default=Gaps.REFUSE)
+
+
+@struct
+class FetchPartitionResponse(PartitionAnswer):
+    """What one partition holds from the offset on.
+
+    `records` is a buffer of batches, the last perhaps cut short by a limit, or a tuple of records; empty on error.
+    `next_offset` is where to go on after plain records, which may all have been left out; -1 with batches, which tell, unless
+    there are none up to the end of what can be read.
+    `aborted` lists (producer id, first offset) of the aborted transactions that batches have a part in; empty under
+    read_uncommitted and with plain records.
+    """
+
+    high_watermark: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    last_stable_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    log_start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    aborted: tuple[tuple[int, int], ...] = wire(ABORTED, default=(), last=True)
+    records: Bytes | tuple[Record, ...] = wire(RECORDS, default=b"", last=True)
+    next_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET, later=True)
+
+
+@struct
+class FetchResponse(ResponseMessage):
+    """One entry per partition asked for, in the same order."""
+
+    api = "fetch"
+
+    partitions: tuple[FetchPartitionResponse, ...] = wire([FetchPartitionResponse])

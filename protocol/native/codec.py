@@ -1,0 +1,192 @@
+"""Makes the function that reads a struct, and the one that writes it: source from its declaration, compiled once.
+
+A reader checks every value where it stands, without a call for those that are no more than a type and bounds, and fills the
+slots of a value without its constructor, which would cost half of everything. A writer is one expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, NoReturn
+
+import attrs
+
+from ..schema.source import Source
+from .declaration import Field, fields_of, keys_of
+from .fields import MISSING, Body, FieldError, check_count, check_keys, describe_value, unexpected
+from .kinds import MAP, Kind
+
+Reader = Callable[[Body], Any]
+Writer = Callable[[Any], Body]
+
+
+def read_entries(values: list[Any], key: str, *, read: Reader, max_count: int) -> tuple[Any, ...]:
+    """An array of maps; an error names the entry's index."""
+    check_count(key, len(values), max_count)
+    entries: list[Any] = []
+    try:
+        for entry in values:
+            if type(entry) is not dict:
+                raise unexpected("", entry, "map")
+            entries.append(read(entry))
+    except FieldError as exc:
+        raise exc.within(f"{key}[{len(entries)}]") from None
+    return tuple(entries)
+
+
+def _read_map(values: Mapping[Any, Any], key: str, *, read: Reader) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{key}[{describe_value(name)}]"
+        if type(name) is not str or type(value) is not dict:
+            raise unexpected(path, value, "map under a str")
+        try:
+            made[name] = read(value)
+        except FieldError as exc:
+            raise exc.within(path) from None
+    return made
+
+
+def _read_struct(value: Body, key: str, *, read: Reader) -> Any:
+    try:
+        return read(value)
+    except FieldError as exc:
+        raise exc.within(key) from None
+
+
+def _refuse_alternatives(body: Body, names: tuple[str, str]) -> NoReturn:
+    found = "both" if names[0] in body else "neither"
+    raise FieldError("", f"has {found} of {' and '.join(names)}, expected one")
+
+
+_CALLED: Final = {
+    "check_keys": check_keys,
+    "unexpected": unexpected,
+    "refuse_alternatives": _refuse_alternatives,
+    "MISSING": MISSING,
+    "new": object.__new__,
+}
+
+
+@cache
+def make_reader(cls: type, *, in_request: bool, checks_keys: bool) -> Reader:
+    """What makes a struct of a map. It raises FieldError for what is wrong in it, and for unknown keys with `checks_keys`."""
+    source = Source(names=dict(_CALLED))
+    fields = fields_of(cls)
+    with source.block("def read(body):"):
+        if checks_keys:
+            known = source.constant(keys_of(cls))
+            with source.block(f"if not body.keys() <= {known}:"):
+                source.add(f"check_keys(body, {known})")
+        source.add("get = body.get")
+        alternatives = tuple(field.name for field in fields if field.alternative)
+        values = {}
+        for field in fields:
+            if alternatives[:1] == (field.name,):
+                with source.block(f"if ({alternatives[0]!r} in body) == ({alternatives[1]!r} in body):"):
+                    source.add(f"refuse_alternatives(body, {alternatives})")
+            values[field.name] = _read_field(source, field, in_request)
+        source.add(f"made = new({source.constant(cls)})")
+        for name, value in values.items():
+            source.add(f"{source.constant(getattr(cls, name).__set__)}(made, {value})")
+        source.add("return made")
+    return source.function("read", f"<reader of {cls.__name__}>")
+
+
+def _read_field(source: Source, field: Field, in_request: bool) -> str:
+    """Lines that read a field; answers the variable that has it."""
+    value, key = source.variable(), repr(field.name)
+    if field.flat and isinstance(field.shape, type):
+        read = make_reader(field.shape, in_request=in_request, checks_keys=False)
+        source.add(f"{value} = {source.constant(read)}(body)")
+        return value
+    kind = _kind_of(field, in_request)
+    branches = []
+    if field.nil is not MISSING:
+        branches.append((f"{value} is None", f"{value} = {source.constant(field.nil)}"))
+    elif field.may_be_absent(in_request=in_request):
+        branches.append((f"{value} is MISSING", f"{value} = {_default(source, field)}"))
+    if can_be_read_before(field):
+        branches.append((f"type({value}) is tuple", "pass"))
+    if kind.test:
+        branches.append((f"not ({kind.test.format(v=value)})", f"raise unexpected({key}, {value}, {kind.expected!r})"))
+    if kind.read is not None:
+        branches.append(("", f"{value} = {source.constant(kind.read)}({value}, {key})"))
+    source.add(f"{value} = get({key})" if field.nil is not MISSING else f"{value} = get({key}, MISSING)")
+    word = "if"
+    for condition, line in branches:
+        if condition or word == "elif":
+            with source.block(f"{word} {condition}:" if condition else "else:"):
+                source.add(line)
+        else:
+            source.add(line)
+        word = "elif"
+    return value
+
+
+def can_be_read_before(field: Field) -> bool:
+    """Whether `wide` reads it in steps. It is a tuple then, which msgpack never yields, and is taken as it is."""
+    return isinstance(field.shape, list) or (isinstance(field.shape, Kind) and field.shape.read_steps is not None)
+
+
+def _kind_of(field: Field, in_request: bool) -> Kind:
+    """How a field is checked and read, structs too."""
+    shape = field.shape
+    if isinstance(shape, Kind):
+        return shape
+    if isinstance(shape, list):
+        read = make_reader(shape[0], in_request=in_request, checks_keys=in_request)
+        read_array = partial(read_entries, read=read, max_count=field.max_count)
+        return Kind(expected="array", test="type({v}) is list", read=read_array)
+    if isinstance(shape, dict):
+        read = make_reader(shape[str], in_request=in_request, checks_keys=in_request)
+        return attrs.evolve(MAP, read=partial(_read_map, read=read))
+    read = make_reader(shape, in_request=in_request, checks_keys=in_request)
+    return attrs.evolve(MAP, read=partial(_read_struct, read=read))
+
+
+def _default(source: Source, field: Field) -> str:
+    default: Any = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        return f"{source.constant(default.factory)}()"
+    return source.constant(default)
+
+
+@cache
+def make_writer(cls: type) -> Writer:
+    """What makes the map that msgpack packs of a struct."""
+    source = Source()
+    with source.block("def write(self):"):
+        source.add(f"return {{{_items(source, cls, 'self')}}}")
+    return source.function("write", f"<writer of {cls.__name__}>")
+
+
+def _items(source: Source, cls: type, struct: str) -> str:
+    """The inside of a dict display."""
+    items = []
+    for field in sorted(fields_of(cls), key=lambda field: field.last):
+        value = f"{struct}.{field.name}"
+        if field.flat and isinstance(field.shape, type):
+            items.append(_items(source, field.shape, value))
+        elif field.alternative:
+            items.append(f"**({{}} if {value} is None else {{{field.name!r}: {value}}})")
+        else:
+            items.append(f"{field.name!r}: {_written(source, field, value)}")
+    return ", ".join(items)
+
+
+def _written(source: Source, field: Field, value: str) -> str:
+    """An expression: what msgpack packs of a field."""
+    shape = field.shape
+    if isinstance(shape, Kind):
+        written = shape.write.format(v=value) if isinstance(shape.write, str) else f"{source.constant(shape.write)}({value})"
+    elif isinstance(shape, list):
+        each = source.variable()
+        written = f"[{{{_items(source, shape[0], each)}}} for {each} in {value}]"
+    elif isinstance(shape, dict):
+        key, each = source.variable(), source.variable()
+        written = f"{{{key}: {{{_items(source, shape[str], each)}}} for {key}, {each} in {value}.items()}}"
+    else:
+        written = f"{{{_items(source, shape, value)}}}"
+    return written if written == value or field.nil is not None else f"None if {value} is None else {written}"

@@ -1,0 +1,129 @@
+"""What can stand under a key of a message: how it is checked, read and written, and what a refusal calls it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import attrs
+
+from .. import limits
+from ..types import NO_OFFSET
+from .error_entries import decode_error, encode_error
+from .fields import MISSING, check_count, describe_value, unexpected
+
+Steps = Generator[None, None, Any]
+"""Pauses wherever others may have their turn, and returns what was made."""
+
+MAX_CONFIG_KEYS: Final = 1_000
+MAX_CONFIG_KEY_CHARS: Final = 255
+"""Above any configuration key there is; which ones exist, the configuration says."""
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """A type of values on the wire. `{v}` in source is the value."""
+
+    expected: str
+    test: str = ""
+    """Source: whether a value is right. Nothing: `read` says so."""
+    read: Callable[[Any, str], Any] | None = None
+    """(a value that passed the test, its key) -> what a message holds. Raises FieldError with the key in its path."""
+    read_steps: Callable[[Any, str], Steps] | None = None
+    """`read` in steps, for what may be large; returns a tuple. It leaves alone what is not an array."""
+    write: str | Callable[[Any], Any] = "{v}"
+    """Source, or a function: what msgpack packs."""
+    nil: Any = MISSING
+    """What a message holds when the key is nil or absent; MISSING: it must be neither."""
+
+
+def integer(minimum: int, maximum: int) -> Kind:
+    """An int within inclusive bounds."""
+    return Kind(expected=f"int from {minimum} to {maximum}", test=f"type({{v}}) is int and {minimum} <= {{v}} <= {maximum}")
+
+
+INT16: Final = integer(0, limits.INT16_MAX)
+INT32: Final = integer(0, limits.INT32_MAX)
+"""Partitions, counts, durations in ms."""
+UINT32: Final = integer(0, limits.UINT32_MAX)
+INT64: Final = integer(0, limits.INT64_MAX)
+"""Offsets, timestamps, sizes."""
+INT64_OR_NONE: Final = integer(NO_OFFSET, limits.INT64_MAX)
+"""-1 when it is not known."""
+
+BOOL: Final = Kind(expected="bool", test="type({v}) is bool")
+BINARY: Final = Kind(expected="bin", test="type({v}) is bytes")
+MAP: Final = Kind(expected="map", test="type({v}) is dict")
+STRING: Final = Kind(expected="str", test="type({v}) is str")
+"""Of any length."""
+ERROR: Final = Kind(
+    expected="nil or [code: int, name: str, message: str]",
+    read=decode_error,
+    write=encode_error,
+    nil=None,
+)
+
+
+def name(max_chars: int) -> Kind:
+    """A str of 1 to `max_chars` characters."""
+    return Kind(expected=f"str of 1 to {max_chars} characters", test=f"type({{v}}) is str and 0 < len({{v}}) <= {max_chars}")
+
+
+TOPIC: Final = name(limits.MAX_TOPIC_NAME_CHARS)
+"""A topic's name; whether it is a legal one the log manager says."""
+
+
+def note(max_chars: int = limits.MAX_STRING_CHARS) -> Kind:
+    """A str that may be empty, nil or absent."""
+    return Kind(
+        expected=f"nil or str of at most {max_chars} characters",
+        test=f"type({{v}}) is str and len({{v}}) <= {max_chars}",
+        nil=None,
+    )
+
+
+TEXT: Final = attrs.evolve(note(), nil="")
+"""A str that may be empty, and is when it is nil or absent."""
+
+
+def choice(choices: type[enum.Enum]) -> Kind:
+    """A member, by the str that is its value."""
+    members = {member.value: member for member in choices}
+    expected = f"one of {', '.join(map(repr, members))}"
+
+    def read(value: Any, key: str) -> enum.Enum:
+        if type(value) is not str or value not in members:
+            raise unexpected(key, value, expected)
+        return members[value]
+
+    return Kind(expected=expected, read=read, write="{v}.value")
+
+
+def names(max_chars: int, max_count: int = limits.MAX_PARTITIONS_PER_REQUEST) -> Kind:
+    """An array of at most `max_count` str of 1 to `max_chars` characters."""
+    expected = f"str of 1 to {max_chars} characters"
+
+    def read(values: list[Any], key: str) -> tuple[str, ...]:
+        check_count(key, len(values), max_count)
+        for index, value in enumerate(values):
+            if type(value) is not str or not 0 < len(value) <= max_chars:
+                raise unexpected(f"{key}[{index}]", value, expected)
+        return tuple(values)
+
+    return Kind(expected="array", test="type({v}) is list", read=read, write="list({v})")
+
+
+TOPICS: Final = names(limits.MAX_TOPIC_NAME_CHARS)
+
+
+def _read_config(value: dict[Any, Any], key: str) -> dict[str, str]:
+    check_count(key, len(value), MAX_CONFIG_KEYS, "keys")
+    for config_key, text in value.items():
+        if type(config_key) is not str or type(text) is not str:
+            raise unexpected(f"{key}[{describe_value(config_key)}]", text, "str under a str")
+    return value
+
+
+CONFIG: Final = Kind(expected="map", test="type({v}) is dict", read=_read_config)
+"""A topic's configuration: str under str, of at most MAX_CONFIG_KEYS keys."""

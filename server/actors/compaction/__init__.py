@@ -1,0 +1,1 @@
+"""Compacting and scrubbing, in processes of their own."""

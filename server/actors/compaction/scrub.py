@@ -1,0 +1,114 @@
+"""Scrubbing: every closed segment is read and checked from time to time, at a bounded rate, in a process of its own.
+
+Off by default (`scrub_bytes_per_second` = 0). A pass goes over all partitions; the next one begins `scrub_interval_ms` after
+the last one ended, the first one that long after the start or ten minutes, whichever is less. What is damaged is said once in
+the log, with the next step, and counted. Nothing is changed: a damaged batch that is still in the log can be read by whoever
+wants to, and `triolog repair` takes it out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final
+
+import attrs
+import trio
+
+from ....protocol.types import TopicPartition
+from ...storage.segments.segment_view import SegmentView
+from ..manager.log_manager import LogManager
+from ..partition.partition import PartitionActor
+from .child_process import ChildDiedError, ChildProcess, open_child_process
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MODULE: Final = "check.scrub"
+FIRST_PASS_S: Final = 600.0
+MOST_TOLD: Final = 10_000
+"""Damages that are remembered, so that each is said once; past it new ones are neither counted nor said."""
+
+
+@attrs.frozen
+class ScrubStatistics:
+    """Since the start: passes that ended, bytes that were read, and damages that were found, each counted once."""
+
+    passes: int
+    bytes_read: int
+    damages: int
+
+
+@attrs.define(eq=False)
+class Scrub:
+    """The one scrubbing task of a server. Owner of its process."""
+
+    manager: LogManager
+    _passes: int = 0
+    _bytes_read: int = 0
+    _told: set[tuple[str, int]] = attrs.field(factory=set)
+    """Path and position of the damages that were said."""
+
+    def statistics(self) -> ScrubStatistics:
+        return ScrubStatistics(self._passes, self._bytes_read, len(self._told))
+
+    async def run(self) -> None:
+        """Until cancelled; at once when scrubbing is off."""
+        config = self.manager.config
+        if not config.scrub_bytes_per_second:
+            return
+        interval_s = config.scrub_interval_ms / 1000
+        await trio.sleep(min(interval_s, FIRST_PASS_S))
+        while True:
+            try:
+                await self.run_pass()
+            except (ChildDiedError, OSError) as exc:
+                LOGGER.error("scrubbing was broken off and begins anew after %d s: %s", interval_s, exc)
+            await trio.sleep(interval_s)
+
+    async def run_pass(self) -> None:
+        """Look at every closed segment once. Raises ChildDiedError, OSError when the process cannot be started."""
+        async with open_child_process(MODULE) as child:
+            await child.send(_line(max_bytes_per_second=self.manager.config.scrub_bytes_per_second))
+            for hosted in self.manager.topics.hosted():
+                await self._look_at(child, hosted.actor)
+        self._passes += 1
+
+    async def _look_at(self, child: ChildProcess, actor: PartitionActor) -> None:
+        log = actor.log
+        closed = list(log.segments)[:-1]
+        ends = [segment.base_offset for segment in list(log.segments)[1:]]
+        for segment, end_offset in zip(closed, ends, strict=True):
+            if log.refusal is not None or actor.is_closed:
+                return
+            if segment.base_offset not in log.segments or end_offset > log.recovery_point:
+                continue
+            await self._look_at_segment(child, log.topic_partition, segment.view(), end_offset)
+
+    async def _look_at_segment(
+        self, child: ChildProcess, topic_partition: TopicPartition, view: SegmentView, end_offset: int
+    ) -> None:
+        path = view.log.path
+        await child.send(_line(path=path, size=view.size, base_offset=view.base_offset, end_offset=end_offset))
+        answer = await child.receive()
+        if "error" in answer:
+            LOGGER.error("%s: scrubbing could not read %s; check the device", topic_partition, answer["error"])
+        elif "damages" in answer:
+            self._bytes_read += view.size
+            for position, size, first_offset, next_offset, reason in answer["damages"]:
+                if (path, position) not in self._told and len(self._told) < MOST_TOLD:
+                    self._told.add((path, position))
+                    LOGGER.error(
+                        "%s: %d bytes at position %d of %s are damaged (%s), offsets %d to %d; stop the server and run "
+                        "`triolog repair` on its directory: it keeps the bytes and takes them out of the log",
+                        topic_partition,
+                        size,
+                        position,
+                        path,
+                        reason,
+                        first_offset,
+                        max(first_offset, next_offset - 1),
+                    )
+
+
+def _line(**message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"

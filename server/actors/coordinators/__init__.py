@@ -1,0 +1,1 @@
+"""Coordinators of groups and transactions, and the topics that they keep their state in."""

@@ -1,0 +1,259 @@
+"""The offsets that groups commit, kept in `__consumer_offsets` in Kafka's format (Kafka: OffsetMetadataManager; KIP-98 for
+offsets in transactions, KIP-211 for their expiry).
+
+A group is a name under which offsets are kept; its members are `group_coordinator`'s. What the topic says is in
+`offsets_topic`. A commit is one batch, and it counts, for readers too, once the partition's high watermark has passed it.
+Offsets that are part of a transaction are kept aside until the transaction's marker is in the same log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import attrs
+import trio
+
+from ....protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from ....protocol.errors import ErrorCode, InvalidRequestError, RecordBatchTooLargeError, RecordTooLargeError, RequestError
+from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...settings.broker_config import BrokerConfig
+from ...storage.log.append import AppendResult
+from ...system.clock import NowMs
+from ..manager.log_manager import LogManager
+from .group_offsets import GroupOffsets, MayExpire
+from .offsets_topic import OffsetsTopic, batch_builder, check_group
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class Commit(NamedTuple):
+    """An offset to be kept: of the record to be read next, with the group's own note and the leader epoch of the last one."""
+
+    topic_partition: TopicPartition
+    offset: int
+    metadata: str | None = None
+    leader_epoch: int = -1
+
+
+class GroupOffset(NamedTuple):
+    """What a group has committed for a partition; None: nothing. `is_pending`: an open transaction may still change it."""
+
+    topic_partition: TopicPartition
+    value: OffsetCommitValue | None
+    is_pending: bool
+
+
+_BYTES_PER_TOMBSTONES: Final = 128 * 1024
+"""Tombstones are written in batches of about this size: what is taken back need not go all at once."""
+
+
+@attrs.define(eq=False)
+class CommittedOffsets:
+    """See the module. Called from any task of the trio thread, once `topic` is loaded."""
+
+    _config: BrokerConfig
+    topic: OffsetsTopic
+    """Where they are kept, and what it says."""
+    _now_ms: NowMs
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs) -> CommittedOffsets:
+        return cls(manager.config, OffsetsTopic.of(manager, now_ms), now_ms)
+
+    # ---- commit ----------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group: str,
+        commits: Sequence[Commit],
+        *,
+        check: Callable[[], None],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> list[RequestError | None]:
+        """Keep offsets; one answer for each, in order. With a producer: they count when its transaction commits.
+
+        `check` raises RequestError unless whoever commits may do so; nothing can run between that and the append. Raises
+        RequestError for all of them. Cancelled: they are committed all the same, and that is waited for.
+        """
+        check_group(group)
+        check()
+        answers = [self._check(commit) for commit in commits]
+        now_ms = self._now_ms()
+        entries = [
+            (
+                OffsetCommitKey(group, commit.topic_partition),
+                OffsetCommitValue(commit.offset, commit.metadata or "", now_ms, commit.leader_epoch),
+            )
+            for commit, error in zip(commits, answers, strict=True)
+            if error is None
+        ]
+        if not entries:
+            return answers
+        if not self.topic.exists:
+            await self.topic.ensure()
+            check()
+        topic_partition = self.topic.partition_of(group)
+        offsets = self.topic.contents(topic_partition)
+        builder = batch_builder(producer_id, producer_epoch)
+        for key, value in entries:
+            builder.append(now_ms, key.encode(), value.encode())
+
+        def on_stored(result: AppendResult) -> None:
+            for record_offset, (key, value) in enumerate(entries, result.base_offset):
+                offsets.put(key, value, record_offset, producer_id)
+
+        offsets.begin_commit(group)
+        try:
+            with trio.CancelScope(shield=True):
+                await self.topic.append(topic_partition, builder.build(), on_stored)
+        except (RecordTooLargeError, RecordBatchTooLargeError) as exc:
+            raise RequestError(
+                f"group {group!r}: {len(entries)} offsets do not fit one batch of {topic_partition}: {exc.message}; commit "
+                "fewer at a time, or with less metadata",
+                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            ) from exc
+        finally:
+            offsets.end_commit(group)
+        return answers
+
+    def _check(self, commit: Commit) -> RequestError | None:
+        topic_partition, offset, metadata, _ = commit
+        if not self.has_partition(topic_partition):
+            return RequestError(
+                f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        size, limit = len((metadata or "").encode()), self._config.offset_metadata_max_bytes
+        if size > limit:
+            return RequestError(
+                f"{topic_partition}: the metadata has {size} bytes, above offset_metadata_max_bytes={limit}",
+                ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            )
+        if offset < 0:
+            return InvalidRequestError(f"{topic_partition}: offset {offset} cannot be committed; the first one is 0")
+        return None
+
+    # ---- fetch -----------------------------------------------------------------------------------------------------------
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
+        """What the group has committed, in the order asked; None asks for all. Raises RequestError."""
+        check_group(group)
+        offsets = self.topic.contents(self.topic.partition_of(group))
+        committed, pending = offsets.offsets(group), offsets.pending(group)
+        asked = sorted({*committed, *pending}) if partitions is None else partitions
+        return [GroupOffset(each, found.value if (found := committed.get(each)) else None, each in pending) for each in asked]
+
+    def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> list[tuple[TopicPartition, int, str]]:
+        """Committed offsets with their metadata, -1 where there is none; None asks for all that the group has.
+
+        `require_stable` (KIP-447): an offset that an open transaction may still change is an error. Raises RequestError.
+        """
+        found = self.committed(group, partitions)
+        if require_stable and (waiting := sorted(each.topic_partition for each in found if each.is_pending)):
+            raise RequestError(
+                f"group {group!r}: a transaction that is still open has offsets for {', '.join(map(str, waiting))}; try again",
+                ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
+        return [
+            (each.topic_partition, NO_OFFSET, "")
+            if each.value is None
+            else (each.topic_partition, each.value.offset, each.value.metadata)
+            for each in found
+            if each.value is not None or partitions is not None
+        ]
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is something to commit offsets for."""
+        topics, (name, number) = self.topic.topics, topic_partition
+        return name in topics and 0 <= number < len(topics.get(name).partitions)
+
+    # ---- taking back -----------------------------------------------------------------------------------------------------
+
+    async def delete(self, group: str) -> None:
+        """Forget a group and its offsets. Raises RequestError: unknown, or it commits at this moment."""
+        check_group(group)
+        topic_partition = self.topic.partition_of(group)
+        offsets = self.topic.contents(topic_partition)
+        if offsets.commits_under_way[group] or offsets.pending(group):
+            raise RequestError(
+                f"group {group!r} is committing offsets, or has some in a transaction that is still open; stop its consumers",
+                ErrorCode.NON_EMPTY_GROUP,
+            )
+        if not offsets.keys(group):
+            raise RequestError(
+                f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+            )
+        await self._take_back(topic_partition, offsets, lambda: offsets.keys(group))
+
+    async def expire(self, may_expire: MayExpire) -> int:
+        """Take back offsets older than the retention, and answer how many; and the records of groups that have none left.
+        Raises RequestError."""
+        retention_ms, count = self._config.offsets_retention_ms, 0
+        for topic_partition, offsets in self.topic.readable():
+            expired = partial(offsets.expired, self._now_ms(), retention_ms, may_expire)
+            count += await self._take_back(topic_partition, offsets, expired)
+            await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire))
+        return count
+
+    async def take_back(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget these offsets of a group; those that are not there are fine. Raises RequestError."""
+        topic_partition = self.topic.partition_of(group)
+        offsets, asked = self.topic.contents(topic_partition), set(partitions)
+
+        def choose() -> list[OffsetCommitKey]:
+            held = asked & (offsets.offsets(group).keys() | offsets.pending(group))
+            return [OffsetCommitKey(group, each) for each in sorted(held)]
+
+        with trio.CancelScope(shield=True):
+            await self._take_back(topic_partition, offsets, choose)
+
+    async def forget_topic(self, topic: str) -> None:
+        """Take back every offset of a topic that was deleted: another one of that name must not inherit them. Where that fails
+        it is logged, because the topic is gone by now."""
+        for topic_partition, offsets in self.topic.readable():
+            try:
+                with trio.CancelScope(shield=True):
+                    await self.topic.catch_up(topic_partition)
+                    await self._take_back(topic_partition, offsets, partial(offsets.of_topic, topic))
+            except RequestError as exc:
+                LOGGER.error("offsets for the deleted topic %r are left in %s: %s", topic, topic_partition, exc)
+
+    async def _take_back(
+        self,
+        topic_partition: TopicPartition,
+        offsets: GroupOffsets,
+        choose: Callable[[], Iterable[OffsetCommitKey | GroupMetadataKey]],
+    ) -> int:
+        """Write tombstones, in batches, until `choose` names nothing more; answer how many. It is asked again for each batch,
+        and nothing can run before that is enqueued: no tombstone comes behind an offset that `choose` did not see."""
+        count = 0
+        while batch := self._tombstones(choose()):
+            keys, records = batch
+
+            def on_stored(result: AppendResult, keys: Sequence[OffsetCommitKey | GroupMetadataKey] = keys) -> None:
+                for record_offset, key in enumerate(keys, result.base_offset):
+                    if isinstance(key, OffsetCommitKey):
+                        offsets.put(key, None, record_offset, NO_PRODUCER_ID)
+                    else:
+                        offsets.put_group(key.group, None)
+
+            await self.topic.append(topic_partition, records, on_stored)
+            count += len(keys)
+        return count
+
+    def _tombstones(
+        self, keys: Iterable[OffsetCommitKey | GroupMetadataKey]
+    ) -> tuple[list[OffsetCommitKey | GroupMetadataKey], bytes] | None:
+        now_ms, builder = self._now_ms(), batch_builder()
+        taken = []
+        for key in keys:
+            builder.append(now_ms, key.encode(), None)
+            taken.append(key)
+            if builder.estimated_size_bytes >= _BYTES_PER_TOMBSTONES:
+                break
+        return (taken, builder.build()) if taken else None

@@ -1,0 +1,272 @@
+"""The coordinator of consumer groups, whose assignments the server makes (KIP-848; Kafka: GroupCoordinatorService).
+
+What is decided is `server.groups.consumer`'s matter. Here are the turns, the clock and the log: each group has one change at a
+time, in the order of the heartbeats, and its records are in `__consumer_offsets` before anybody is told what they say. A
+heartbeat without news waits for nothing but the turns before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.coordinator.consumer_group_records import (
+    ConsumerGroupRecord,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
+from ....protocol.errors import ErrorCode, RequestError
+from ...groups.classic import STORE_ERRORS, ClassicGroups
+from ...groups.consumer import ConsumerGroups, Plan, unknown_group
+from ...groups.consumer_checks import check_commit, check_fetch, check_heartbeat
+from ...groups.consumer_values import (
+    ConsumerGroupDescription,
+    ConsumerGroupSettings,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerTimerKey,
+    TopicMetadata,
+)
+from ...groups.values import CommittingMember
+from ...settings.broker_config import BrokerConfig
+from ...system.clock import NowMs
+from ..manager.topics import Topics
+from .alarm import Alarm, deadline_now_ms
+from .offsets_topic import OffsetsTopic, RawRecord
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MIN_HEARTBEAT_INTERVAL_MS: Final = 5_000
+"""Kafka's group.consumer.min.heartbeat.interval.ms. A lenient server may ask for more of them: tests do not want to wait."""
+RETRY_MS: Final = 1_000
+"""After which a member that is to go is looked at again, when that could not be stored."""
+
+
+@attrs.frozen
+class _Image:
+    """The server's topics, as groups look at them."""
+
+    topics: Topics
+
+    @property
+    def version(self) -> int:
+        return self.topics.version
+
+    def find(self, name: str) -> TopicMetadata | None:
+        if name not in self.topics:
+            return None
+        topic = self.topics.get(name).topic
+        return TopicMetadata(topic.topic_id.bytes, topic.partitions)
+
+    def names(self) -> Iterable[str]:
+        return [hosted.topic.name for hosted in self.topics]
+
+
+@attrs.define(eq=False)
+class _Turns:
+    """The lock of one group's changes, kept while somebody holds it or waits for it."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    users: int = 0
+
+
+@attrs.define(eq=False)
+class ConsumerCoordinator:
+    """See the module. Owner of the members of all groups of this kind; called from any task of the trio thread."""
+
+    _topic: OffsetsTopic
+    _classic: ClassicGroups
+    _groups: ConsumerGroups
+    _wall_ms: NowMs
+    _turns: dict[str, _Turns] = attrs.field(factory=dict)
+    _alarm: Alarm = attrs.field(factory=Alarm)
+    _is_closed: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig, topic: OffsetsTopic, classic: ClassicGroups, wall_ms: NowMs) -> ConsumerCoordinator:
+        floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
+        settings = ConsumerGroupSettings(
+            heartbeat_interval_ms=max(config.group_consumer_heartbeat_interval_ms, floor_ms),
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            max_size=config.group_max_size,
+            max_groups=config.max_groups,
+        )
+        return cls(topic, classic, ConsumerGroups(settings, _Image(topic.topics)), wall_ms)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
+        for key, value in self._topic.take_consumer_records():
+            self._groups.replay(key, value)
+        self._groups.begin_sessions(deadline_now_ms())
+
+    async def run(self) -> None:
+        """What comes due. Cancelled: a record that is being written is."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._alarm.wait(self._groups.next_deadline_ms)
+                for key in self._groups.due(deadline_now_ms()):
+                    nursery.start_soon(self._expire, key)
+
+    def close(self) -> None:
+        """Answer everybody who comes that this is the coordinator no more."""
+        self._is_closed = True
+
+    async def _expire(self, key: ConsumerTimerKey) -> None:
+        async with self._turn(key.group_id):
+            plan = self._groups.expire(key, self._wall_ms())
+            if plan is None:
+                return
+            LOGGER.info("group %s: member %s is out, its %s is over", key.group_id, key.member_id, key.kind.name.lower())
+            try:
+                await self._carry_out(plan)
+            except RequestError as exc:
+                LOGGER.warning("group %s: that member %s is out could not be stored: %s", key.group_id, key.member_id, exc)
+                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
+                self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
+        check_heartbeat(request)
+        self._check_serving(request.group_id)
+        async with self._turn(request.group_id):
+            plan = self._groups.heartbeat(request, self._wall_ms())
+            is_new = request.group_id not in self._groups
+            if is_new and not self._classic.begin_delete(request.group_id):
+                raise RequestError(
+                    f"Group {request.group_id} is not a consumer group: it has members that speak the classic protocol",
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                )
+            is_stored = False
+            try:
+                await self._carry_out(plan, replaces_classic=is_new)
+                is_stored = True
+            finally:
+                if is_new:
+                    self._classic.end_delete(request.group_id, is_deleted=is_stored)
+        assert plan.answer is not None
+        return plan.answer
+
+    def _check_serving(self, group: str) -> None:
+        if self._is_closed:
+            raise RequestError(f"group {group!r}: the coordinator stops", ErrorCode.NOT_COORDINATOR)
+        try:
+            self._topic.check_served(group)
+        except RequestError as exc:
+            code = exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
+            raise RequestError(exc.message, code) from exc
+
+    async def _carry_out(self, plan: Plan, *, replaces_classic: bool = False) -> None:
+        """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
+        if not plan.records:
+            self._commit(plan)
+            return
+        await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)
+
+    def _commit(self, plan: Plan) -> None:
+        self._groups.commit(plan, deadline_now_ms())
+        self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    async def _store(self, plan: Plan, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
+        group, encoded = plan.group.group_id, [_encoded(record) for record in plan.records]
+        try:
+            with trio.CancelScope(shield=True):
+                await self._topic.ensure()
+                await self._topic.store(group, encoded, on_stored, replaces_classic=replaces_classic)
+        except RequestError as exc:
+            code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+            raise RequestError(
+                f"group {group!r}: what has changed could not be stored: {exc.message}", STORE_ERRORS.get(code, code)
+            ) from exc
+
+    @asynccontextmanager
+    async def _turn(self, group: str) -> AsyncIterator[None]:
+        turns = self._turns.setdefault(group, _Turns())
+        turns.users += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[group]
+
+    # ---- between the kinds -----------------------------------------------------------------------------------------------
+
+    def __contains__(self, group: object) -> bool:
+        """Whether it is a group of this kind."""
+        return group in self._groups
+
+    def has_members(self, group: str) -> bool:
+        found = self._groups.find(group)
+        return found is not None and bool(found.members)
+
+    async def remove(self, group: str) -> None:
+        """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
+        RequestError: NON_EMPTY_GROUP."""
+        while group in self._turns or group in self._groups:
+            async with self._turn(group):
+                if group in self._groups:
+                    await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
+
+    async def make_way(self, group: str) -> ErrorCode:
+        """Remove a consumer group without members, so that a classic one can have its name; answers why that cannot be."""
+        try:
+            await self.remove(group)
+        except RequestError as exc:
+            if exc.code is ErrorCode.NON_EMPTY_GROUP:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
+
+    async def expire(self) -> int:
+        """Take out groups without members and without offsets, and answer how many. Raises RequestError."""
+        blank = [
+            each.group_id for each in self._groups.groups() if not each.members and not self._topic.is_known(each.group_id)
+        ]
+        for group in blank:
+            if not self.has_members(group):
+                await self.remove(group)
+        return len(blank)
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def check_commit(self, group: str, member: CommittingMember, *, is_transactional: bool) -> None:
+        """Raises RequestError unless this member may commit offsets."""
+        found = self._groups.find(group)
+        if found is not None:
+            check_commit(found, member.member_id, member.generation, is_transactional=is_transactional, version=None)
+
+    def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
+        """Raises RequestError unless this member may read offsets."""
+        found = self._groups.find(group)
+        if found is not None:
+            check_fetch(found, member_id, member_epoch)
+
+    def is_subscribed_to(self, group: str, topic: str) -> bool:
+        found = self._groups.find(group)
+        return found is not None and found.is_subscribed_to(topic)
+
+    def describe(self, group: str) -> ConsumerGroupDescription:
+        """Raises RequestError: GROUP_ID_NOT_FOUND for a group that is not of this kind."""
+        self._check_serving(group)
+        found = self._groups.find(group)
+        if found is None:
+            raise unknown_group(group)
+        return found.describe()
+
+    def descriptions(self) -> Collection[ConsumerGroupDescription]:
+        return [group.describe() for group in self._groups.groups()]
+
+
+def _encoded(record: ConsumerGroupRecord) -> RawRecord:
+    key, value = record
+    return encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(value)

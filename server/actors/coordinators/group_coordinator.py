@@ -1,0 +1,315 @@
+"""The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
+Members of consumer groups are `consumer_coordinator`'s; a name is of one kind at a time.
+
+What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
+`__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
+what the last record says, and their sessions begin anew.
+
+A caller that is cancelled, because its connection is gone, is still a member and still waited for: it may have a new connection
+in a moment, and if not it comes due like everybody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from ....protocol.coordinator.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...groups.classic import ClassicGroups, subscribed_error
+from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from ...groups.values import (
+    CommittingMember,
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    GroupState,
+    Heartbeat,
+    Join,
+    JoinAnswer,
+    LeaveAnswer,
+    LeavingMember,
+    Outcome,
+    Sync,
+    SyncAnswer,
+    Token,
+)
+from ...settings.broker_config import BrokerConfig
+from ...system.clock import NowMs
+from .alarm import Alarm, deadline_now_ms
+from .committed_offsets import Commit, CommittedOffsets
+from .consumer_coordinator import ConsumerCoordinator
+from .group_records import GroupRecords
+from .offsets_topic import OffsetsTopic, check_group
+
+
+@attrs.define(eq=False)
+class _Caller:
+    """Somebody who waits for a join or a sync."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: JoinAnswer | SyncAnswer | None = None
+
+
+@attrs.define(eq=False)
+class GroupCoordinator:
+    """See the module. Owner of the members of all groups; called from any task of the trio thread."""
+
+    _offsets: CommittedOffsets
+    _topic: OffsetsTopic
+    _members: ClassicGroups
+    _records: GroupRecords
+    consumers: ConsumerCoordinator
+    """The coordinator of consumer groups (KIP-848)."""
+    _callers: dict[Token, _Caller] = attrs.field(factory=dict)
+    _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
+    _alarm: Alarm = attrs.field(factory=Alarm)
+    _is_closed: bool = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig, offsets: CommittedOffsets, now_ms: NowMs) -> GroupCoordinator:
+        settings = GroupSettings(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            max_groups=config.max_groups,
+        )
+        members = ClassicGroups(settings)
+        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms)
+        return cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take over the members that the logs know, once they are loaded; their sessions begin."""
+        for group, value in self._topic.take_restorable():
+            self._settle(self._members.restore(group, value, deadline_now_ms()))
+        self.consumers.restore()
+
+    async def run(self) -> None:
+        """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_time)
+            nursery.start_soon(self.consumers.run)
+            nursery.start_soon(self._records.run, self._stored, self._store_failed)
+
+    def close(self) -> None:
+        """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
+        self._is_closed = True
+        self.consumers.close()
+        self._settle(self._members.close())
+
+    async def _keep_time(self) -> None:
+        while True:
+            await self._alarm.wait(self._members.next_deadline_ms)
+            self._settle(self._members.on_time(deadline_now_ms()))
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Do what has come of a command."""
+        for token, answer in outcome.answers:
+            caller = self._callers.get(token)
+            if caller is not None:
+                caller.answer = answer
+                caller.answered.set()
+        self._records.put(outcome.stores)
+        self._alarm.bring_forward(self._members.next_deadline_ms)
+
+    def _stored(self, ticket: int) -> None:
+        self._settle(self._members.stored(ticket, deadline_now_ms()))
+
+    def _store_failed(self, ticket: int, error: ErrorCode) -> None:
+        self._settle(self._members.store_failed(ticket, error, deadline_now_ms()))
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    async def join(self, request: Join) -> JoinAnswer:
+        """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
+        other kind without members becomes a classic one."""
+        error = self._refusal(request.group_id)
+        if error is ErrorCode.NONE:
+            error = await self.consumers.make_way(request.group_id) or self._refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return JoinAnswer(error=error, member_id=request.member_id)
+        answer = await self._wait_for(partial(self._members.join, request))
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    async def sync(self, request: Sync) -> SyncAnswer:
+        """Get one's assignment; waits for the leader and the log. Cancelled: it has asked all the same."""
+        error = self._refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return SyncAnswer(error=error)
+        answer = await self._wait_for(partial(self._members.sync, request))
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    async def _wait_for(self, command: Callable[[Token, int], Outcome]) -> JoinAnswer | SyncAnswer | None:
+        number, caller = next(self._numbers), _Caller()
+        self._callers[number] = caller
+        try:
+            self._settle(command(number, deadline_now_ms()))
+            await caller.answered.wait()
+        finally:
+            del self._callers[number]
+        return caller.answer
+
+    def heartbeat(self, request: Heartbeat) -> ErrorCode:
+        """Say that a member is alive; REBALANCE_IN_PROGRESS: it has to join again."""
+        error = self._refusal(request.group_id)
+        if error is ErrorCode.NONE:
+            error = self._members.heartbeat(request, deadline_now_ms())
+            self._settle(Outcome())
+        return error
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group without members
+        becomes a consumer group."""
+        while self._members.is_being_stored(request.group_id) and not self._is_closed:
+            await self._records.written()
+        return await self.consumers.heartbeat(request)
+
+    def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
+        """Remove members from a group, each with an answer of its own."""
+        error = self._refusal(group)
+        if error is not ErrorCode.NONE:
+            return LeaveAnswer(error=error)
+        answer, outcome = self._members.leave(group, members, deadline_now_ms())
+        self._settle(outcome)
+        return answer
+
+    def _refusal(self, group: str) -> ErrorCode:
+        """Why nobody can be a member of this group now. Clients look for a coordinator that can serve them."""
+        if self._is_closed:
+            return ErrorCode.NOT_COORDINATOR
+        try:
+            self._topic.check_served(group)
+        except RequestError as exc:
+            return exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    # ---- offsets ---------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group: str,
+        commits: Sequence[Commit],
+        member: CommittingMember,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> list[RequestError | None]:
+        """`CommittedOffsets.commit`, if the member may commit for the group at the moment of the append. Raises
+        RequestError."""
+
+        def check() -> None:
+            is_transactional = producer_id != NO_PRODUCER_ID
+            if group in self.consumers:
+                self.consumers.check_commit(group, member, is_transactional=is_transactional)
+                return
+            self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
+            self._settle(Outcome())
+
+        return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
+        """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order
+        (KIP-496). Raises RequestError for all of them."""
+        check_group(group)
+        if group not in self.consumers and self.describe(group).state is GroupState.DEAD:
+            raise _no_such_group(group)
+        self._members.check_delete_offsets(group)
+        answers = [self._deletion_error(group, each) for each in partitions]
+        await self._offsets.take_back(group, [each for each, error in zip(partitions, answers, strict=True) if error is None])
+        return answers
+
+    def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:
+        if not self._offsets.has_partition(topic_partition):
+            return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
+        if self.consumers.is_subscribed_to(group, topic_partition.topic):
+            return subscribed_error(group, topic_partition)
+        return self._members.delete_offset_error(group, topic_partition)
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    def describe(self, group: str) -> GroupDescription:
+        """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
+        self._topic.check_served(group)
+        if group in self.consumers:
+            return GroupDescription(group_id=group)
+        found = self._members.describe(group)
+        if found is not None:
+            return found
+        return GroupDescription(group_id=group, state=GroupState.EMPTY if self._topic.is_known(group) else GroupState.DEAD)
+
+    def listings(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Every group, by name, or those in one of the states and of one of the types; upper and lower case are the same."""
+        found = {listing.group_id: listing for listing in self._members.listings()}
+        for each in self.consumers.descriptions():
+            found[each.group_id] = GroupListing(each.group_id, CONSUMER_PROTOCOL_TYPE, each.state, CONSUMER_TYPE)
+        for name in self._topic.names():
+            found.setdefault(name, GroupListing(name))
+        wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
+        return [
+            listing
+            for _, listing in sorted(found.items())
+            if (not wanted_states or listing.state.value.lower() in wanted_states)
+            and (not wanted_types or listing.group_type in wanted_types)
+        ]
+
+    async def delete(self, group: str) -> None:
+        """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
+        same, and that is waited for."""
+        self._topic.check_served(group)
+        if group in self.consumers:
+            await self._delete_consumer_group(group)
+            return
+        while self._members.is_being_stored(group) and not self._is_closed:
+            await self._records.written()
+        description = self.describe(group)
+        if description.state is GroupState.DEAD:
+            raise _no_such_group(group)
+        if not self._members.begin_delete(group):
+            raise RequestError(
+                f"group {group!r} is {description.state.value} and has {len(description.members)} members; stop them first",
+                ErrorCode.NON_EMPTY_GROUP,
+            )
+        is_deleted = False
+        try:
+            with trio.CancelScope(shield=True):
+                if self._topic.is_known(group):
+                    await self._offsets.delete(group)
+            is_deleted = True
+        finally:
+            self._members.end_delete(group, is_deleted=is_deleted)
+
+    async def _delete_consumer_group(self, group: str) -> None:
+        with trio.CancelScope(shield=True):
+            await self.consumers.remove(group)
+            if self._topic.is_known(group):
+                await self._offsets.delete(group)
+
+    def _may_expire(self, group: str) -> bool:
+        return self._members.is_expirable(group) and not self.consumers.has_members(group)
+
+    async def expire(self) -> int:
+        """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
+        groups of which nothing is left. Raises RequestError."""
+        self._settle(self._members.store_again())
+        count = await self._offsets.expire(self._may_expire)
+        await self.consumers.expire()
+        for group in self._members.idle_groups():
+            if not self._topic.is_known(group):
+                self._members.forget(group)
+        return count
+
+
+def _no_such_group(group: str) -> RequestError:
+    return RequestError(
+        f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+    )

@@ -1,0 +1,213 @@
+"""What one partition of `__consumer_offsets` says: committed offsets, and those that wait for their transaction to end
+(Kafka: OffsetMetadataManager). Pure memory: the result of replaying the log, whoever reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import attrs
+
+from ....protocol.coordinator.consumer_group_records import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    decode_consumer_group_key,
+    decode_consumer_group_value,
+)
+from ....protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
+from ....protocol.coordinator.offsets import (
+    NO_EXPIRE_TIMESTAMP,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from ....protocol.records.batch import BatchHeader
+from ....protocol.records.control import ControlRecordType, control_record_type
+from ....protocol.records.record import iter_records
+from ....protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
+
+MayExpire = Callable[[str], bool]
+"""Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset and where in the log it stands: of two, the later record counts."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+    def is_expired(self, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
+        """Old records say themselves when they go, later ones go by the server's retention, reckoned from their commit, or
+        from when the last member was gone if that was later."""
+        if self.value.expire_timestamp != NO_EXPIRE_TIMESTAMP:
+            return now_ms >= self.value.expire_timestamp
+        return now_ms - max(self.value.commit_timestamp, empty_since_ms) >= retention_ms
+
+
+class GroupRecord(NamedTuple):
+    """What has to be remembered of a group's own record."""
+
+    has_members: bool
+    since_ms: int
+    """Since when it is as it is; -1 where old records do not say."""
+
+
+_NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
+
+
+@attrs.define(eq=False)
+class GroupOffsets:
+    """See the module. Changed only in log order: while loading, then by what the partition's actor has stored."""
+
+    _offsets: dict[str, dict[TopicPartition, CommittedOffset]] = attrs.field(factory=dict)
+    _pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = attrs.field(factory=dict)
+    """By producer id: stored in a transaction that has not ended."""
+    _records: dict[str, GroupRecord] = attrs.field(factory=dict)
+    """Groups that have a group metadata record: they have, or have had, members."""
+    _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
+    """Their records as the log had them, until somebody has taken them."""
+    _consumer_records: dict[bytes, tuple[ConsumerGroupKey, ConsumerGroupValue]] = attrs.field(factory=dict)
+    """The newest record of each key of consumer groups (KIP-848), until somebody has taken them."""
+    commits_under_way: Counter[str] = attrs.field(factory=Counter)
+    """By group: commits that were enqueued and not answered."""
+
+    def begin_commit(self, group: str) -> None:
+        self.commits_under_way[group] += 1
+
+    def end_commit(self, group: str) -> None:
+        self.commits_under_way[group] -= 1
+        if not self.commits_under_way[group]:
+            del self.commits_under_way[group]
+
+    # ---- the log ---------------------------------------------------------------------------------------------------------
+
+    def replay(self, header: BatchHeader, batch: Bytes) -> None:
+        """Take in a stored batch. Raises InvalidRecordError: what cannot be read is not passed over, because the offset
+        below it would come back."""
+        for record in iter_records(batch, header):
+            if header.is_control:
+                kind = control_record_type(record.key)
+                if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                    self.end_transaction(header.producer_id, commit=kind is ControlRecordType.COMMIT)
+                continue
+            key = decode_offsets_key(record.key or b"")
+            if isinstance(key, OffsetCommitKey):
+                value = None if record.value is None else decode_offset_commit_value(record.value)
+                self.put(key, value, record.offset, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
+            elif key is not None:
+                self._replay_group(key.group, record.value)
+            else:
+                self._replay_consumer_group(bytes(record.key or b""), record.value)
+
+    def _replay_consumer_group(self, key_bytes: bytes, data: Bytes | None) -> None:
+        key = decode_consumer_group_key(key_bytes)
+        self._consumer_records.pop(key_bytes, None)
+        if key is not None and data is not None:
+            self._consumer_records[key_bytes] = (key, decode_consumer_group_value(key, data))
+
+    def _replay_group(self, group: str, data: Bytes | None) -> None:
+        if data is None:
+            self._restorable.pop(group, None)
+            self.put_group(group, None)
+        else:
+            value = self._restorable[group] = decode_group_metadata_value(data)
+            self.put_group(group, value)
+
+    def take_restorable(self) -> dict[str, GroupMetadataValue]:
+        """The groups that the replay has found, once."""
+        restorable, self._restorable = self._restorable, {}
+        return restorable
+
+    def take_consumer_records(self) -> list[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
+        """The records of consumer groups (KIP-848), once."""
+        found, self._consumer_records = self._consumer_records, {}
+        return list(found.values())
+
+    def has_group_record(self, group: str) -> bool:
+        """Whether the log has a record of a classic group of this name."""
+        return group in self._records
+
+    def put(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int) -> None:
+        """An offset commit; None takes the offset back, and those that wait for their transaction too. With a producer id it
+        counts once the transaction has committed."""
+        if value is None:
+            self._remove(key)
+            for pending in self._pending.values():
+                pending.pop(key, None)
+        elif producer_id != NO_PRODUCER_ID:
+            self._pending.setdefault(producer_id, {})[key] = CommittedOffset(value, record_offset)
+        else:
+            self._offsets.setdefault(key.group, {})[key.topic_partition] = CommittedOffset(value, record_offset)
+
+    def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
+        """A group metadata record, or that it was taken away."""
+        if value is None:
+            self._records.pop(group, None)
+        else:
+            self._records[group] = GroupRecord(bool(value.members), value.current_state_timestamp)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker was stored. A second one finds nothing to do."""
+        for key, pending in self._pending.pop(producer_id, {}).items():
+            current = self._offsets.get(key.group, {}).get(key.topic_partition)
+            if commit and (current is None or current.record_offset < pending.record_offset):
+                self._offsets.setdefault(key.group, {})[key.topic_partition] = pending
+
+    def _remove(self, key: OffsetCommitKey) -> None:
+        offsets = self._offsets.get(key.group)
+        if offsets is not None:
+            offsets.pop(key.topic_partition, None)
+            if not offsets:
+                del self._offsets[key.group]
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> set[str]:
+        """Every group that has anything here."""
+        return {*self._offsets, *self._records, *(key.group for keys in self._pending.values() for key in keys)}
+
+    def offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """Its committed offsets. Not to be changed."""
+        return self._offsets.get(group, {})
+
+    def pending(self, group: str) -> set[TopicPartition]:
+        """Partitions whose offset an open transaction may still change."""
+        return {key.topic_partition for keys in self._pending.values() for key in keys if key.group == group}
+
+    def keys(self, group: str) -> list[OffsetCommitKey | GroupMetadataKey]:
+        """What has to be taken back for the group to be gone."""
+        keys: list[OffsetCommitKey | GroupMetadataKey] = [
+            OffsetCommitKey(group, topic_partition) for topic_partition in self.offsets(group)
+        ]
+        return [*keys, GroupMetadataKey(group)] if group in self._records else keys
+
+    def expired(self, now_ms: int, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
+        """Offsets that nobody has committed for too long. Not of a group that commits right now, nor below a transaction:
+        the tombstone would come behind a newer offset. Nor of one that has members, whatever they are subscribed to (Kafka
+        lets those of other topics go); when the last one is gone the retention begins (KIP-211)."""
+        for group, offsets in self._offsets.items():
+            record = self._records.get(group, _NO_RECORD)
+            if self.commits_under_way[group] or record.has_members or not may_expire(group):
+                continue
+            pending = self.pending(group) if self._pending else set()
+            for topic_partition, committed in offsets.items():
+                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms, record.since_ms):
+                    yield OffsetCommitKey(group, topic_partition)
+
+    def without_offsets(self, may_expire: MayExpire) -> Iterator[GroupMetadataKey]:
+        """Groups of which nothing is left but their record. Not those that commit right now, or in a transaction."""
+        for group, record in self._records.items():
+            if record.has_members or group in self._offsets or self.commits_under_way[group] or not may_expire(group):
+                continue
+            if not self.pending(group):
+                yield GroupMetadataKey(group)
+
+    def of_topic(self, topic: str) -> list[OffsetCommitKey]:
+        """Every offset of a topic, committed or waiting for its transaction to end."""
+        committed = (OffsetCommitKey(group, each) for group, offsets in self._offsets.items() for each in offsets)
+        pending = (key for keys in self._pending.values() for key in keys)
+        return [key for key in dict.fromkeys([*committed, *pending]) if key.topic_partition.topic == topic]

@@ -1,0 +1,231 @@
+"""What may become of a transactional id, as a table, and each step as a pure function (Kafka: TransactionState,
+TransactionMetadata, TransactionCoordinator; KIP-98, KIP-360, KIP-890).
+
+| from | to | when |
+|---|---|---|
+| - , Empty, Complete* | Empty | a producer starts with the id: its epoch goes up |
+| Empty, Complete* | Ongoing | the first partition joins |
+| Ongoing | Ongoing | another partition joins |
+| Ongoing | PrepareCommit, PrepareAbort | the outcome is decided: from here on it cannot change |
+| PrepareCommit | CompleteCommit | every partition has its marker |
+| PrepareAbort | CompleteAbort | every partition has its marker |
+| Empty, Complete* | PrepareAbort | a client of transaction version 2 aborts a transaction that nothing has joined |
+| Empty, Complete* | Dead | the id was not used for too long |
+
+An id that is new has no state. A producer that starts while a transaction is Ongoing aborts it first. With transaction version
+2 the outcome raises the epoch, under which the markers are written and the producer goes on; where the epochs of a producer id
+are used up it goes on with epoch 0 of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from ....protocol.coordinator.transactions import TransactionLogValue, TransactionState
+from ....protocol.errors import ErrorCode, InvalidTxnStateError, RequestError
+from ....protocol.limits import INT16_MAX
+from ....protocol.types import NO_PRODUCER_ID, TopicPartition
+
+_EMPTY, _ONGOING, _DEAD = TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.DEAD
+_PREPARED: Final = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
+_COMPLETED: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+
+PREPARED_STATES: Final = frozenset(_PREPARED.values())
+IDLE_STATES: Final = frozenset({_EMPTY, *_COMPLETED.values()})
+"""No transaction is open or on its way to its end."""
+
+TRANSITIONS: Final = {
+    None: frozenset({_EMPTY}),
+    _EMPTY: frozenset({_EMPTY, _ONGOING, _DEAD, TransactionState.PREPARE_ABORT}),
+    _ONGOING: frozenset({_ONGOING, *PREPARED_STATES}),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: frozenset({_EMPTY, _ONGOING, _DEAD, TransactionState.PREPARE_ABORT}),
+    TransactionState.COMPLETE_ABORT: frozenset({_EMPTY, _ONGOING, _DEAD, TransactionState.PREPARE_ABORT}),
+    _DEAD: frozenset(),
+}
+"""Every legal step. None: the id is not known."""
+
+EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction version of clients whose epoch goes up with every transaction (KIP-890)."""
+LAST_CLIENT_EPOCH: Final = INT16_MAX - 1
+"""The largest epoch that a producer gets. The one above it is left for the abort that fences its last holder off."""
+
+
+def check_transition(before: TransactionLogValue | None, after: TransactionState) -> None:
+    """Our own steps are legal, else this is a bug."""
+    state = None if before is None else before.state
+    assert after in TRANSITIONS[state], f"a transaction cannot go from {state!r} to {after!r}"
+
+
+def started(
+    value: TransactionLogValue | None, *, timeout_ms: int, now_ms: int, new_producer_id: int | None
+) -> TransactionLogValue:
+    """A producer starts with the id: the next epoch, or the first one of `new_producer_id`, which is needed when the id is new
+    or `is_epoch_exhausted`."""
+    check_transition(value, _EMPTY)
+    if new_producer_id is not None:
+        return TransactionLogValue(producer_id=new_producer_id, producer_epoch=0, timeout_ms=timeout_ms, last_update_ms=now_ms)
+    assert value is not None
+    assert not is_epoch_exhausted(value)
+    return TransactionLogValue(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch + 1,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+    )
+
+
+def is_epoch_exhausted(value: TransactionLogValue) -> bool:
+    """Whether the next producer needs a new producer id."""
+    return value.producer_epoch >= LAST_CLIENT_EPOCH
+
+
+def joined(value: TransactionLogValue, partitions: Iterable[TopicPartition], *, now_ms: int) -> TransactionLogValue:
+    """Partitions join the transaction, which begins with the first of them."""
+    check_transition(value, _ONGOING)
+    is_open = value.state is _ONGOING
+    return attrs.evolve(
+        value,
+        state=_ONGOING,
+        partitions=(value.partitions if is_open else frozenset()).union(partitions),
+        start_ms=value.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+    )
+
+
+def prepared(
+    value: TransactionLogValue,
+    *,
+    commit: bool,
+    now_ms: int,
+    fence: bool = False,
+    client_version: int = 0,
+    new_producer_id: int = NO_PRODUCER_ID,
+) -> TransactionLogValue:
+    """The outcome is decided. `fence`: the producer did not ask for it, so its epoch is not good any more. With
+    EPOCH_PER_TRANSACTION it is not either; the producer gets `new_producer_id`, which is needed when `is_epoch_exhausted`."""
+    check_transition(value, _PREPARED[commit])
+    epoch = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
+    assert epoch <= INT16_MAX
+    is_open = value.state is _ONGOING
+    return attrs.evolve(
+        value,
+        state=_PREPARED[commit],
+        producer_epoch=epoch,
+        partitions=value.partitions if is_open else frozenset(),
+        start_ms=value.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        client_version=client_version,
+        next_producer_id=new_producer_id,
+    )
+
+
+def completed(value: TransactionLogValue, *, now_ms: int) -> TransactionLogValue:
+    """Every partition has its marker."""
+    state = _COMPLETED[is_commit(value)]
+    check_transition(value, state)
+    after = attrs.evolve(value, state=state, partitions=frozenset(), last_update_ms=now_ms)
+    if value.next_producer_id == NO_PRODUCER_ID:
+        return after
+    return attrs.evolve(
+        after,
+        producer_id=value.next_producer_id,
+        producer_epoch=0,
+        previous_producer_id=value.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def is_commit(value: TransactionLogValue) -> bool:
+    """The outcome of a prepared transaction."""
+    assert value.state in PREPARED_STATES
+    return value.state is TransactionState.PREPARE_COMMIT
+
+
+def needs_end(transactional_id: str, value: TransactionLogValue, *, commit: bool) -> bool:
+    """Whether anything is to be done to end the transaction so. False: it has ended so, or there was nothing in it.
+
+    Raises InvalidTxnStateError when it has ended the other way, or is about to.
+    """
+    if value.state is _ONGOING or value.state is _PREPARED[commit]:
+        return True
+    if value.state is _EMPTY or value.state is _COMPLETED[commit]:
+        return False
+    raise _cannot_end(transactional_id, value, commit=commit)
+
+
+def _cannot_end(transactional_id: str, value: TransactionLogValue, *, commit: bool) -> InvalidTxnStateError:
+    return InvalidTxnStateError(
+        f"transactional id {transactional_id!r} cannot {'commit' if commit else 'abort'}: its transaction is "
+        f"{value.state.name}, and nothing was produced since"
+    )
+
+
+def needs_end_with_next_epoch(
+    transactional_id: str, value: TransactionLogValue, producer_id: int, producer_epoch: int, *, commit: bool
+) -> bool:
+    """`needs_end` for clients of EPOCH_PER_TRANSACTION, whose epoch tells a call that is made again from the next one. To abort
+    what nothing has joined is a transaction of its own.
+
+    Raises RequestError: INVALID_TXN_STATE as `needs_end` does, PRODUCER_FENCED for another epoch.
+    """
+    if has_ended_with(value, producer_id, producer_epoch) and value.state not in (_ONGOING, _EMPTY):
+        if value.state in (_PREPARED[commit], _COMPLETED[commit]):
+            return value.state is _PREPARED[commit]
+    else:
+        check_producer(transactional_id, value, producer_id, producer_epoch)
+        if value.state is _ONGOING or (not commit and value.state in IDLE_STATES):
+            return True
+    raise _cannot_end(transactional_id, value, commit=commit)
+
+
+def has_ended_with(value: TransactionLogValue, producer_id: int, producer_epoch: int) -> bool:
+    """Whether this was the producer's id and epoch before the transaction that has ended last, of EPOCH_PER_TRANSACTION."""
+    if value.client_version < EPOCH_PER_TRANSACTION:
+        return False
+    if value.producer_id == producer_id:
+        return value.producer_epoch == producer_epoch + 1
+    return (value.previous_producer_id, LAST_CLIENT_EPOCH, 0) == (producer_id, producer_epoch, value.producer_epoch)
+
+
+def next_epoch_error(value: TransactionLogValue, expected: tuple[int, int], last_epoch: int) -> str:
+    """Why a producer that names its (id, epoch) cannot get the next epoch (KIP-360); empty when it can."""
+    producer_id, epoch = expected
+    if producer_id == value.previous_producer_id and epoch >= LAST_CLIENT_EPOCH:
+        return ""
+    if producer_id == value.producer_id and epoch in (value.producer_epoch, last_epoch):
+        return ""
+    return f"it has producer id {value.producer_id} and epoch {value.producer_epoch}, not {producer_id} and {epoch}"
+
+
+def check_producer(
+    transactional_id: str, value: TransactionLogValue | None, producer_id: int, producer_epoch: int
+) -> TransactionLogValue:
+    """The state, if the caller is the producer that it belongs to. Raises RequestError."""
+    if value is None or value.producer_id != producer_id:
+        known = "it is not known here" if value is None else f"it belongs to producer id {value.producer_id}"
+        raise RequestError(
+            f"transactional id {transactional_id!r} does not belong to producer id {producer_id}: {known}; start the producer "
+            "again",
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        )
+    if value.producer_epoch != producer_epoch:
+        raise RequestError(
+            f"producer {producer_id} of transactional id {transactional_id!r} has epoch {producer_epoch}, the current one is "
+            f"{value.producer_epoch}: a newer instance has started, or the transaction took longer than its timeout of "
+            f"{value.timeout_ms} ms",
+            ErrorCode.PRODUCER_FENCED,
+        )
+    return value
+
+
+def concurrent_error(transactional_id: str) -> RequestError:
+    """Something else is being done with the id: try again."""
+    return RequestError(
+        f"transactional id {transactional_id!r} is in the middle of ending or starting; try again",
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    )

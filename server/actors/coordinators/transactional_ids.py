@@ -1,0 +1,168 @@
+"""What `__transaction_state` says, in memory: every transactional id and its state, read at the start, then changed by what is
+stored (Kafka: TransactionStateManager).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.coordinator.transactions import (
+    TRANSACTIONS_TOPIC,
+    TransactionLogValue,
+    TransactionState,
+    decode_transaction_key,
+    decode_transaction_value,
+    encode_transaction_key,
+)
+from ....protocol.errors import RequestError, TriologError
+from ....protocol.records.builder import build_batch
+from ....protocol.types import NO_PRODUCER_EPOCH, TopicPartition
+from ...storage.errors import LogOfflineError
+from ...system.clock import NowMs
+from ..manager.log_manager import LogManager
+from .internal_topic import InternalTopic
+from .producer_ids import ProducerIds
+from .transaction_states import IDLE_STATES, concurrent_error
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class TransactionalId:
+    """One id. Owner: whoever is inside `turn`; `value` changes when its record is stored."""
+
+    name: str
+    value: TransactionLogValue | None = None
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+    is_busy: bool = False
+    """A producer starts, or a transaction ends: who comes meanwhile is told to try again."""
+    marked: set[TopicPartition] = attrs.field(factory=set)
+    """Partitions of a prepared transaction that have their marker, as far as we know."""
+    last_epoch: int = NO_PRODUCER_EPOCH
+    """Of the producer that asked for the next epoch of its own id: asking again answers the same (KIP-360)."""
+    deadline: float = 0.0
+    """When an open transaction is aborted, or a prepared one whose markers could not all be written is tried again. It is
+    trio's time, which nobody sets back."""
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Raises the RequestError that tells to try again."""
+        if self.is_busy:
+            raise concurrent_error(self.name)
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+
+@attrs.define(eq=False)
+class TransactionalIds:
+    """Owner of the ids. Called from any task of the trio thread; `load` comes first."""
+
+    _topic: InternalTopic
+    _now_ms: NowMs
+    _producer_ids: ProducerIds
+    owners: dict[str, TransactionalId] = attrs.field(factory=dict)
+    """By name; without those that are only asked for."""
+    _unreadable: dict[int, RequestError] = attrs.field(factory=dict)
+    """Partitions of the topic that could not be loaded."""
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs, producer_ids: ProducerIds) -> TransactionalIds:
+        partitions = manager.config.transaction_state_log_num_partitions
+        return cls(InternalTopic(manager, now_ms, TRANSACTIONS_TOPIC, partitions), now_ms, producer_ids)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
+        if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
+            return
+        for number in range(self._topic.partitions):
+            await self.load_partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+
+    async def load_partition(self, topic_partition: TopicPartition) -> None:
+        """Read one partition. Nobody appends to one that was not read before."""
+        try:
+            loaded = await self._load(topic_partition)
+        except (TriologError, OSError) as exc:
+            error = LogOfflineError(
+                f"the transactions of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with "
+                "the log"
+            )
+            LOGGER.error("%s", error)
+            self._unreadable[topic_partition.partition] = error
+            return
+        for owner in loaded.values():
+            assert owner.value is not None
+            self._producer_ids.saw(max(owner.value.producer_id, owner.value.next_producer_id))
+            owner.deadline = trio.current_time() + self._left_s(owner.value)
+        self.owners |= loaded
+        self._unreadable.pop(topic_partition.partition, None)
+
+    async def _load(self, topic_partition: TopicPartition) -> dict[str, TransactionalId]:
+        values = await self._topic.replay_newest(topic_partition, decode_transaction_key, decode_transaction_value)
+        return {name: TransactionalId(name, value) for name, value in values.items()}
+
+    def _left_s(self, value: TransactionLogValue) -> float:
+        """What is left of an open transaction's timeout, however the clock was set meanwhile. Others are due at once."""
+        if value.state is not TransactionState.ONGOING:
+            return 0.0
+        return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def owner(self, transactional_id: str) -> TransactionalId:
+        """One without a state when the id is not known. Raises RequestError when it cannot be read."""
+        self.check_readable(transactional_id)
+        return self.owners.get(transactional_id) or TransactionalId(transactional_id)
+
+    def check_readable(self, transactional_id: str) -> None:
+        """Raises RequestError."""
+        error = self._unreadable.get(self._topic.partition_of(transactional_id).partition)
+        if error is not None:
+            raise error.as_answer()
+
+    def states(self) -> Iterator[tuple[str, TransactionLogValue]]:
+        """Every transactional id with its state."""
+        return ((owner.name, owner.value) for owner in self.owners.values() if owner.value is not None)
+
+    def may_be_open(self, producer_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether the producer has a transaction open on the partition, or one that is about to end there, as far as we can
+        tell: True when part of what is known cannot be read."""
+        return bool(self._unreadable) or any(
+            value.producer_id == producer_id and topic_partition in value.partitions
+            for _, value in self.states()
+            if value.state not in IDLE_STATES
+        )
+
+    def coordinator_epoch(self, owner: TransactionalId) -> int:
+        """Leader epoch of the partition that keeps the id: what its markers carry."""
+        return self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch
+
+    # ---- changes ---------------------------------------------------------------------------------------------------------
+
+    async def begin(self, transactional_id: str) -> TransactionalId:
+        """The id, which is there from now on. Raises RequestError when it cannot be read, or the topic cannot be made."""
+        await self._topic.ensure()
+        self.check_readable(transactional_id)
+        return self.owners.setdefault(transactional_id, TransactionalId(transactional_id))
+
+    async def store(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
+        """Write the id's next state; None: it is forgotten. Raises RequestError: then it is as before."""
+        record = (self._now_ms(), encode_transaction_key(owner.name), None if value is None else value.encode(), ())
+
+        def on_stored(_: object) -> None:
+            was_idle = owner.value is not None and owner.value.state in IDLE_STATES
+            if was_idle and value is not None and value.state is TransactionState.ONGOING:
+                owner.deadline = trio.current_time() + value.timeout_ms / 1000
+            owner.value = value
+
+        await self._topic.append(self._topic.partition_of(owner.name), build_batch([record]), on_stored)

@@ -1,0 +1,412 @@
+"""Where disk operations run: the only caller of worker threads.
+
+| call | for | how |
+|---|---|---|
+| `run` | an append's or a flush's operations | one thread hop for all of them; small writes on the spot while that is quick |
+| `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
+| `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
+| `call` | start-up, creation, deletion | one hop for a whole blocking function |
+| `call_briefly` | small files of the log directory | one hop; none where there is no device |
+| `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
+
+Files are opened here when an operation needs them, under the budget of descriptors; a lease keeps a file open while an
+operation relies on it. Descriptors are closed in a thread too: the last close of a deleted segment can take long.
+Work that has begun is never abandoned.
+
+Threads and descriptors are one state: an operation runs when it has a place among the threads and its file is open, and a file
+is closed when no operation relies on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any, Final, NamedTuple, TypeVar
+
+import attrs
+import trio
+
+from ....protocol.errors import RequestError
+from ....protocol.limits import KIB, MIB
+from ....protocol.records.steps import STEPS_PER_PAUSE
+from ....protocol.types import Bytes
+from ...storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Open, Procedure, Read, Sync, name_file
+from ...storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
+from ...storage.errors import SnapshotExpiredError, SyncFailedError
+from ...storage.indexes.index import AbstractIndex
+from .descriptors import DescriptorBudget
+from .durations import Durations
+from .turns import Turns
+from .writes_at_once import WritesAtOnce
+
+T = TypeVar("T")
+
+WRITERS: Final = 8
+"""Appends and flushes at a time. More would only queue in the device; fewer would let one slow file hold up the rest."""
+READERS: Final = 16
+OTHERS: Final = 4
+FILES_OF_WRITER: Final = 8
+"""A segment's log and its indexes, and as many that others use meanwhile."""
+FILES_OF_READER: Final = 4
+TURN_BYTES: Final = MIB
+"""Bytes that a procedure gets from the page cache before others have their turn; a read counts for READ_BYTES more. Among small
+batches the headers of 1 MiB take 16 ms, 64 single ones under 1 ms."""
+READ_BYTES: Final = 16 * KIB
+FILES_BESIDE: Final = 64
+"""Descriptors and maps of a disk that is made beside another one."""
+CLOSE_BACKLOG: Final = 16
+"""Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
+
+
+STEPS_PER_PROCEDURE: Final = 16
+"""What one without files takes beside its pauses: a batch's checksum, its header, its place in the answer."""
+
+
+class _Done(NamedTuple):
+    answer: Any
+
+
+class OperationFailedError(Exception):
+    """An operation of `run` failed; those before it were done, those behind it were not. `__cause__` is the OSError."""
+
+    def __init__(self, operation: DiskOp, cause: OSError) -> None:
+        super().__init__(f"{type(operation).__name__}: {cause}")
+        self.operation = operation
+        self.cause = cause
+
+
+@attrs.frozen
+class DiskStatistics:
+    """Counters since the start, and how many files and maps are open."""
+
+    hops: int
+    writes_at_once: int
+    """Groups of small writes that took no hop."""
+    cached_reads: int
+    cold_reads: int
+    descriptors: int
+    syncs: Durations
+    """How long files of logs took to be forced to the device."""
+    failed_syncs: int
+
+
+@attrs.define(eq=False)
+class Disk:
+    """Thread limiters, the budget of descriptors, and counters. Owner: the trio thread."""
+
+    fs: FileSystem
+    budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
+    turns: Turns = attrs.field(factory=Turns)
+    _writers: trio.CapacityLimiter = attrs.field(init=False)
+    _readers: trio.CapacityLimiter = attrs.field(init=False)
+    _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
+    _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
+    _to_close: list[int] = attrs.field(factory=list)
+    _released: list[FileHandle] = attrs.field(factory=list)
+    """Files to be closed when the last lease on them goes."""
+    _closing: trio.Event = attrs.field(factory=trio.Event)
+    _leases: int = 0
+    _idle: trio.Event = attrs.field(factory=trio.Event)
+    _hops: int = 0
+    _at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
+    _writes_at_once: int = 0
+    _cached_reads: int = 0
+    _cold_reads: int = 0
+    _syncs: Durations = attrs.field(factory=Durations)
+    _failed_syncs: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._writers = trio.CapacityLimiter(self._at_a_time(WRITERS, FILES_OF_WRITER))
+        self._readers = trio.CapacityLimiter(self._at_a_time(READERS, FILES_OF_READER))
+
+    def _at_a_time(self, most: int, files: int) -> int:
+        """`most`, or as many as a small budget has room for when each has so many files open; never so few that one file that
+        hangs holds up the rest."""
+        return max(2, min(most, self.budget.limit // files))
+
+    def beside(self, fs: FileSystem) -> Disk:
+        """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
+        disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns)
+        disk._writers, disk._readers = self._writers, self._readers
+        disk._others, disk._threads = self._others, self._threads
+        return disk
+
+    def statistics(self) -> DiskStatistics:
+        return DiskStatistics(
+            self._hops,
+            self._writes_at_once,
+            self._cached_reads,
+            self._cold_reads,
+            self.budget.held,
+            self._syncs.copy(),
+            self._failed_syncs,
+        )
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
+        """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
+        if self._may_write_at_once(operations, files):
+            self._write_at_once(operations, files)
+            return
+        async with self._writers:
+            with self._leased(files):
+                for file in files:
+                    if file.fd is None:
+                        await self._open(file)
+                self._hops += 1
+                sync_times: list[float] = []
+                try:
+                    await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
+                except OperationFailedError as exc:
+                    self._failed_syncs += isinstance(exc.cause, SyncFailedError)
+                    raise
+                finally:
+                    for seconds in sync_times:
+                        self._syncs.add(seconds)
+
+    def _may_write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
+        """Nobody else writes or syncs at the moment, which could hold up this one too."""
+        if self._writers.borrowed_tokens or any(file.fd is None for file in files):
+            return False
+        return self._at_once.suits(self.fs, operations)
+
+    def _write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
+        for file in files:
+            file.used = True
+        self._writes_at_once += 1
+        started_s = perf_counter()
+        try:
+            _run_all(self.fs, operations, [])
+        finally:
+            self._at_once.took(perf_counter() - started_s)
+
+    async def drive(self, procedure: Procedure[T]) -> T:
+        """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
+        async with self._writers:
+            return await self._advance(procedure, self._run_one)
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a blocking function that touches files of nobody who is running."""
+        self._hops += 1
+        return await trio.to_thread.run_sync(function, *args, limiter=self._others)
+
+    async def call_briefly(self, function: Callable[..., T], *args: Any) -> T:
+        """`call` for a function of a few operations on small files, which runs on the spot where there is no device."""
+        if self.fs.is_instant:
+            result = function(*args)
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return result
+        return await self.call(function, *args)
+
+    async def compute(self, procedure: Procedure[T]) -> T:
+        """Run a procedure that needs no file."""
+        if self.turns.spend(STEPS_PER_PROCEDURE):
+            await trio.lowlevel.checkpoint()
+        try:
+            operation = next(procedure)
+            while operation is None and not self.turns.spend(STEPS_PER_PAUSE):
+                operation = next(procedure)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        worked = await self._work(procedure, operation)
+        assert isinstance(worked, _Done), f"{worked} needs a file"
+        return worked.answer  # type: ignore[no-any-return]
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    async def read(self, procedure: Procedure[T]) -> T:
+        """Run a reader's procedure. Never waits for an append."""
+        return await self._advance(procedure, self._read_cold)
+
+    def is_cached(self, operation: Read) -> bool:
+        """Whether the read would be answered without waiting for the device."""
+        return self._read_cached(operation) is not None
+
+    def _read_cached(self, operation: Read) -> Any:
+        file = operation.file
+        file.used = True
+        if file.fd is None or not file.cached_reads:
+            return None
+        try:
+            return self.fs.read_cached(file.fd, operation.size, operation.position)
+        except CachedReadUnsupportedError:
+            file.cached_reads = False
+            return None
+
+    async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
+        answer: Any = None
+        error: BaseException | None = None
+        cached = 0
+        while True:
+            try:
+                operation = procedure.send(answer) if error is None else procedure.throw(error)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            answer = error = None
+            if operation is None or operation.__class__ is Compute:
+                if operation is None and not self.turns.spend(STEPS_PER_PAUSE):
+                    continue
+                worked = await self._work(procedure, operation)
+                if isinstance(worked, _Done):
+                    return worked.answer  # type: ignore[no-any-return]
+                operation = worked
+            try:
+                if operation.__class__ is Read:
+                    answer = self._read_cached(operation)
+                    if answer is not None:
+                        self._cached_reads += 1
+                        cached += len(answer) + READ_BYTES
+                        if cached > TURN_BYTES:
+                            cached = 0
+                            await trio.lowlevel.checkpoint()
+                        continue
+                answer = await run(operation)
+            except (OSError, SnapshotExpiredError) as exc:
+                name_file(exc, operation)
+                error = exc
+
+    async def _work(self, procedure: Procedure[T], operation: DiskOp | None) -> DiskOp | _Done:
+        """Do what needs the processor for long, up to the next operation of another kind or the end."""
+        async with self.turns.large_work:
+            while operation is None or isinstance(operation, Compute):
+                answer: Any = None
+                error: BaseException | None = None
+                if operation is None:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._hops += 1
+                    try:
+                        answer = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
+                    except RequestError as exc:
+                        error = exc
+                try:
+                    operation = procedure.send(answer) if error is None else procedure.throw(error)
+                except StopIteration as stop:
+                    return _Done(stop.value)
+            return operation
+
+    async def _read_cold(self, operation: DiskOp) -> Any:
+        self._cold_reads += 1
+        async with self._readers:
+            return await self._run_one(operation)
+
+    async def _run_one(self, operation: DiskOp) -> Any:
+        file = getattr(operation, "file", None)
+        if not isinstance(file, FileHandle):
+            return await (self._map(operation) if isinstance(operation, Map) else self._hop(operation.run, self.fs))
+        with self._leased([file]):
+            if file.fd is None:
+                await self._open(file)
+            return await self._hop(operation.run, self.fs)
+
+    async def _hop(self, function: Callable[..., T], *args: Any) -> T:
+        """Do something small in a thread, or on the spot where nothing could hold it up."""
+        if self.fs.is_instant:
+            return function(*args)
+        self._hops += 1
+        return await trio.to_thread.run_sync(function, *args, limiter=self._threads)
+
+    async def _map(self, operation: Map) -> Bytes:
+        await self._close_backlog()
+        view = await self._hop(operation.run, self.fs)
+        self._close_soon(self.budget.admit(operation.mapped))
+        return view
+
+    # ---- descriptors -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _leased(self, files: Sequence[FileHandle]) -> Iterator[None]:
+        for file in files:
+            file.leases += 1
+            file.used = True
+        self._leases += 1
+        try:
+            yield
+        finally:
+            for file in files:
+                file.leases -= 1
+            if self._released:
+                self._close_released()
+            self._leases -= 1
+            if not self._leases:
+                self._idle.set()
+
+    async def _open(self, file: FileHandle) -> None:
+        await self._close_backlog()
+        fd = await self._hop(Open(file).run, self.fs)
+        if file.fd is None:
+            self.adopt(file, fd)
+        else:
+            self._close_soon([fd])
+
+    def adopt(self, file: FileHandle, fd: int) -> None:
+        """Take a descriptor into the budget."""
+        file.fd = fd
+        self._close_soon(self.budget.admit(file))
+
+    def release(self, files: Sequence[FileHandle], indexes: Sequence[AbstractIndex]) -> None:
+        """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
+        for index in indexes:
+            index.buffer = None
+        for file in files:
+            if file.leases:
+                self._released.append(file)
+            elif file.fd is not None:
+                self._close_soon([file.fd])
+                file.fd = None
+
+    def _close_released(self) -> None:
+        released, self._released = self._released, []
+        self.release(released, [])
+
+    def _close_soon(self, fds: Sequence[int]) -> None:
+        if fds:
+            self._to_close.extend(fds)
+            self._closing.set()
+
+    async def run_closer(self) -> None:
+        """Close what has become idle, in a thread, until cancelled."""
+        while True:
+            await self._closing.wait()
+            self._closing = trio.Event()
+            await self._close_now()
+
+    async def close_all(self) -> None:
+        """Close every descriptor that is left, once the operations that rely on one have ended."""
+        while self._leases:
+            self._idle = trio.Event()
+            await self._idle.wait()
+        self._to_close.extend(self.budget.clear())
+        await self._close_now()
+
+    async def _close_backlog(self) -> None:
+        if len(self._to_close) > self._at_a_time(CLOSE_BACKLOG, FILES_OF_READER):
+            await self._close_now()
+
+    async def _close_now(self) -> None:
+        fds, self._to_close = self._to_close, []
+        if fds:
+            await trio.to_thread.run_sync(_close_each, self.fs, fds, limiter=self._threads)
+
+
+def _run_all(fs: FileSystem, operations: Sequence[DiskOp], sync_times: list[float]) -> None:
+    """Adds to `sync_times` how many seconds each sync took."""
+    for operation in operations:
+        try:
+            if operation.__class__ is Sync:
+                started_s = perf_counter()
+                operation.run(fs)
+                sync_times.append(perf_counter() - started_s)
+            else:
+                operation.run(fs)
+        except OSError as exc:
+            name_file(exc, operation)
+            raise OperationFailedError(operation, exc) from exc
+
+
+def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            fs.close(fd)

@@ -1,0 +1,54 @@
+"""Whether a small write is done on the spot, or by a thread.
+
+A write into the page cache takes 10 us, the way to a thread and back 150 to 300 us; but where too much is dirty, or the journal
+is busy, the kernel lets the writer wait, and with it everybody whom the event loop serves. So the loop writes for itself as
+long as that is quick: one write that was slow sends the next ones to threads, for longer each time it happens again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+import attrs
+
+from ....protocol.limits import KIB
+from ...storage.disk.diskops import DiskOp, Write
+from ...storage.disk.filesystem import FileSystem
+
+MAX_BYTES: Final = 16 * KIB
+"""More than that is worth a thread: it is copied while others are served."""
+SLOW_S: Final = 0.005
+"""As long as a switch to another process takes; below that nobody notices."""
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 60.0
+
+
+@attrs.define(eq=False)
+class WritesAtOnce:
+    """Memory of how quick writes were. Owner: the disk."""
+
+    clock: Callable[[], float] = perf_counter
+    _not_before_s: float = float("-inf")
+    _pause_s: float = FIRST_PAUSE_S
+
+    def suits(self, fs: FileSystem, operations: Sequence[DiskOp]) -> bool:
+        """Whether these are small writes, to a file system that keeps nobody waiting, and the last ones were quick."""
+        if not fs.writes_at_once or self.clock() < self._not_before_s:
+            return False
+        size = 0
+        for operation in operations:
+            if operation.__class__ is not Write:
+                return False
+            size += sum(map(len, operation.buffers))
+        return size <= MAX_BYTES
+
+    def took(self, seconds: float) -> None:
+        """How long the writes took."""
+        if seconds < SLOW_S:
+            return
+        now_s = self.clock()
+        was_quick_for_s = now_s - self._not_before_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if was_quick_for_s < self._pause_s else FIRST_PAUSE_S
+        self._not_before_s = now_s + self._pause_s

@@ -1,0 +1,1 @@
+"""Owner of log directories and topics, and what is looked after in the background (Kafka: LogManager)."""

@@ -1,0 +1,220 @@
+"""The log directories: which are in service, whose they are, where a new partition goes, and their checkpoints (Kafka:
+LogManager, LogDirFailureChannel).
+
+A directory that fails at the start (it cannot be made, locked, listed, or written) or later (its checkpoints cannot be written,
+and not for want of space) is taken out of service until the next start: a CRITICAL line says so, its partitions answer
+KAFKA_STORAGE_ERROR, the others go on. A log that goes offline takes only itself along; its directory is probed, and follows if
+a small file cannot be written there. Without any directory left there is no server: `LogDirectoryError`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import attrs
+import trio
+
+from ....protocol.types import TopicPartition
+from ...settings.broker_config import BrokerConfig
+from ...storage.directory.catalogue import Catalogue
+from ...storage.directory.creations_file import Creation
+from ...storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
+from ...storage.directory.topics_file import Topic
+from ...storage.disk.checkpoints import encode_uuid, random_uuid
+from ...storage.errors import LogDirectoryError
+from ..disk.disk import Disk
+from .topics import HostedPartition, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class LogDirectories:
+    """Owner of the directories' state. Owned by the log manager."""
+
+    disk: Disk
+    config: BrokerConfig
+    topics: Topics
+    cluster_id: str = ""
+    node_id: int = 1
+    live: list[LogDirectory] = attrs.field(factory=list)
+    failed: dict[str, str] = attrs.field(factory=dict)
+    """Why, by path of each directory that is out of service."""
+    stray: dict[str, list[str]] = attrs.field(factory=dict)
+    """Directories that were found and left alone, by path of their log directory."""
+    _locked: list[LogDirectory] = attrs.field(factory=list)
+    _writing: trio.Lock = attrs.field(factory=trio.Lock)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock every directory and settle whose it is. Blocks."""
+        for path in self.config.data_dirs:
+            try:
+                directory = LogDirectory.open(self.disk.fs, path, durable=self.config.durable)
+            except OSError as exc:
+                self._drop(path, exc)
+            else:
+                self.live.append(directory)
+                self._locked.append(directory)
+        self._check_any()
+        known = [each.cluster_id for each in self.live if each.cluster_id is not None]
+        nodes = [each.node_id for each in self.live if each.node_id is not None]
+        self.cluster_id = self.config.cluster_id or (known[0] if known else encode_uuid(random_uuid()))
+        self.node_id = self.config.node_id if self.config.node_id is not None else (nodes[0] if nodes else 1)
+        self._of_each(lambda directory: directory.settle_identity(self.cluster_id, self.node_id))
+
+    def read(self) -> list[tuple[LogDirectory, Contents]]:
+        """What lies in every directory; the clean markers are gone afterwards. Blocks."""
+
+        def read_one(directory: LogDirectory) -> Contents:
+            contents = directory.contents()
+            directory.take_clean_marker()
+            return contents
+
+        return self._of_each(read_one)
+
+    def note_stray(self, stray: Sequence[tuple[LogDirectory, str]]) -> None:
+        """Say what is left alone."""
+        for directory, path in stray:
+            self.stray.setdefault(directory.path, []).append(path)
+            LOGGER.warning("%s is left alone: it is stray, a future replica, or a partition that its topic does not have", path)
+
+    def _of_each(self, function: Callable[[LogDirectory], T]) -> list[tuple[LogDirectory, T]]:
+        """What a blocking function answers for each directory that stays in service."""
+        answers = []
+        for directory in list(self.live):
+            try:
+                answers.append((directory, function(directory)))
+            except OSError as exc:
+                self.live.remove(directory)
+                self._drop(directory.path, exc)
+        self._check_any()
+        return answers
+
+    def _drop(self, path: str, error: OSError) -> None:
+        self.failed[path] = str(error)
+        LOGGER.critical(
+            "log directory %s is out of service: %s; its partitions answer KAFKA_STORAGE_ERROR; check the device and restart "
+            "the server",
+            path,
+            error,
+        )
+
+    def _check_any(self) -> None:
+        if not self.live:
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed.items())
+            raise LogDirectoryError(f"no log directory can be used: {reasons}")
+
+    # ---- placing ---------------------------------------------------------------------------------------------------------
+
+    def loads(self) -> Counter[int]:
+        """How many partitions each directory holds, by its `id`."""
+        return Counter(id(hosted.directory) for hosted in self.topics.hosted())
+
+    def by_load(self, loads: Mapping[int, int]) -> list[LogDirectory]:
+        """Those in service, the one with the fewest partitions first."""
+        return sorted(self.live, key=lambda directory: loads.get(id(directory), 0))
+
+    # ---- failures --------------------------------------------------------------------------------------------------------
+
+    def fail(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory out of service with everything in it. Raises LogDirectoryError when it was the last one."""
+        if directory not in self.live:
+            return
+        self.live.remove(directory)
+        self._drop(directory.path, error)
+        for hosted in self.topics.hosted():
+            if hosted.directory is directory:
+                hosted.actor.take_offline(f"its log directory {directory.path} is out of service ({error})")
+        self._check_any()
+
+    async def probe(self) -> None:
+        """Look at the directories of logs that went offline since the last time."""
+        suspects: dict[int, LogDirectory] = {}
+        for hosted in self.topics.hosted():
+            if hosted.actor.log.offline is not None and not hosted.is_probed:
+                hosted.is_probed = True
+                suspects[id(hosted.directory)] = hosted.directory
+        for directory in suspects.values():
+            if directory in self.live:
+                await self._guarded(directory, directory.probe)
+
+    async def _guarded(self, directory: LogDirectory, function: Callable[[], None]) -> OSError | None:
+        """Run a blocking function of a directory; its failure is the directory's, unless it may pass: then it is answered."""
+        try:
+            await self.disk.call_briefly(function)
+        except OSError as exc:
+            if is_passing(exc):
+                return exc
+            self.fail(directory, exc)
+        return None
+
+    # ---- topics.json -----------------------------------------------------------------------------------------------------
+
+    async def write_topics(self, catalogue: Catalogue, topics: list[Topic]) -> None:
+        """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass."""
+        generation = catalogue.next_generation()
+        for directory in list(self.live):
+            passing = await self._guarded(directory, partial(directory.write_topics, generation, topics, catalogue.deleted))
+            if passing is not None:
+                raise passing
+
+    async def write_creations(self, creations: Sequence[Creation]) -> None:
+        """Let every directory in service say what is being made. Raises an OSError that may pass."""
+        for directory in list(self.live):
+            passing = await self._guarded(directory, partial(directory.write_creations, creations))
+            if passing is not None:
+                raise passing
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+    async def write_checkpoints(self, directories: Sequence[LogDirectory] | None = None) -> None:
+        """Write what changed of recovery points, high watermarks and log start offsets; they are on the device afterwards.
+
+        Raises an OSError that may pass, once all directories had their turn.
+        """
+        passing: OSError | None = None
+        async with self._writing:
+            for directory in list(self.live) if directories is None else directories:
+                if directory in self.live:
+                    offsets = self._offsets_in(directory)
+                    passing = await self._guarded(directory, partial(directory.write_checkpoints, offsets)) or passing
+        if passing is not None:
+            raise passing
+
+    def _offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, Offsets]:
+        offsets = {
+            hosted.actor.topic_partition: _offsets_of(hosted)
+            for hosted in self.topics.hosted()
+            if hosted.directory is directory
+        }
+        for offline in self.topics.offline():
+            if offline.directory is directory and offline.topic_partition in directory.recovery_points:
+                offsets[offline.topic_partition] = directory.known_offsets(offline.topic_partition)
+        return offsets
+
+    # ---- stop ------------------------------------------------------------------------------------------------------------
+
+    async def mark_clean(self, unclean: set[int]) -> None:
+        """Put the clean marker into every directory in service whose `id` is not in `unclean`."""
+        for directory in list(self.live):
+            if id(directory) not in unclean:
+                await self.disk.call(directory.mark_clean)
+
+    def close(self) -> None:
+        for directory in self._locked:
+            directory.close()
+
+
+def _offsets_of(hosted: HostedPartition) -> Offsets:
+    """Files that were taken out of the log count as long as they are not unlinked: a power cut can bring their names back."""
+    log = hosted.actor.log
+    first = 0 if log.doomed else log.segments.first.base_offset
+    return Offsets(log.recovery_point, log.high_watermark, log.log_start_offset, first)

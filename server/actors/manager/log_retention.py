@@ -1,0 +1,244 @@
+"""Deleting old records while the server runs: the regular look at every log, DeleteRecords, and unlinking what was taken out.
+
+One pass: every log that may have something to give up raises its log start offset, in its turn; then the log start checkpoints
+are written, once a directory; then the segment files are renamed, a few at a time, so that appends are not held up; they are
+unlinked `file.delete.delay.ms` later. Kafka keeps the checkpoint for the next minute; here it comes first, because a power cut
+can leave any part of the renames. Where there is no room for a checkpoint, and for logs that wait for space, segments are
+unlinked at once instead, one after the other (see `storage.retention`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeError, RequestError
+from ....protocol.types import TopicPartition
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.disk.diskops import Procedure
+from ...storage.disk.paths import is_internal
+from ...storage.errors import LogOfflineError, is_out_of_space
+from ...storage.log.log import Log
+from ...storage.log.retention import (
+    DELETE,
+    expire_segments,
+    increment_log_start_offset,
+    let_go_below,
+    may_expire,
+    take_out_below,
+    unlink_doomed,
+)
+from ...system.clock import NowMs
+from ..disk.disk import Disk
+from .log_directories import LogDirectories
+from .topics import HostedPartition, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+TAKEN_OUT_PER_TURN: Final = 4
+"""Segments whose files are renamed in one turn of a log: 0.4 ms in which its appends wait."""
+UNLINKED_PER_HOP: Final = 4
+PAUSE_S: Final = 0.04
+"""Between two of either, because processor, interpreter lock and journal are the appends' too. A thousand segments take 12 s;
+nobody waits for them but a full disk, for which there is no pause."""
+LOOKS_PER_TURN: Final = 64
+"""Logs that are looked at before others run: 0.1 ms."""
+HIGH_WATERMARK: Final = -1
+
+
+@attrs.define(eq=False)
+class LogRetention:
+    """Runs retention on the logs of all topics. Owned by the log manager."""
+
+    disk: Disk
+    directories: LogDirectories
+    topics: Topics
+    now_ms: NowMs
+    taken_segments: int = 0
+    """Taken out since the start, for their age, for the size of their log, or because the disk is full."""
+
+    # ---- the regular look ------------------------------------------------------------------------------------------------
+
+    async def run_pass(self, *, by_time: bool = True) -> int:
+        """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
+        be written, and not for want of space: then nothing was renamed, and the next pass goes on from there."""
+        return await self._take_out(await self._expire_all(by_time=by_time), PAUSE_S)
+
+    async def _expire_all(self, *, by_time: bool) -> list[HostedPartition]:
+        now_ms = self.now_ms()
+        expired: list[HostedPartition] = []
+        for number, hosted in enumerate(self.topics.hosted()):
+            if number % LOOKS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            log = hosted.actor.log
+            if log.offline is None and may_expire(log, now_ms, by_time=by_time):
+                try:
+                    expire = partial(expire_segments, now_ms=now_ms, by_time=by_time)
+                    count = await hosted.actor.perform(expire, writes=False)
+                except RequestError as exc:
+                    LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
+                    continue
+                if count:
+                    expired.append(hosted)
+        return expired
+
+    async def _take_out(self, expired: Sequence[HostedPartition], pause_s: float) -> int:
+        if not expired:
+            return 0
+        starts = [hosted.actor.log.log_start_offset for hosted in expired]
+        has_checkpoint = await self._has_checkpoint(list({id(each.directory): each.directory for each in expired}.values()))
+        taken = 0
+        for hosted, start in zip(expired, starts, strict=True):
+            try:
+                if has_checkpoint and hosted.actor.log.waiting is None:
+                    taken += await self._take_out_of(hosted, start, pause_s)
+                else:
+                    taken += await self._let_go_of(hosted, start)
+            except RequestError as exc:
+                LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
+        return taken
+
+    async def _has_checkpoint(self, directories: Sequence[LogDirectory]) -> bool:
+        """Whether the log start offsets are on the device; False when it is full. Raises other OSErrors."""
+        try:
+            await self.directories.write_checkpoints(directories)
+        except OSError as exc:
+            if not is_out_of_space(exc):
+                raise
+            LOGGER.warning("there is no room for a checkpoint (%s): segments are given up one after the other without it", exc)
+            return False
+        return True
+
+    async def _let_go_of(self, hosted: HostedPartition, start: int) -> int:
+        """Take segments out that are unlinked at once, in order, with the next look at what is to be unlinked."""
+        taken = await hosted.actor.perform(partial(let_go_below, offset=start), writes=False)
+        self.taken_segments += taken
+        LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, taken, start)
+        return taken
+
+    async def _take_out_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
+        """Rename the files of a log below a log start offset that is on the device. It may be above that by now."""
+        taken = 0
+        while count := await hosted.actor.perform(partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)):
+            taken += count
+            self.taken_segments += count
+            if count == TAKEN_OUT_PER_TURN:
+                await trio.sleep(pause_s)
+        log = hosted.actor.log
+        LOGGER.info("%s: %d segments up to offset %d are given up", log.topic_partition, taken, start)
+        return taken
+
+    async def give_up(self, offsets: Sequence[tuple[HostedPartition, int]]) -> int:
+        """Take out the segments below the offsets and unlink them at once, whatever `file.delete.delay.ms` says. No pauses: a
+        full disk waits for it."""
+        partitions = []
+        for hosted, offset in offsets:
+            with contextlib.suppress(RequestError):
+                await hosted.actor.perform(partial(increment_log_start_offset, offset=offset), writes=False)
+                partitions.append(hosted)
+        taken = await self._take_out(partitions, 0)
+        for hosted in partitions:
+            for doomed in hosted.actor.log.doomed:
+                doomed.due_ms = min(doomed.due_ms, self.now_ms())
+            await self._unlink_due(hosted, 0)
+        return taken
+
+    # ---- on request ------------------------------------------------------------------------------------------------------
+
+    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
+        """Make offsets (-1: the high watermark) the first readable ones, on the device too; answers the log start offsets, or
+        why one stays, in the order asked. The files go with the next pass. A checkpoint holds all logs of its directory, so it
+        is written once for all that are asked for."""
+        answers: list[int | RequestError | None] = [None] * len(wanted)
+        raised: dict[int, list[tuple[int, HostedPartition]]] = {}
+        for slot, (topic_partition, before_offset) in enumerate(wanted):
+            try:
+                hosted = await self._raise_log_start(topic_partition, before_offset)
+            except RequestError as exc:
+                answers[slot] = exc.as_answer()
+            else:
+                raised.setdefault(id(hosted.directory), []).append((slot, hosted))
+        for of_directory in raised.values():
+            failure = await self._write_checkpoints(of_directory[0][1])
+            for slot, hosted in of_directory:
+                error = _checkpoint_error(hosted, "the records are deleted", failure)
+                answers[slot] = hosted.actor.log.log_start_offset if error is None else error
+        return answers  # type: ignore[return-value]
+
+    async def _raise_log_start(self, topic_partition: TopicPartition, before_offset: int) -> HostedPartition:
+        hosted = self.topics.partition(topic_partition)
+        if is_internal(topic_partition.topic):
+            raise InvalidTopicError(f"{topic_partition}: records of the server's own topics are not deleted")
+        if DELETE not in hosted.actor.config.cleanup_policy:
+            raise RequestError(
+                f"{topic_partition}: cleanup.policy={','.join(hosted.actor.config.cleanup_policy)} has no delete; change it, "
+                "or produce a record without value for each key",
+                ErrorCode.POLICY_VIOLATION,
+            )
+        if before_offset < HIGH_WATERMARK:
+            raise OffsetOutOfRangeError(f"{topic_partition}: offset {before_offset} is negative; -1 is the high watermark")
+        await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
+        return hosted
+
+    async def _write_checkpoints(self, hosted: HostedPartition) -> OSError | None:
+        """Those of the partition's directory; answers why they could not be written."""
+        try:
+            await self.directories.write_checkpoints([hosted.directory])
+        except OSError as exc:
+            return exc
+        return None
+
+    # ---- unlinking -------------------------------------------------------------------------------------------------------
+
+    async def delete_doomed(self) -> None:
+        """Unlink the segment files whose delay is over. Raises an OSError once all logs had their turn."""
+        now_ms = self.now_ms()
+        refused: OSError | None = None
+        for hosted in self.topics.hosted():
+            log = hosted.actor.log
+            if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
+                try:
+                    await self._unlink_due(hosted, PAUSE_S)
+                except OSError as exc:
+                    refused = exc
+        if refused is not None:
+            raise refused
+
+    async def _unlink_due(self, hosted: HostedPartition, pause_s: float) -> None:
+        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
+        now_ms, log = self.now_ms(), hosted.actor.log
+        gone = [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]
+        if log.sync_metadata:
+            await self.disk.call(self.disk.fs.sync_directory, log.directory)
+        files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
+        hosted.actor.disk.release(files, indexes)
+        for start in range(0, len(gone), UNLINKED_PER_HOP):
+            if start:
+                await trio.sleep(pause_s)
+            await self.disk.call(
+                partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
+            )
+        unlinked = set(map(id, gone))
+        log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
+
+
+def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:
+    """What is answered for a partition after its checkpoint was written, or was not."""
+    if failure is not None:
+        return LogOfflineError(
+            f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
+            f"{failure}; free space, then ask again"
+        )
+    offline = hosted.actor.log.offline
+    return None if offline is None else offline.as_answer()
+
+
+def _increment(log: Log, *, before_offset: int) -> Procedure[bool]:
+    offset = log.high_watermark if before_offset == HIGH_WATERMARK else before_offset
+    return (yield from increment_log_start_offset(log, offset))

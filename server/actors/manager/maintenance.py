@@ -1,0 +1,79 @@
+"""What is done from time to time.
+
+| what | how often |
+|---|---|
+| checkpoints | `checkpoint_interval_ms` |
+| retention | `retention_check_interval_ms`, first after 30 s or that, whichever is less |
+| producers whose ids expired | 10 minutes |
+| unlinking what was taken out, the reserve of the disks, logs that wait for space | one second |
+| directories of logs that went offline, the clock | one second |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+import trio
+
+from ...system.clock_watch import ClockWatch
+from .log_manager import LogManager
+from .producer_expiry import expire_producers
+
+LOGGER: Final = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+FIRST_RETENTION_S: Final = 30.0
+"""Kafka's log.initial.task.delay.ms: whoever started with a wrong clock or configuration has that long to stop."""
+PRODUCER_CHECK_S: Final = 600.0
+
+
+@attrs.define(eq=False)
+class _Job:
+    """Something that is due again and again."""
+
+    run: Callable[[], Awaitable[object]]
+    interval_s: float
+    due_s: float
+
+    async def repeat(self) -> None:
+        """Until cancelled. In a task of its own: deleting many segments must not hold up the guard of the disk."""
+        while True:
+            await trio.sleep_until(self.due_s)
+            try:
+                await self.run()
+            except OSError as exc:
+                LOGGER.error("maintenance failed and is tried again: %s", exc)
+            self.due_s = trio.current_time() + self.interval_s
+
+
+async def run_maintenance(manager: LogManager) -> None:
+    """Until cancelled. What the disk refuses for now is said and tried again; a directory that fails for good is taken out of
+    service, and without any left LogDirectoryError ends the server."""
+    config, watch = manager.config, ClockWatch(manager.now_ms)
+    checkpoint_s, retention_s = config.checkpoint_interval_ms / 1000, config.retention_check_interval_ms / 1000
+    tick_s = min(TICK_S, checkpoint_s, retention_s)
+    now = trio.current_time()
+
+    async def retain() -> None:
+        watch.look()
+        await manager.retention.run_pass(by_time=watch.is_trusted)
+
+    async def look_at_clock() -> None:
+        watch.look()
+
+    jobs = (
+        _Job(look_at_clock, tick_s, now + tick_s),
+        _Job(manager.log_directories.probe, tick_s, now + tick_s),
+        _Job(manager.delete_doomed, tick_s, now + tick_s),
+        _Job(manager.guard.check, tick_s, now + tick_s),
+        _Job(manager.waiting.check, tick_s, now + tick_s),
+        _Job(retain, retention_s, now + min(retention_s, FIRST_RETENTION_S)),
+        _Job(lambda: expire_producers(manager.topics, manager.now_ms, config), PRODUCER_CHECK_S, now + PRODUCER_CHECK_S),
+        _Job(manager.write_checkpoints, checkpoint_s, now + checkpoint_s),
+    )
+    async with trio.open_nursery() as nursery:
+        for job in jobs:
+            nursery.start_soon(job.repeat)

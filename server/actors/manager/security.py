@@ -1,0 +1,216 @@
+"""Owner of who may log in and who may do what: SCRAM credentials, ACLs, and the users of the configuration.
+
+What clients change is in `security.json` in every log directory before it counts, and before it is answered. What the
+configuration's file of users says is read at the start and written nowhere.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Self
+
+import attrs
+import trio
+
+from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, decoy
+from ...security.acls import Acl, AclFilter
+from ...security.authorizer import AclAuthorizer
+from ...security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
+from ...settings.broker_config import BrokerConfig
+from ...storage.directory.log_directory import LogDirectory, is_passing
+from ...storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
+from ...storage.disk.filesystem import read_file
+from ...storage.errors import LogOfflineError
+from .log_manager import LogManager
+
+LOGGER: Final = logging.getLogger(__name__)
+
+SALT_BYTES: Final = 20
+
+
+@attrs.define
+class SecurityStatistics:
+    """Counted since the start."""
+
+    logins: int = 0
+    failed_logins: int = 0
+    failed_handshakes: int = 0
+    denied: int = 0
+    """Decisions that something may not be done; one that is remembered counts again."""
+
+
+@attrs.define(eq=False)
+class Security:
+    """See the module. Use `open_security`; every method belongs to the trio thread."""
+
+    _manager: LogManager
+    statistics: SecurityStatistics = attrs.field(factory=SecurityStatistics)
+    authorizer: AclAuthorizer | None = None
+    """None: everybody may do everything."""
+    _state: SecurityState = attrs.field(factory=SecurityState)
+    _generation: int = 0
+    _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
+    _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
+    """From passwords of the configuration, made when first needed."""
+    _decoy_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
+    _turn: trio.Lock = attrs.field(factory=trio.Lock)
+
+    @classmethod
+    def of(cls, manager: LogManager) -> Self:
+        config = manager.config
+        authorizer = None
+        if config.acl_enable:
+            authorizer = AclAuthorizer(frozenset(config.super_users), config.allow_everyone_if_no_acl_found)
+        return cls(manager, authorizer=authorizer)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
+        states, self._users = await self._manager.disk.call(self._read)
+        newest = max(states, key=lambda state: state.generation)
+        self._generation = newest.generation
+        self._apply(newest)
+        if any(state.generation != newest.generation for state in states):
+            await self._write(newest)
+
+    def _read(self) -> tuple[list[SecurityState], dict[str, ConfiguredUser]]:
+        states = [read_security(self._manager.fs, each.path) for each in self._manager.log_directories.live]
+        return states, _configured_users(self._manager)
+
+    # ---- logins ----------------------------------------------------------------------------------------------------------
+
+    def is_password(self, user: str, password: str) -> bool:
+        """Whether a user of the configuration has this password (PLAIN)."""
+        configured = self._users.get(user)
+        known = None if configured is None else configured.password
+        return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
+
+    async def scram_credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        """What the user logs in with: what is stored, else what the configuration says, else a decoy that nothing fits."""
+        key = user, mechanism
+        configured = self._users.get(user)
+        if (stored := self._state.credentials.get(key)) is not None:
+            return stored
+        if configured is None:
+            return decoy(mechanism, self._decoy_secret, user)
+        if (written := configured.credentials.get(mechanism)) is not None:
+            return written
+        if configured.password is None:
+            return decoy(mechanism, self._decoy_secret, user)
+        if key not in self._derived:
+            # Some ms of CPU: in a thread, so that no other connection waits for it.
+            make = partial(ScramCredential.from_password, mechanism, MIN_ITERATIONS, secrets.token_bytes(SALT_BYTES))
+            made = await trio.to_thread.run_sync(make, configured.password)
+            self._derived.setdefault(key, made)
+        return self._derived[key]
+
+    # ---- SCRAM users -----------------------------------------------------------------------------------------------------
+
+    def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:
+        """The stored SCRAM credentials."""
+        return self._state.credentials
+
+    async def alter_scram_users(
+        self, upsertions: Mapping[CredentialKey, ScramCredential], deletions: Iterable[CredentialKey]
+    ) -> None:
+        """Store and delete credentials; durable and in effect when this returns. Raises RequestError."""
+        gone = frozenset(deletions)
+
+        def change(state: SecurityState) -> SecurityState:
+            kept = {key: each for key, each in state.credentials.items() if key not in gone}
+            return attrs.evolve(state, credentials={**kept, **upsertions})
+
+        await self._change(change)
+
+    # ---- ACLs ------------------------------------------------------------------------------------------------------------
+
+    def acls(self, wanted: AclFilter) -> list[Acl]:
+        """The ACLs that match a filter, in order."""
+        return sorted(acl for acl in self._state.acls if wanted.matches(acl))
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add ACLs; durable and in effect when this returns. Raises RequestError."""
+        new = frozenset(acls)
+        await self._change(lambda state: attrs.evolve(state, acls=state.acls | new))
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Delete the ACLs that match each filter, and return them by filter. Raises RequestError."""
+        found: list[list[Acl]] = []
+
+        def change(state: SecurityState) -> SecurityState:
+            found[:] = [sorted(acl for acl in state.acls if wanted.matches(acl)) for wanted in filters]
+            return attrs.evolve(state, acls=state.acls.difference(*found))
+
+        await self._change(change)
+        return found
+
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, quietly: bool = False
+    ) -> bool:
+        """Whether the principal may do this; needs an authorizer. `quietly`: a refusal is neither counted nor logged."""
+        assert self.authorizer is not None
+        question = principal, host, operation, kind, name
+        known = self.authorizer.known(question)
+        allowed = self.authorizer.decide(question) if known is None else known
+        if not allowed and not quietly:
+            self.statistics.denied += 1
+            if known is None:
+                LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name)
+        return allowed
+
+    # ---- changes ---------------------------------------------------------------------------------------------------------
+
+    async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
+        async with self._turn:
+            changed = change(self._state)
+            if changed == self._state:
+                return
+            self._generation += 1  # also of a change that fails: some directory may have it
+            changed = attrs.evolve(changed, generation=self._generation)
+            with trio.CancelScope(shield=True):
+                await self._write(changed)
+            self._apply(changed)
+
+    async def _write(self, state: SecurityState) -> None:
+        """Write to every directory in service: any of them may be the only one at the next start."""
+        disk, directories = self._manager.disk, self._manager.log_directories
+        try:
+            for directory in list(directories.live):
+                try:
+                    await disk.call(self._write_one, directory, state)
+                except OSError as exc:
+                    if is_passing(exc):
+                        raise
+                    directories.fail(directory, exc)
+        except OSError as exc:
+            raise LogOfflineError(f"users and ACLs cannot be stored: {exc}; free space, then try again") from exc
+
+    def _write_one(self, directory: LogDirectory, state: SecurityState) -> None:
+        write_security(self._manager.fs, directory.path, state, durable=directory.durable)
+
+    def _apply(self, state: SecurityState) -> None:
+        self._state = state
+        if self.authorizer is not None:
+            self.authorizer.replace(state.acls)
+
+
+def _configured_users(manager: LogManager) -> dict[str, ConfiguredUser]:
+    config: BrokerConfig = manager.config
+    users = {name: ConfiguredUser(password) for name, password in config.sasl_users.items()}
+    if config.sasl_users_file is not None:
+        data = read_file(manager.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
+        users |= decode_users(config.sasl_users_file, data)
+    return users
+
+
+async def open_security(manager: LogManager) -> Security:
+    """Raises CheckpointError, InvalidConfigError, OSError."""
+    security = Security.of(manager)
+    await security.load()
+    return security

@@ -1,0 +1,140 @@
+"""Leases of segment files: readers of files on this machine get names that nothing takes away before the lease ends.
+
+Times are trio's: a clock that is set ends no lease. Nothing of a lease survives a stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.types import TopicPartition
+from ...storage.disk.paths import LEASE_DIRECTORY
+from ...storage.errors import LogOfflineError, StorageError
+from ...storage.shared.leased_files import LeasedPartition, delete_lease, lease_directory, lease_partition
+from .log_manager import LogManager
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_LEASES: Final = 1000
+"""At a time. Each keeps deleted segments on the device, and costs names."""
+CHECK_S: Final = 1.0
+
+
+@attrs.define(eq=False)
+class Lease:
+    """What a reader has. Owner: SegmentLeases."""
+
+    lease_id: str
+    ends_at: float
+    partitions: dict[TopicPartition, LeasedPartition | RequestError] = attrs.field(factory=dict)
+    directories: set[str] = attrs.field(factory=set)
+
+
+@attrs.define(eq=False)
+class SegmentLeases:
+    """See the module. Called from any task of the trio thread; `load` comes first, `run` is its task."""
+
+    _manager: LogManager
+    _leases: dict[str, Lease] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    async def load(self) -> None:
+        """Delete what the last run has left."""
+        for directory in self._manager.directories:
+            await self._delete(f"{directory.path}/{LEASE_DIRECTORY}")
+
+    async def take(self, partitions: Sequence[TopicPartition], lease_ms: int) -> Lease:
+        """A lease of the segments as they are now; a partition that cannot be leased has its error. Raises RequestError.
+
+        Counted from the answer on. Cancelled: there is none.
+        """
+        self._check_duration(lease_ms)
+        if len(self._leases) >= MAX_LEASES:
+            raise RequestError(
+                f"there are {len(self._leases)} leases of segments, as many as there can be; end one or wait",
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            )
+        lease = Lease(uuid.uuid4().hex, float("inf"))
+        self._leases[lease.lease_id] = lease
+        try:
+            for topic_partition in partitions:
+                if topic_partition not in lease.partitions:
+                    with trio.CancelScope(shield=True):  # links that are made later would be nobody's
+                        lease.partitions[topic_partition] = await self._link(lease, topic_partition)
+                    await trio.lowlevel.checkpoint()
+        except BaseException:
+            await self._end(lease)
+            raise
+        lease.ends_at = trio.current_time() + lease_ms / 1000
+        return lease
+
+    async def renew(self, lease_id: str, lease_ms: int) -> Lease:
+        """Let a lease go on from now; with 0 ms it ends. Raises InvalidRequestError when there is none."""
+        self._check_duration(lease_ms)
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            raise InvalidRequestError(
+                f"there is no lease {lease_id!r}: it has ended, or the server was restarted; take a new one"
+            )
+        lease.ends_at = trio.current_time() + lease_ms / 1000
+        if not lease_ms:
+            await self._end(lease)
+        return lease
+
+    def _check_duration(self, lease_ms: int) -> None:
+        limit = self._manager.config.max_lease_ms
+        if lease_ms > limit:
+            raise InvalidRequestError(f"lease_ms is {lease_ms}, at most max_lease_ms={limit} is possible; renew it in time")
+
+    async def _link(self, lease: Lease, topic_partition: TopicPartition) -> LeasedPartition | RequestError:
+        try:
+            hosted = self._manager.topics.partition(topic_partition)
+            directory = lease_directory(hosted.directory.path, lease.lease_id)
+            lease.directories.add(directory)
+            found = await hosted.actor.perform(partial(lease_partition, directory=directory))
+        except RequestError as exc:
+            return exc.as_answer()
+        except StorageError as exc:
+            return LogOfflineError(f"{topic_partition}: its segments cannot be leased: {exc}")
+        if isinstance(found, OSError):
+            return LogOfflineError(
+                f"{topic_partition}: its segments cannot be linked into {directory}: {found}; read through the server"
+            )
+        return found
+
+    async def run(self) -> None:
+        """End leases whose time is over, until cancelled."""
+        while True:
+            await trio.sleep(CHECK_S)
+            await self.end_overdue()
+
+    async def end_overdue(self) -> int:
+        """End leases whose time is over, and answer how many."""
+        count = 0
+        for lease in list(self._leases.values()):
+            if lease.ends_at <= trio.current_time() and lease.lease_id in self._leases:
+                await self._end(lease)
+                count += 1
+        return count
+
+    async def _end(self, lease: Lease) -> None:
+        if self._leases.pop(lease.lease_id, None) is not None:
+            with trio.CancelScope(shield=True):
+                for directory in lease.directories:
+                    await self._delete(directory)
+
+    async def _delete(self, directory: str) -> None:
+        try:
+            await self._manager.disk.call(delete_lease, self._manager.fs, directory)
+        except OSError as exc:
+            LOGGER.error("%s cannot be deleted, the next start tries again: %s", directory, exc)

@@ -1,0 +1,318 @@
+"""Changes of topics: made, grown, configured, deleted, one at a time. `topics.json` is on the device before any is answered.
+
+A change that was begun is finished, whoever waits for it; one that the disk refuses is taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.errors import (
+    ErrorCode,
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    RequestError,
+    TopicAlreadyExistsError,
+)
+from ....protocol.limits import MAX_PARTITIONS_PER_TOPIC
+from ....protocol.types import TopicPartition
+from ...config import KNOWN_KEYS, LogConfig
+from ...storage.directory.catalogue import Catalogue
+from ...storage.directory.creations_file import CREATIONS_FILE, Creation
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.directory.partition_directory import delete_directory
+from ...storage.directory.topics_file import Topic
+from ...storage.disk.checkpoints import random_uuid
+from ...storage.disk.paths import (
+    CLUSTER_METADATA_TOPIC,
+    DELETE_DIR_SUFFIX,
+    check_topic_name,
+    is_internal,
+    marked_directory,
+    partition_directory,
+)
+from ...storage.errors import LogOfflineError, StorageError
+from ...storage.log.reconfigure import reconfigure
+from ...system.clock import NowMs
+from ..partition.partition import PartitionActor, deleted_error
+from .log_directories import LogDirectories
+from .partition_making import PartitionMaker, remove_partition
+from .topics import HostedPartition, HostedTopic, Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
+"""What a topic overrides -> what it is to override. Raises RequestError."""
+
+
+@attrs.define(eq=False)
+class TopicChanges:
+    """Owner of the catalogue. Owned by the log manager, whose nursery runs the actors."""
+
+    directories: LogDirectories
+    topics: Topics
+    catalogue: Catalogue
+    now_ms: NowMs
+    nursery: trio.Nursery
+    doomed: list[tuple[float, str]] = attrs.field(factory=list)
+    """Partition directories to delete, with the trio time from which on."""
+    _unfinished: list[Creation] = attrs.field(factory=list)
+    """Additions that failed and of which something is left; the next start removes it."""
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def resume(self, unfinished: Sequence[Creation]) -> None:
+        """Begin where a start has undone what was cut off, but for `unfinished`. What says so stays as long as a directory has
+        an older topics.json, because a full disk refused the newest."""
+        self._unfinished += unfinished
+        if all(directory.topics_generation == self.catalogue.generation for directory in self.directories.live):
+            await self._forget()
+
+    # ---- make ------------------------------------------------------------------------------------------------------------
+
+    def check_new(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+    ) -> LogConfig:
+        """The configuration that the topic would have; `lenient` as `LogConfig.overlay` has it. Raises the RequestError that
+        says why it cannot be."""
+        check_topic_name(name)
+        if name in self.topics:
+            raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+        if name == CLUSTER_METADATA_TOPIC:
+            raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
+        if is_internal(name) and not internal:
+            raise InvalidTopicError(f"topic {name!r} is the server's own; it is made when it is needed")
+        if (other := self.topics.colliding_with(name)) is not None:
+            raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
+        _check_count(name, partitions)
+        return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
+
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+    ) -> Topic:
+        """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same."""
+        async with self._lock:
+            config = self.check_new(name, partitions, configs, internal=internal, lenient=lenient)
+            _say_what_is_unknown(name, configs)
+            topic = Topic(name=name, topic_id=random_uuid(), partitions=partitions, configs=dict(configs))
+            hosted = HostedTopic(topic, config, [])
+            with trio.CancelScope(shield=True):
+                await self._add_partitions(hosted, topic)
+            return topic
+
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """Let a topic have `total` partitions, more than it has. They are on the device when this returns."""
+        async with self._lock:
+            hosted = self.topics.get(name)
+            _check_count(name, total)
+            if total <= hosted.topic.partitions:
+                raise RequestError(
+                    f"topic {name!r} has {hosted.topic.partitions} partitions; their number can only grow, not become {total}",
+                    ErrorCode.INVALID_PARTITIONS,
+                )
+            if is_internal(name):
+                raise InvalidTopicError(f"topic {name!r} is the server's own: keys would move to other partitions")
+            if not validate_only:
+                with trio.CancelScope(shield=True):
+                    await self._add_partitions(hosted, attrs.evolve(hosted.topic, partitions=total))
+
+    async def _add_partitions(self, hosted: HostedTopic, topic: Topic) -> None:
+        """Say what will be made, make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
+        first, generation = len(hosted.partitions), self.catalogue.generation
+        creation = Creation(name=topic.name, topic_id=topic.topic_id, first_partition=first, partitions=topic.partitions)
+        maker = PartitionMaker(self.directories, self.now_ms, topic, hosted.config)
+        try:
+            await self.directories.write_creations([*self._unfinished, creation])
+            await maker.make(first)
+            for directory in {id(each.directory): each.directory for each in maker.made}.values():
+                await self.directories.disk.call_briefly(directory.sync_names)
+            await self._write(topic)
+        except (OSError, StorageError) as exc:
+            await self._take_back(creation, maker, generation)
+            raise LogOfflineError(
+                f"topic {topic.name!r} could not be made: {exc}; free space or check the device, then try again"
+            ) from exc
+        if maker.leaves_something:
+            self._unfinished.append(creation)
+        await self._forget()
+        hosted.topic = topic
+        self.topics.add(hosted)
+        for each in sorted(maker.made, key=lambda made: made.number):
+            actor = PartitionActor(each.log, self.directories.disk, self.nursery)
+            hosted.partitions.append(HostedPartition(actor, each.directory))
+            self.nursery.start_soon(actor.run)
+
+    async def _write(self, *changed: Topic, without: str | None = None) -> None:
+        """Put a new generation into every directory in service. One that fails for good is taken out of service."""
+        topics = {hosted.topic.name: hosted.topic for hosted in self.topics if hosted.topic.name != without}
+        topics |= {topic.name: topic for topic in changed}
+        await self.directories.write_topics(self.catalogue, list(topics.values()))
+
+    async def _take_back(self, creation: Creation, maker: PartitionMaker, generation: int) -> None:
+        """Undo an addition that failed, as far as the disk lets us; partitions that a topics.json names stay."""
+        is_gone = await self._take_entries_back(generation)
+        if is_gone:
+            for made in maker.made:
+                path = made.log.directory
+                is_gone = await self.directories.disk.call(remove_partition, self.directories, made.directory, path) and is_gone
+        if not is_gone or maker.leaves_something:
+            self._unfinished.append(creation)
+        await self._forget()
+
+    async def _take_entries_back(self, generation: int) -> bool:
+        """Write topics.json as it was, where there is one now that is newer than `generation`; whether there is none then."""
+        if all(directory.topics_generation <= generation for directory in self.directories.live):
+            return True
+        try:
+            await self._write()
+        except OSError as exc:
+            LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
+            return False
+        return True
+
+    async def _forget(self) -> None:
+        """Nothing is being made any more. What says so is only in the way: it is not worth an error."""
+        try:
+            await self.directories.write_creations(self._unfinished)
+        except OSError as exc:
+            LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
+
+    # ---- configure -------------------------------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
+    ) -> None:
+        """Override topic keys with `changes`, and let those in `deletes` follow the server's defaults again."""
+        await self.change_configs(name, partial(_altered, changes=changes, deletes=deletes), validate_only=validate_only)
+
+    async def change_configs(
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+    ) -> None:
+        """Let a topic override what `change` makes of what it overrides; nobody else changes it meanwhile.
+
+        The entry is on the device first, then every partition takes the configuration over in its turn. What it had overridden
+        before is not checked again: a lenient server may have taken it.
+        """
+        async with self._lock:
+            hosted = self.topics.get(name)
+            configs = change(hosted.topic.configs)
+            defaults = self.directories.config.topic_defaults
+            changed = {key: value for key, value in configs.items() if hosted.topic.configs.get(key) != value}
+            defaults.overlay(changed, lenient=lenient)
+            config = defaults.overlay(configs, lenient=True)
+            if not validate_only:
+                _say_what_is_unknown(name, changed)
+                with trio.CancelScope(shield=True):
+                    await self._alter(hosted, attrs.evolve(hosted.topic, configs=configs), config)
+
+    async def _alter(self, hosted: HostedTopic, topic: Topic, config: LogConfig) -> None:
+        generation = self.catalogue.generation
+        try:
+            await self._write(topic)
+        except OSError as exc:
+            await self._take_entries_back(generation)
+            raise LogOfflineError(
+                f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
+                "again"
+            ) from exc
+        hosted.topic, hosted.config, hosted.warned_of_old_records = topic, config, False
+        for partition in hosted.partitions:
+            if isinstance(partition, HostedPartition):
+                try:
+                    await partition.actor.perform(partial(reconfigure, config=config))
+                except RequestError as exc:
+                    LOGGER.warning(
+                        "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
+                    )
+        LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
+
+    # ---- delete ----------------------------------------------------------------------------------------------------------
+
+    async def delete(self, name: str, topic_id: bytes | None = None) -> None:
+        """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
+        after file.delete.delay.ms."""
+        async with self._lock:
+            topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
+            if is_internal(name):
+                raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
+            with trio.CancelScope(shield=True):
+                await self._delete(topic)
+
+    async def _delete(self, topic: HostedTopic) -> None:
+        self.topics.remove(topic.topic.name)
+        for each in topic.partitions:
+            if isinstance(each, HostedPartition):
+                each.actor.close(deleted_error(each.actor.topic_partition))
+        renames: list[tuple[LogDirectory, str, str]] = []
+        for each in topic.partitions:
+            if isinstance(each, HostedPartition):
+                await each.actor.stopped()
+                log = each.actor.log
+                each.actor.disk.release(log.files(), [index for segment in log.segments for index in segment.indexes])
+                renames.append(_rename(each.directory, log.topic_partition))
+            elif each.directory is not None:
+                renames.append(_rename(each.directory, each.topic_partition))
+        renames = [rename for rename in renames if rename[0] in self.directories.live]
+        if self.directories.failed:
+            self.catalogue.deleted.add(topic.topic.topic_id)
+        try:
+            await self.directories.disk.call(self._rename_all, renames)
+            await self._write()
+        except OSError as exc:
+            raise LogOfflineError(
+                f"topic {topic.topic.name!r} is not served any more, but its files could not all be taken out: {exc}; check "
+                "the device, restart the server, and delete the topic again if it is still there"
+            ) from exc
+        delete_at = trio.current_time() + topic.config.file_delete_delay_ms / 1000
+        self.doomed += [(delete_at, target) for _, _, target in renames]
+
+    def _rename_all(self, renames: Sequence[tuple[LogDirectory, str, str]]) -> None:
+        for directory, source, target in renames:
+            self.catalogue.rename(directory, source, target)
+
+    async def delete_doomed(self) -> None:
+        """Delete the directories whose delay is over. Raises an OSError once all of them had their turn."""
+        now_s = trio.current_time()
+        refused: OSError | None = None
+        for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
+            try:
+                await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1])
+            except OSError as exc:
+                refused = exc
+            else:
+                self.doomed.remove(entry)
+        if refused is not None:
+            raise refused
+
+
+def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[LogDirectory, str, str]:
+    source = f"{directory.path}/{partition_directory(topic_partition)}"
+    return directory, source, f"{directory.path}/{marked_directory(topic_partition, DELETE_DIR_SUFFIX)}"
+
+
+def _altered(overrides: Mapping[str, str], *, changes: Mapping[str, str], deletes: Sequence[str]) -> dict[str, str]:
+    for key in deletes:
+        if key not in KNOWN_KEYS and key not in overrides:
+            raise InvalidConfigError(f"unknown topic configuration key {key!r}; known are {', '.join(sorted(KNOWN_KEYS))}")
+        if key in changes:
+            raise InvalidConfigError(f"topic configuration {key} is to be set and to be deleted; say one of both")
+    return {key: value for key, value in overrides.items() if key not in deletes} | dict(changes)
+
+
+def _say_what_is_unknown(name: str, configs: Mapping[str, str]) -> None:
+    if unknown := sorted(set(configs) - set(KNOWN_KEYS)):
+        LOGGER.warning("topic %s is configured with %s: no such keys, they are kept and mean nothing", name, ", ".join(unknown))
+
+
+def _check_count(name: str, partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS_PER_TOPIC:
+        raise RequestError(
+            f"topic {name!r}: {partitions} partitions were asked for, 1 to {MAX_PARTITIONS_PER_TOPIC} are possible",
+            ErrorCode.INVALID_PARTITIONS,
+        )

@@ -1,0 +1,158 @@
+"""The topics that a server has, and what became of each of their partitions. Owner: the log manager."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ....protocol.types import TimestampType, TopicPartition
+from ...config import LogConfig
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.directory.topics_file import Topic
+from ...storage.disk.checkpoints import encode_uuid
+from ...storage.disk.paths import collision_key
+from ..partition.partition import PartitionActor
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class OfflinePartition:
+    """A partition that cannot be served, and why."""
+
+    topic_partition: TopicPartition
+    error: RequestError
+    directory: LogDirectory | None
+    """Where its files are, None when they were not found."""
+
+
+@attrs.define(eq=False)
+class HostedPartition:
+    """A partition's actor and the log directory that holds its files."""
+
+    actor: PartitionActor
+    directory: LogDirectory
+    refusal: RequestError | None = None
+    """Why appends of clients are refused right now. Set by the guard of the disk's reserve."""
+    is_probed: bool = False
+    """Whether the directory was looked at since the log went offline."""
+
+
+@attrs.define(eq=False)
+class HostedTopic:
+    """A topic with its partitions in order."""
+
+    topic: Topic
+    config: LogConfig
+    partitions: list[HostedPartition | OfflinePartition]
+    warned_of_old_records: bool = False
+    """Whether it was said that records arrive which retention.ms lets go at once."""
+
+
+@attrs.define(eq=False)
+class Topics:
+    """Topic by name and by id. Looking up never waits."""
+
+    _topics: dict[str, HostedTopic] = attrs.field(factory=dict)
+    _names: dict[bytes, str] = attrs.field(factory=dict)
+    _by_collision_key: dict[str, list[str]] = attrs.field(factory=dict)
+    version: int = 0
+    """Another one after every topic that was made, deleted or given more partitions."""
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def __iter__(self) -> Iterator[HostedTopic]:
+        return iter(sorted(self._topics.values(), key=lambda hosted: hosted.topic.name))
+
+    def add(self, hosted: HostedTopic) -> None:
+        name = hosted.topic.name
+        self.version += 1
+        if name not in self._topics:
+            self._by_collision_key.setdefault(collision_key(name), []).append(name)
+        self._topics[name] = hosted
+        self._names[hosted.topic.topic_id.bytes] = name
+
+    def remove(self, name: str) -> HostedTopic:
+        self.version += 1
+        hosted = self._topics.pop(name)
+        del self._names[hosted.topic.topic_id.bytes]
+        self._by_collision_key[collision_key(name)].remove(name)
+        if not self._by_collision_key[collision_key(name)]:
+            del self._by_collision_key[collision_key(name)]
+        return hosted
+
+    def colliding_with(self, name: str) -> str | None:
+        """A topic whose metrics would have the same names."""
+        return next(iter(self._by_collision_key.get(collision_key(name), ())), None)
+
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
+        name = self._names.get(topic_id)
+        if name is None:
+            topic = encode_uuid(uuid.UUID(bytes=topic_id))
+            raise RequestError(f"there is no topic with id {topic}; it may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    def get(self, name: str) -> HostedTopic:
+        """Raises UnknownTopicOrPartitionError."""
+        hosted = self._topics.get(name)
+        if hosted is None:
+            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}; `triolog topics create {name}` makes one")
+        return hosted
+
+    def actor(self, topic_partition: TopicPartition) -> PartitionActor:
+        """Raises UnknownTopicOrPartitionError, or the error of a partition that is offline."""
+        return self.partition(topic_partition).actor
+
+    def writable(self, topic_partition: TopicPartition) -> PartitionActor:
+        """The actor for an append of a client. Raises what `actor` raises, and what appends are refused with."""
+        partition = self.partition(topic_partition)
+        if partition.refusal is not None:
+            raise partition.refusal.as_answer()
+        return partition.actor
+
+    def partition(self, topic_partition: TopicPartition) -> HostedPartition:
+        """Raises UnknownTopicOrPartitionError, or the error of a partition that is offline."""
+        hosted = self.get(topic_partition.topic)
+        number = topic_partition.partition
+        if not 0 <= number < len(hosted.partitions):
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic_partition.topic!r} has partitions 0 to {len(hosted.partitions) - 1}, not {number}"
+            )
+        partition = hosted.partitions[number]
+        if isinstance(partition, OfflinePartition):
+            raise partition.error.as_answer()
+        return partition
+
+    def note_age(self, topic_partition: TopicPartition, max_timestamp: int, now_ms: int) -> None:
+        """Say it, once a topic and configuration, when records arrive that are older than what retention.ms keeps."""
+        hosted = self.get(topic_partition.topic)
+        config = hosted.config
+        if not 0 <= config.retention_ms < now_ms - max_timestamp or max_timestamp < 0 or hosted.warned_of_old_records:
+            return
+        if "delete" in config.cleanup_policy and config.message_timestamp_type is TimestampType.CREATE_TIME:
+            hosted.warned_of_old_records = True
+            LOGGER.warning(
+                "%s: records arrive whose newest timestamp %d is older than retention.ms=%d keeps: they are deleted soon; set "
+                "retention.ms=-1 for the topic to keep them",
+                topic_partition,
+                max_timestamp,
+                config.retention_ms,
+            )
+
+    def offline(self) -> list[OfflinePartition]:
+        """Every partition that cannot be served."""
+        return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, OfflinePartition)]
+
+    def hosted(self) -> list[HostedPartition]:
+        """Every partition that has an actor."""
+        return [each for hosted in self._topics.values() for each in hosted.partitions if isinstance(each, HostedPartition)]

@@ -1,0 +1,186 @@
+"""Appending groups of commands to one log: each is a plan, one write, and the answers (see `partition` for what each
+durability promises).
+
+A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
+final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where the device
+only had no room it is as with a write, and what is not synced yet is written again before the next sync (see `write_again` in
+storage).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import attrs
+
+from ....protocol.errors import RequestError
+from ....protocol.limits import INT64_MAX, MIB
+from ...config import DurabilityMode
+from ...storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
+from ...storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from ...storage.log.log import Log
+from ...storage.log.prepare import PreparedAppend
+from ..disk.disk import Disk, OperationFailedError
+from .flusher import Flusher, is_final
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_GROUP_COMMANDS: Final = 1024
+MAX_GROUP_BYTES: Final = 8 * MIB
+"""A group is one write and one sync. Larger ones gain nothing: the device is busy with 8 MiB for 20 ms and more."""
+
+ACKS_ALL: Final = -1
+
+Answer = Callable[[AppendResult | RequestError], None]
+"""Called once, in the actor's task, when an append is answered. Must not raise and must not block."""
+
+
+class AppendCommand(NamedTuple):
+    """Append these batches and call `answer`; with acks 0 nobody asks."""
+
+    prepared: PreparedAppend
+    acks: int
+    answer: Answer
+
+
+@attrs.define(eq=False)
+class Appender:
+    """Owner of what was appended since the start. Owned by the partition's actor, in whose turn it works."""
+
+    log: Log
+    disk: Disk
+    flusher: Flusher
+    go_offline: Callable[[str], LogOfflineError]
+    appends: int = 0
+    appended_bytes: int = 0
+    groups: int = 0
+
+    async def append_all(self, appends: Sequence[AppendCommand]) -> None:
+        """Append what came in, in order, in as few writes as the segments allow, and answer each command."""
+        pending = deque(appends)
+        while pending:
+            refusal = self.log.refusal
+            if refusal is not None:
+                for append in pending:
+                    append.answer(refusal)
+                return
+            prepared = [append.prepared for append in islice(pending, MAX_GROUP_COMMANDS)]
+            plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
+            taken = [pending.popleft() for _ in range(plan.taken)]
+            if taken:
+                await self._execute(plan, taken)
+            elif (error := await self._roll(plan)) is not None:
+                pending.popleft().answer(error)
+
+    def _syncs_now(self, appends: deque[AppendCommand]) -> bool:
+        """Whether the write and the sync share a hop: not when someone is answered between them."""
+        config = self.log.config
+        if config.durability.mode is DurabilityMode.FSYNC:
+            return all(append.acks == ACKS_ALL for append in appends)
+        if config.flush_messages == INT64_MAX:
+            return False
+        unsynced = self.log.log_end_offset - self.log.recovery_point
+        return unsynced + sum(append.prepared.records_count for append in appends) >= config.flush_messages
+
+    async def _execute(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
+        if plan.writes:
+            self.log.modified = True
+            try:
+                await (self.flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))
+            except (OperationFailedError, OSError) as exc:
+                await self._fail(plan, appends, exc)
+                return
+            size = plan.segment.size
+            commit_append(self.log, plan)
+            self.appended_bytes += plan.segment.size - size
+            self.appends += len(appends)
+            self.groups += 1
+        if self.log.config.durability.mode is not DurabilityMode.FSYNC:
+            self.flusher.syncs += plan.sync and plan.writes
+            self.flusher.advance_high_watermark()
+            self.flusher.after_unsynced_write()
+            _answer_all(plan, appends)
+            return
+        if plan.sync and self.log.recovery_point == self.log.log_end_offset:
+            self.flusher.syncs += plan.writes
+            self.flusher.advance_high_watermark()
+            _answer_all(plan, appends)
+            return
+        for answer, append in zip(plan.answers, appends, strict=True):
+            if append.acks != ACKS_ALL:
+                append.answer(answer)
+        error = await self.flusher.flush_now()
+        for answer, append in zip(plan.answers, appends, strict=True):
+            if append.acks == ACKS_ALL:
+                append.answer(answer if error is None or isinstance(answer, RequestError) else error)
+
+    async def _fail(self, plan: AppendPlan, appends: list[AppendCommand], failure: OperationFailedError | OSError) -> None:
+        """Take back what a failed group wrote and answer it."""
+        cause = failure.cause if isinstance(failure, OperationFailedError) else failure
+        operation = failure.operation if isinstance(failure, OperationFailedError) else None
+        if is_final(cause):
+            self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
+        elif operation is not None:
+            await self._take_back(plan, cause)
+        error = self.log.offline or AppendFailedError(
+            f"{self.log.topic_partition}: writing to {_failed_path(operation, plan)} failed: {cause.strerror or cause}; "
+            "nothing of the append is stored; free space or check the device, then send it again"
+        )
+        LOGGER.error("%s", error)
+        for answer, append in zip(plan.answers, appends, strict=True):
+            append.answer(answer if isinstance(answer, RequestError) else error)
+
+    async def _take_back(self, plan: AppendPlan, cause: OSError) -> None:
+        """Cut off what a failed group wrote. That the device has no room for the sync of the cut is no matter: the next one
+        is about it too. What was written before and is not synced is tried again."""
+        try:
+            async with self.flusher.lock:
+                await self.disk.run(abort_append(plan), [plan.segment.log])
+        except (OperationFailedError, OSError) as exc:
+            failure = exc.cause if isinstance(exc, OperationFailedError) else exc
+            if not isinstance(failure, SyncFailedError) or is_final(failure):
+                self.go_offline(f"a write failed ({cause}) and could not be taken back ({exc})")
+                return
+        if isinstance(cause, SyncFailedError) and self.log.recovery_point < self.log.log_end_offset:
+            self.flusher.retry_soon(cause)
+
+    async def _roll(self, plan: AppendPlan) -> RequestError | None:
+        log = self.log
+        try:
+            async with self.flusher.lock:
+                segment = await self.disk.drive(log.roll())
+        except (OSError, StorageError, ValueError) as exc:
+            if is_final(exc):
+                return self.go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
+            error = AppendFailedError(
+                f"{log.topic_partition}: starting a new segment in {log.directory} ({plan.roll}) failed: {exc}; nothing of "
+                "the append is stored; free space or check the device, then send it again"
+            )
+            LOGGER.error("%s", error)
+            return error
+        self.adopt_active()
+        LOGGER.debug("%s: rolled to offset %d: %s", self.log.topic_partition, segment.base_offset, plan.roll)
+        if log.recovery_point < segment.base_offset and log.sync_metadata:
+            self.flusher.flush_soon(segment.base_offset)
+        return None
+
+    def adopt_active(self) -> None:
+        """Count the descriptor that a new active segment was made with."""
+        file = self.log.active.log
+        fd, file.fd = file.fd, None
+        if fd is not None:
+            self.disk.adopt(file, fd)
+
+
+def _answer_all(plan: AppendPlan, appends: list[AppendCommand]) -> None:
+    for answer, append in zip(plan.answers, appends, strict=True):
+        append.answer(answer)
+
+
+def _failed_path(operation: Any, plan: AppendPlan) -> str:
+    file = getattr(operation, "file", None)
+    return str(getattr(operation, "path", plan.segment.log.path) if file is None else file.path)

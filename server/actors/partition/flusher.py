@@ -1,0 +1,213 @@
+"""Forcing a log to the device beside its appends: when that is due, what is not synced yet, and which failures are final.
+
+A flush is due `<ms>` after the oldest unsynced byte (`durability=group:<ms>`, `flush.ms`), at a roll, and at once for appends
+that wait for it. A sync that fails takes the log offline, unless the device only had no room: then what waits is refused, and
+the flush is tried again, with the bytes written once more, until it works. So it is with files that cannot be opened.
+
+The kernel tells a failure to one sync of a descriptor: of two that run side by side the other would succeed. So whoever syncs
+files of the log holds `lock`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+import trio
+
+from ....protocol.errors import RequestError
+from ....protocol.limits import INT64_MAX
+from ...config import DurabilityMode
+from ...storage.disk.diskops import Procedure
+from ...storage.errors import AppendFailedError, LogOfflineError, SyncFailedError
+from ...storage.log.append import AppendPlan
+from ...storage.log.log import FlushPlan, Log
+from ..disk.disk import Disk, OperationFailedError
+from .waiters import Waiters
+
+LOGGER: Final = logging.getLogger(__name__)
+
+FLUSH_RETRY_S: Final = 0.5
+"""Between two attempts at a flush whose files cannot be opened. Descriptors come back when others are done."""
+LONGEST_RETRY_S: Final = 16.0
+"""To which that is doubled where the device has no room: each attempt writes again."""
+
+
+def is_final(failure: BaseException) -> bool:
+    """Whether a sync has failed and waiting does not help."""
+    return isinstance(failure, SyncFailedError) and not failure.is_passing
+
+
+def flush(log: Log) -> Procedure[int]:
+    """Force a log to the device, whatever its durability says, and answer its end. Raises AppendFailedError when its files
+    cannot be opened, or the device has no room; another OSError takes the log offline."""
+    if log.recovery_point < log.log_end_offset and log.sync_metadata:
+        plan = log.plan_flush()
+        try:
+            yield from (operation for operation in plan.operations)  # a tuple cannot be sent the answers
+        except OSError as exc:
+            if isinstance(exc, SyncFailedError) and not exc.is_passing:
+                raise
+            raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
+        log.commit_flush(plan)
+    return log.log_end_offset
+
+
+@attrs.define(eq=False)
+class Flusher:
+    """State of one log's flushes. Owner: the partition's actor, and the tasks that flush for it in `background`."""
+
+    log: Log
+    disk: Disk
+    background: trio.Nursery
+    """Where flushes run beside the appends; it lives longer than the actor."""
+    waiters: Waiters
+    go_offline: Callable[[str], LogOfflineError]
+    perform: Callable[[Callable[[Log], Procedure[int]]], Awaitable[int]]
+    """Runs a procedure in the actor's turn."""
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held by whoever syncs files of the log, or closes or renames them."""
+    syncs: int = 0
+    is_deleted: bool = False
+    """Whether the topic was deleted: nothing is flushed then, and what fails says nothing."""
+    _unsynced_since: float | None = None
+    _flush_at: float = math.inf
+    """When the next flush in the background begins, in trio's time."""
+    _is_retrying: bool = False
+    """Whether a flush that could not be made is tried again."""
+
+    @property
+    def unsynced_ms(self) -> float:
+        """Age of the oldest byte that a power cut could take back, 0 when there is none."""
+        since = self._unsynced_since
+        return 0.0 if since is None else (trio.current_time() - since) * 1000
+
+    def advance_high_watermark(self) -> None:
+        """All that is in the log may be read."""
+        self.log.high_watermark_to_end()
+        self.waiters.wake_all()
+
+    # ---- at once ---------------------------------------------------------------------------------------------------------
+
+    async def flush_now(self) -> RequestError | None:
+        """Force all that was written to the device and let the high watermark follow. Answers why it did not."""
+        async with self.lock:
+            failure = await self._sync(self.log.plan_flush())
+        if failure is None:
+            self.advance_high_watermark()
+            return None
+        if self.log.offline is not None:
+            return self.log.offline
+        self.retry_soon(failure)
+        remedy = "free space" if isinstance(failure, SyncFailedError) else "raise the limit of open files"
+        return AppendFailedError(
+            f"{self.log.topic_partition}: what was appended is written but cannot be forced to the device yet ({failure}); "
+            f"that is tried again, and until then it cannot be read; {remedy}, then send it again"
+        )
+
+    async def run_alone(self, plan: AppendPlan) -> None:
+        """Execute an append that ends with a sync. Raises as `Disk.run`."""
+        try:
+            self.lock.acquire_nowait()  # taking it with `async with` costs every group a turn of the loop
+        except trio.WouldBlock:
+            await self.lock.acquire()
+        try:
+            await self.disk.run(plan.operations, plan.files)
+        finally:
+            self.lock.release()
+
+    async def _sync(self, plan: FlushPlan) -> Exception | None:
+        """Answers what failed. The log is offline then, unless it was only that files could not be opened, or had no room."""
+        if not plan.operations:
+            return None
+        try:
+            await self.disk.run(plan.operations, plan.files)
+        except (OperationFailedError, OSError) as exc:
+            cause = exc.cause if isinstance(exc, OperationFailedError) else exc
+            if (is_final(cause) or isinstance(cause, FileNotFoundError)) and not self.is_deleted:
+                self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
+            return cause
+        self.log.commit_flush(plan)
+        self.syncs += 1
+        return None
+
+    # ---- in the background -----------------------------------------------------------------------------------------------
+
+    def after_unsynced_write(self) -> None:
+        """See to it that what was written is flushed in time."""
+        log, config = self.log, self.log.config
+        if log.log_end_offset == log.recovery_point:
+            self._unsynced_since = None
+            return
+        if self._unsynced_since is None:
+            self._unsynced_since = trio.current_time()
+        interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
+        due = trio.current_time() + interval_ms / 1000
+        if interval_ms < INT64_MAX and due < self._flush_at:
+            self._flush_at = due
+            self.background.start_soon(self._flush_when_due, due)
+
+    def flush_soon(self, offset: int) -> None:
+        """Force the log up to `offset` to the device beside running appends."""
+        self.background.start_soon(self._flush, offset)
+
+    async def _flush_when_due(self, due: float) -> None:
+        await trio.sleep_until(due)
+        if self._flush_at == due:  # else the interval was shortened meanwhile, and another flush came first
+            self._flush_at = math.inf
+            await self._flush(None)
+
+    async def _flush(self, offset: int | None) -> None:
+        failure = await self._flush_once(offset)
+        if failure is not None and self.log.offline is None:
+            self.retry_soon(failure)
+
+    def retry_soon(self, failure: Exception) -> None:
+        if not self._is_retrying:
+            self._is_retrying = True
+            LOGGER.warning(
+                "%s: what was written cannot be forced to the device yet, which is tried again until it can: %s",
+                self.log.topic_partition,
+                failure,
+            )
+            self.background.start_soon(self._retry)
+
+    async def _retry(self) -> None:
+        pause_s = FLUSH_RETRY_S
+        while self._is_retrying:
+            await trio.sleep(pause_s)
+            failure = await self._flush_once(None)
+            self._is_retrying = failure is not None and self.log.offline is None
+            pause_s = FLUSH_RETRY_S if isinstance(failure, OSError) else min(2 * pause_s, LONGEST_RETRY_S)
+
+    async def _flush_once(self, offset: int | None) -> Exception | None:
+        """Up to `offset` (None: the log as it is now). Answers what failed."""
+        log = self.log
+        async with self.lock:
+            if log.offline is not None or self.is_deleted:
+                return None
+            started = trio.current_time()
+            plan = log.plan_flush(offset)
+            failure = None if plan.writes_again else await self._sync(plan)
+        if plan.writes_again:
+            failure = await self._flush_in_turn()
+        if failure is not None:
+            return failure
+        behind = log.log_end_offset > log.recovery_point
+        if offset is None:
+            self._unsynced_since = started if behind else None
+        if log.config.durability.mode is DurabilityMode.FSYNC and not behind:
+            self.advance_high_watermark()
+        return None
+
+    async def _flush_in_turn(self) -> Exception | None:
+        """With nothing appended meanwhile: what is written again is read before, and the kernel asked to forget it."""
+        try:
+            await self.perform(flush)
+        except RequestError as exc:
+            return exc
+        self.syncs += 1
+        return None

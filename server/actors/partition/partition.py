@@ -1,0 +1,276 @@
+"""One actor per partition: it owns the log, serialises appends, and groups what waits into one disk hop.
+
+A produce puts a command into the mailbox; the actor takes all that waits, plans one write, has it executed, commits, and
+answers. Lookups and fetches never come here: they take a `LogSnapshot`, synchronously, and work on that.
+
+| durability | one group | `acks=1` is answered | `acks=all` is answered |
+|---|---|---|---|
+| `fsync` | write and fdatasync | after the write | when the high watermark (= recovery point) passes |
+| `group:<ms>` | write; fdatasync at most `<ms>` after the oldest unsynced byte | after the write | after the write |
+| `os` | write; `flush.messages` and `flush.ms` are honoured | after the write | after the write |
+
+What fails is told in `appender`. Syncs of one log run one after the other; flushes beside the appends are in `flusher`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+import attrs
+import trio
+
+from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ....protocol.types import TopicPartition
+from ...config import LogConfig
+from ...storage.disk.diskops import Procedure
+from ...storage.errors import LogOfflineError, StorageError
+from ...storage.log.log import Log
+from ...storage.log.log_snapshot import LogSnapshot
+from ...storage.log.prepare import PreparedAppend
+from ..disk.disk import Disk
+from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender
+from .flusher import Flusher
+from .mailbox import Mailbox, MailboxClosedError
+from .waiters import Waiters
+
+LOGGER: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class PerformCommand(NamedTuple):
+    """Run a procedure of the log between two groups of appends, and call `answer` with what it gave or raised."""
+
+    procedure: Callable[[Log], Procedure[Any]]
+    answer: Callable[[Any, BaseException | None], None]
+    writes: bool
+    """Whether it may change files. A log that waits for space has none that may be changed."""
+
+
+@attrs.frozen
+class PartitionStatistics:
+    """What one partition's actor has done and has before it."""
+
+    appends: int
+    appended_bytes: int
+    fetched_bytes: int
+    groups: int
+    syncs: int
+    waiting_commands: int
+    unsynced_ms: float
+    """Age of the oldest byte that a power cut could take back, 0 when there is none."""
+
+
+@attrs.define(eq=False)
+class PartitionActor:
+    """Owner of one log. `run` is its task; the other methods are called from any task of the trio thread."""
+
+    log: Log
+    disk: Disk
+    background: trio.Nursery
+    """Where flushes run beside the appends; it lives longer than the actor."""
+    waiters: Waiters = attrs.field(factory=Waiters)
+    fetched_bytes: int = 0
+    """What readers were handed of the log."""
+    _mailbox: Mailbox[AppendCommand | PerformCommand] = attrs.field(factory=Mailbox)
+    _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
+    _stopped: trio.Event = attrs.field(factory=trio.Event)
+    _closed_with: RequestError | None = None
+    _flusher: Flusher = attrs.field(init=False)
+    _appender: Appender = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline, self.perform)
+        self._appender = Appender(self.log, self.disk, self._flusher, self._go_offline)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.log.topic_partition
+
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the topic was deleted."""
+        return self._closed_with is not None
+
+    def statistics(self) -> PartitionStatistics:
+        return PartitionStatistics(
+            self._appender.appends,
+            self._appender.appended_bytes,
+            self.fetched_bytes,
+            self._appender.groups,
+            self._flusher.syncs,
+            len(self._mailbox),
+            self._flusher.unsynced_ms,
+        )
+
+    # ---- doors ---------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> LogSnapshot:
+        """What a reader works on. Raises LogOfflineError, or UnknownTopicOrPartitionError when the topic was deleted."""
+        if self.log.offline is not None:
+            raise self.log.offline.as_answer()
+        if self._closed_with is not None:
+            raise self._closed_with.as_answer()
+        return self.log.snapshot()
+
+    async def append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
+        """Enqueue an append, waiting for room in the mailbox. Cancelled: it was not enqueued.
+
+        Once it is enqueued it will happen and `answer` will be called, whatever becomes of the caller.
+        """
+        try:
+            await self._mailbox.put(AppendCommand(prepared, acks, answer), prepared.size)
+        except MailboxClosedError:
+            answer(self._closed_error())
+
+    def try_append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> bool:
+        """Enqueue an append if there is room right now."""
+        try:
+            return self._mailbox.try_put(AppendCommand(prepared, acks, answer), prepared.size)
+        except MailboxClosedError:
+            answer(self._closed_error())
+            return True
+
+    async def perform(self, procedure: Callable[[Log], Procedure[T]], *, writes: bool = True) -> T:
+        """Run a procedure of the log in its turn; one that `writes` is refused while the log waits for space. Raises what it
+        raises, and what `wait_for` does. Cancelled once it is enqueued: it still happens."""
+        done = trio.Event()
+        outcome: list[tuple[Any, BaseException | None]] = []
+
+        def answer(value: Any, error: BaseException | None) -> None:
+            outcome.append((value, error))
+            done.set()
+
+        try:
+            await self._mailbox.put(PerformCommand(procedure, answer, writes), 0)
+        except MailboxClosedError:
+            raise self._closed_error() from None
+        await self.wait_for(done)
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    async def wait_for(self, answered: trio.Event) -> None:
+        """Wait for an event that the actor sets when it answers.
+
+        Raises LogOfflineError when the actor ended before: one that was ended by a bug, or given up by the stop, answers
+        nobody, and who waits for it may be shielded.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_stopped, nursery.cancel_scope)
+            await answered.wait()
+            nursery.cancel_scope.cancel()
+        if not answered.is_set():
+            raise LogOfflineError(
+                f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
+            )
+
+    async def _cancel_when_stopped(self, scope: trio.CancelScope) -> None:
+        await self._stopped.wait()
+        scope.cancel()
+
+    def close(self, reason: RequestError | None = None) -> None:
+        """Take no more commands. What is enqueued is still done; readers and later commands get `reason`."""
+        self._closed_with = reason
+        self._flusher.is_deleted = reason is not None
+        self._mailbox.close()
+        self.waiters.wake_all()
+
+    def take_offline(self, why: str) -> None:
+        """Refuse reads and appends until the server is restarted: the log's files cannot be used."""
+        self._go_offline(why)
+
+    async def stopped(self) -> None:
+        """Wait until the mailbox was closed and everything in it is done."""
+        await self._stopped.wait()
+
+    def _closed_error(self) -> RequestError:
+        reason = self._closed_with or self.log.refusal
+        if reason is not None:
+            return reason.as_answer()
+        return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
+
+    # ---- the task ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the mailbox until it is closed and drained. Cancelling from outside does not reach in: `close` and then
+        `abandon` are the way."""
+        try:
+            with self._scope:
+                while await self._serve_next_group():
+                    pass
+        except Exception as exc:
+            self._go_offline(f"its actor was ended by a bug ({exc!r})")
+            raise
+        finally:
+            self._mailbox.close()
+            self._stopped.set()
+
+    def abandon(self) -> None:
+        """Give up on what is enqueued, once the time to stop has run out. A running disk operation is still awaited."""
+        self._scope.cancel()
+
+    async def _serve_next_group(self) -> bool:
+        """Serve what waits, or what comes first; False when the mailbox is closed and empty.
+
+        A frame of its own: in the loop's, an idle partition would keep the bytes of its last group in memory.
+        """
+        commands = await self._mailbox.take(MAX_GROUP_COMMANDS, MAX_GROUP_BYTES)
+        group: list[AppendCommand] = []
+        for command in commands:
+            if isinstance(command, AppendCommand):
+                group.append(command)
+            else:
+                await self._appender.append_all(group)
+                group = []
+                await self._perform(command)
+        await self._appender.append_all(group)
+        return bool(commands)
+
+    async def _perform(self, command: PerformCommand) -> None:
+        """Not while a flush runs in the background: a procedure may close or rename files that the flush works on."""
+        before = self.log.active
+        try:
+            refusal = self.log.refusal if command.writes else self.log.offline
+            if refusal is not None:
+                raise refusal.as_answer()
+            async with self._flusher.lock:
+                value = await self.disk.drive(command.procedure(self.log))
+        except OSError as exc:
+            self._go_offline(f"a change of the log failed half way ({exc})")
+            command.answer(None, self.log.offline)
+        except (StorageError, RequestError, ValueError) as exc:
+            command.answer(None, exc)
+        else:
+            command.answer(value, None)
+        if self.log.active is not before:
+            self._appender.adopt_active()
+        self.waiters.wake_all()
+
+    def _go_offline(self, why: str) -> LogOfflineError:
+        if self.log.offline is None:
+            self.log.offline = LogOfflineError(
+                f"{self.topic_partition} in {self.log.directory} is offline: {why}; check the device and restart the server"
+            )
+            LOGGER.critical("%s", self.log.offline)
+        self.waiters.wake_all()
+        return self.log.offline
+
+    # ---- end -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def at_rest(self) -> trio.Lock:
+        """After `stopped`: held by whoever closes the log, while no flush runs in the background."""
+        return self._flusher.lock
+
+
+def deleted_error(topic_partition: TopicPartition) -> RequestError:
+    """What readers and producers of a topic get that is being deleted."""
+    return UnknownTopicOrPartitionError(f"{topic_partition}: the topic was deleted")

@@ -1,0 +1,1 @@
+"""Staged record batches and their commits."""

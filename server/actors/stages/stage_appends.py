@@ -1,0 +1,183 @@
+"""Appending staged files to one partition: what is there already is found out, and only the rest is appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import trio
+
+from ....protocol.coordinator.stage_commits import CommittedFile, StageCommitPartition
+from ....protocol.errors import RequestError
+from ....protocol.limits import MIB
+from ....protocol.types import NO_OFFSET
+from ...storage.disk.diskops import Procedure
+from ...storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
+from ...storage.log.append import AppendResult
+from ...storage.log.log import Log
+from ...storage.log.prepare import PreparedAppend
+from ...storage.lookups.producer_batches import ProducerRecords, find_producer_records
+from ...storage.shared.stage_files import StagedChunk, read_stamped
+from ..manager.log_manager import LogManager
+from ..partition.appender import ACKS_ALL
+from ..partition.flusher import flush
+from ..partition.partition import PartitionActor
+
+APPEND_BYTES: Final = MIB
+"""Of one append: small enough for a segment of any sensible size, large enough to forget the hop."""
+APPENDS_AT_ONCE: Final = 8
+"""They share a write and a sync: as much as an actor takes at once."""
+SNAPSHOT_ATTEMPTS: Final = 10
+
+
+class StageProducer(NamedTuple):
+    """Under which the records of one commit are appended: no other commit has both of them."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+NOTHING: Final = ProducerRecords(0, NO_OFFSET, NO_OFFSET)
+
+
+def flush_for_producer(log: Log, producer: StageProducer) -> Procedure[int | None]:
+    """`flush`, for a producer that is going to append; None when the log knows its epoch or a later one, because what it
+    appends would then be taken for something older. Raises RequestError when the log cannot remember one more."""
+    entry = log.producers.entries.get(producer.producer_id)
+    if entry is not None and entry.epoch >= producer.producer_epoch:
+        return None
+    log.producers.cursor().check_room(log.topic_partition, producer.producer_id, log.max_producers)
+    return (yield from flush(log))
+
+
+def _flush_and_ask(log: Log, producer: StageProducer) -> Procedure[tuple[int, int]]:
+    """`flush`, and the last sequence that the log remembers of a producer's epoch, -1 for none."""
+    end_offset = yield from flush(log)
+    entry = log.producers.entries.get(producer.producer_id)
+    return end_offset, -1 if entry is None or entry.epoch != producer.producer_epoch else entry.last_sequence
+
+
+async def append_staged_files(
+    manager: LogManager,
+    partition: StageCommitPartition,
+    files: Sequence[tuple[str, CommittedFile]],
+    *,
+    producer: StageProducer,
+    is_new: bool,
+) -> ProducerRecords:
+    """Append the batches of the files (by path), in this order, as far as they are not in the partition; answers where all of
+    them are, and they are on the device.
+
+    `is_new`: nothing can be there yet, so nobody needs to look. Where damage has taken records out nothing is appended, and the
+    answer names them. Raises RequestError; what was appended before stays. Cancelled: what is enqueued is still appended.
+    """
+    actor = manager.topics.actor(partition.topic_partition)
+    there = NOTHING if is_new else await _find(manager, actor, partition, producer)
+    if there.lost:
+        return there
+    window: list[PreparedAppend] = []
+    number = 0
+    for path, file in files:
+        position = 0
+        if number + file.records_count <= there.records_count:
+            position, number = file.size_bytes, number + file.records_count
+        while position < file.size_bytes:
+            chunk = await _read(manager, path, position, file, producer, number, there.records_count, actor)
+            position, number = chunk.position, chunk.next_record
+            if chunk.batches:
+                window.append(_prepared(chunk))
+            if len(window) == APPENDS_AT_ONCE:
+                there, window = _joined(there, await _append(actor, window)), []
+    if window:
+        there = _joined(there, await _append(actor, window))
+    if actor.log.recovery_point < there.end_offset:
+        await actor.perform(flush)
+    return there
+
+
+async def _find(
+    manager: LogManager, actor: PartitionActor, partition: StageCommitPartition, producer: StageProducer
+) -> ProducerRecords:
+    """What of the commit is in the log: nothing of it is under way behind the flush, and nothing of it can be lost any more."""
+    end_offset, last_sequence = await actor.perform(partial(_flush_and_ask, producer=producer))
+    for _ in range(SNAPSHOT_ATTEMPTS):
+        snapshot = actor.snapshot()
+        start_offset = max(snapshot.log_start_offset, min(partition.start_offset, end_offset))
+        try:
+            found = await manager.disk.read(find_producer_records(snapshot, *producer, start_offset, last_sequence + 1))
+        except SnapshotExpiredError:
+            continue
+        except (OSError, StorageError) as exc:
+            raise LogOfflineError(f"{partition.topic_partition}: looking for what was committed failed: {exc}") from exc
+        if actor.snapshot().truncations == snapshot.truncations:
+            return found
+    raise LogOfflineError(f"{partition.topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
+
+
+async def _read(
+    manager: LogManager,
+    path: str,
+    position: int,
+    file: CommittedFile,
+    producer: StageProducer,
+    number: int,
+    first_record: int,
+    actor: PartitionActor,
+) -> StagedChunk:
+    read = partial(
+        read_stamped,
+        manager.fs,
+        path,
+        position,
+        file.size_bytes,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        next_record=number,
+        first_record=first_record,
+        max_bytes=min(APPEND_BYTES, actor.config.segment_bytes),
+    )
+    try:
+        return await manager.disk.call(read)
+    except (OSError, StorageError) as exc:
+        raise LogOfflineError(
+            f"{actor.topic_partition}: what task {file.task!r} has staged in {path} cannot be read: {exc}; check the device"
+        ) from exc
+
+
+def _prepared(chunk: StagedChunk) -> PreparedAppend:
+    return PreparedAppend(
+        chunk.batches,
+        sum(header.size_bytes for header, _ in chunk.batches),
+        sum(header.last_offset_delta + 1 for header, _ in chunk.batches),
+        max(header.max_timestamp for header, _ in chunk.batches),
+        has_producer=True,
+    )
+
+
+async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> ProducerRecords:
+    """Enqueue appends in order and wait until all are acknowledged. Raises the first error: nothing behind it was appended,
+    because the log refuses what does not follow."""
+    answers: list[AppendResult | RequestError] = []
+    answered = trio.Event()
+
+    def answer(result: AppendResult | RequestError) -> None:
+        answers.append(result)
+        if len(answers) == len(appends):
+            answered.set()
+
+    for prepared in appends:
+        if not actor.try_append(prepared, ACKS_ALL, answer):
+            await actor.append(prepared, ACKS_ALL, answer)
+    await actor.wait_for(answered)
+    for result in answers:
+        if isinstance(result, RequestError):
+            raise result.as_answer()
+    results = [result for result in answers if isinstance(result, AppendResult)]
+    count = sum(prepared.records_count for prepared in appends)
+    return ProducerRecords(count, results[0].base_offset, results[-1].last_offset + 1)
+
+
+def _joined(before: ProducerRecords, after: ProducerRecords) -> ProducerRecords:
+    base_offset = after.base_offset if before.base_offset == NO_OFFSET else before.base_offset
+    return ProducerRecords(before.records_count + after.records_count, base_offset, after.end_offset)

@@ -1,0 +1,151 @@
+"""The life of the coordinators: they are loaded before the broker serves, looked after while it runs, and stopped before the
+logs are (Kafka: GroupCoordinatorService, TransactionCoordinator).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+import attrs
+import trio
+
+from ...protocol.coordinator.offsets import OFFSETS_TOPIC
+from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
+from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
+from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
+from ..actors.coordinators.committed_offsets import CommittedOffsets
+from ..actors.coordinators.group_coordinator import GroupCoordinator
+from ..actors.coordinators.hanging_transactions import HangingTransactions
+from ..actors.coordinators.producer_ids import ProducerIds
+from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
+from ..actors.manager.log_manager import LogManager
+from ..actors.partition.partition import PartitionActor
+from ..actors.stages.stage_commits import StageCommits
+from ..system.clock import NowMs
+
+LOGGER: Final = logging.getLogger(__name__)
+
+OVERDUE_CHECK_S: Final = 1.0
+HANGING_CHECK_S: Final = 60.0
+EXPIRY_CHECK_S: Final = 600.0
+"""Kafka's offsets.retention.check.interval.ms. Nobody notices ten minutes of seven days."""
+
+
+@attrs.define(eq=False)
+class Coordinators:
+    """Owners of what is not one partition's. Use `open_coordinators`."""
+
+    committed_offsets: CommittedOffsets
+    group_coordinator: GroupCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    hanging: HangingTransactions
+    stage_commits: StageCommits
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _stopped: trio.Event = attrs.field(factory=trio.Event)
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
+        offsets, producer_ids = CommittedOffsets.of(manager, now_ms), ProducerIds(manager)
+        group_coordinator = GroupCoordinator.of(manager.config, offsets, now_ms)
+
+        def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
+            if topic_partition.topic == OFFSETS_TOPIC:
+                offsets.topic.end_transaction(topic_partition, producer_id, commit=commit)
+
+        transactions = TransactionCoordinator.of(manager, now_ms, producer_ids, marker_stored)
+        hanging = HangingTransactions(manager, now_ms, transactions.ids.may_be_open, marker_stored)
+        stage_commits = StageCommits.of(manager, now_ms, producer_ids)
+        return cls(offsets, group_coordinator, transactions, producer_ids, hanging, stage_commits)
+
+    async def load(self, manager: LogManager) -> None:
+        """Read the logs, and carry out what was decided before the last stop."""
+        for hosted in manager.topics.hosted():
+            self._see_producers(hosted.actor)
+        manager.waiting.on_opened = self._load_late
+        await self.committed_offsets.topic.load()
+        await self.transactions.ids.load()
+        await self.transactions.finish_overdue()
+        await self.stage_commits.load()
+        await self.stage_commits.finish_overdue()
+        self.group_coordinator.restore()
+
+    def _see_producers(self, actor: PartitionActor) -> None:
+        for producer_id in actor.log.producers.entries:
+            self.producer_ids.saw(producer_id)
+
+    async def _load_late(self, actor: PartitionActor) -> None:
+        """A log that could not be read at the start is served now."""
+        self._see_producers(actor)
+        topic_partition = actor.topic_partition
+        if topic_partition.topic == OFFSETS_TOPIC:
+            await self.committed_offsets.topic.load_partition(topic_partition)
+            self.group_coordinator.restore()
+        elif topic_partition.topic == TRANSACTIONS_TOPIC:
+            await self.transactions.ids.load_partition(topic_partition)
+        elif topic_partition.topic == STAGE_COMMITS_TOPIC:
+            await self.stage_commits.load_log()
+
+    async def run(self) -> None:
+        """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._look_after_stages)
+                    nursery.start_soon(self.group_coordinator.run)
+                    await self._look_after_the_rest()
+        finally:
+            self._stopped.set()
+
+    async def _look_after_stages(self) -> None:
+        while True:
+            await self.stage_commits.finish_overdue()
+            await self.stage_commits.expire_stages()
+            await trio.sleep(OVERDUE_CHECK_S)
+
+    async def _look_after_the_rest(self) -> None:
+        next_expiry = next_look = trio.current_time()
+        while True:
+            await self.transactions.finish_overdue()
+            if trio.current_time() >= next_look:
+                await self.hanging.abort_overdue()
+                next_look = trio.current_time() + HANGING_CHECK_S
+            if trio.current_time() >= next_expiry:
+                await self._expire()
+                next_expiry = trio.current_time() + EXPIRY_CHECK_S
+            await trio.sleep(OVERDUE_CHECK_S)
+
+    async def _expire(self) -> None:
+        try:
+            offsets, ids = await self.group_coordinator.expire(), await self.transactions.expire_ids()
+            applications = await self.stage_commits.expire()
+        except RequestError as exc:
+            LOGGER.warning("what has expired in the coordinators' logs could not be taken back, it is tried again: %s", exc)
+        else:
+            if offsets or ids:
+                LOGGER.info("%d committed offsets and %d transactional ids have expired", offsets, ids)
+            if applications:
+                LOGGER.info("the last commits of %d applications that stage records have expired", applications)
+
+    async def stop(self) -> None:
+        """End `run`; a step that it is in the middle of is done first. Members that wait are sent away."""
+        self.group_coordinator.close()
+        self._scope.cancel()
+        await self._stopped.wait()
+
+
+@asynccontextmanager
+async def open_coordinators(manager: LogManager, now_ms: NowMs) -> AsyncIterator[Coordinators]:
+    """Loaded, running coordinators for the time of the block."""
+    coordinators = Coordinators.of(manager, now_ms)
+    await coordinators.load(manager)
+    manager.nursery.start_soon(coordinators.run)
+    try:
+        yield coordinators
+    finally:
+        with trio.CancelScope(shield=True):
+            await coordinators.stop()

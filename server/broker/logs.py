@@ -1,0 +1,52 @@
+"""What is done to logs other than appends: records are deleted, segments expire or are compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
+from ..actors.compaction.compaction import Compaction
+from ..actors.manager.log_manager import LogManager
+from ..actors.partition.partition import PartitionStatistics
+from ..storage.log.leader_change import raise_leader_epoch
+
+
+@attrs.frozen(eq=False)
+class Logs:
+    """See the module. Every method but `apply_retention` is about one partition, or a list of them."""
+
+    _manager: LogManager
+    _compaction: Compaction
+
+    async def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Delete the records below `before_offset` (-1: below the high watermark) and answer the log start offset. Readers
+        do not see them any more, also after a power cut; the files go later. Raises RequestError."""
+        [answer] = await self.delete_records_of([(topic_partition, before_offset)])
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
+
+    async def delete_records_of(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
+        """`delete_records` for many partitions, answered in the order asked; each succeeds or fails alone. A hundred cost
+        little more than one: what a log directory knows of its logs is written once."""
+        return await self._manager.retention.delete_records(wanted)
+
+    async def raise_leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """Begin the next leader epoch of a partition, as a new leader does, and answer it. Raises RequestError."""
+        return await self._manager.topics.actor(topic_partition).perform(raise_leader_epoch)
+
+    async def apply_retention(self) -> int:
+        """Apply retention now, and answer how many segments were taken out."""
+        return await self._manager.retention.run_pass()
+
+    async def compact(self, topic_partition: TopicPartition) -> int:
+        """Compact a partition now, its newest records too, however little of it is dirty; answers how many rounds that took.
+        What is undecided or younger than min.compaction.lag.ms stays. Raises RequestError: it is not compacted."""
+        return await self._compaction.compact(topic_partition)
+
+    def statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
+        """What the partition's actor has counted since the start. Raises RequestError."""
+        return self._manager.topics.actor(topic_partition).statistics()

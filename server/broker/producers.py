@@ -1,0 +1,35 @@
+"""Producers: their ids, and what partitions remember of them."""
+
+from __future__ import annotations
+
+import attrs
+
+from ...protocol.types import TopicPartition
+from ..actors.coordinators.producer_ids import ProducerIds
+from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
+from ..actors.manager.log_manager import LogManager
+from ..storage.producers.producer_entry import ProducerEntry
+
+
+@attrs.frozen(eq=False)
+class Producers:
+    """Idempotent producers, with a transactional id and without."""
+
+    _manager: LogManager
+    _ids: ProducerIds
+    _transactions: TransactionCoordinator
+
+    async def init(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None = None
+    ) -> tuple[int, int]:
+        """(producer id, epoch) for a producer that starts. With a transactional id whoever had it before is fenced off, and
+        what it left open is aborted first; without one, the other arguments mean nothing. `expected`: id and epoch of a
+        producer that goes on after an error (KIP-360). Raises RequestError."""
+        if transactional_id is None:
+            return await self._ids.next(), 0
+        return await self._transactions.init_producer(transactional_id, timeout_ms, expected)
+
+    def active(self, topic_partition: TopicPartition) -> list[ProducerEntry]:
+        """The producers that a partition remembers, by id. Raises RequestError."""
+        entries = self._manager.topics.actor(topic_partition).log.producers.entries
+        return [entries[producer_id] for producer_id in sorted(entries)]

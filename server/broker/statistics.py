@@ -1,0 +1,271 @@
+"""What a broker says of itself in numbers: logs, lags of groups, the device, the tasks in the background.
+
+It is collected when somebody asks, from integers that their owners keep anyway; meanwhile others have their turns. Counters
+count from the start. What is told one by one has a limit, so that neither an answer nor a time series database grows with what
+clients make; totals count everything.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.coordinator.transactions import TransactionState
+from ...protocol.errors import RequestError
+from ...protocol.types import TopicPartition
+from ..actors.compaction.cleaner_counters import CleanerCounters
+from ..actors.compaction.scrub import Scrub, ScrubStatistics
+from ..actors.disk.disk import Disk, DiskStatistics
+from ..actors.manager.descriptions import DirectoryDescription, describe_directories
+from ..actors.manager.log_manager import LogManager
+from ..actors.manager.topics import HostedTopic, OfflinePartition
+from ..actors.partition.partition import PartitionActor
+from .coordinators import Coordinators
+
+MAX_TOPICS: Final = 500
+MAX_PARTITIONS: Final = 1_000
+MAX_LAGS: Final = 1_000
+"""Told one by one: the first topics and partitions by name, the groups' partitions with the largest lags."""
+MAX_OFFSETS: Final = 100_000
+"""Committed offsets that are looked at for lags; those of groups behind in the alphabet are left out."""
+LOGS_PER_TURN: Final = 64
+OFFSETS_PER_TURN: Final = 256
+
+
+@attrs.frozen(kw_only=True)
+class PartitionFigures:
+    """One partition; of one that is offline `error` says why, and nothing else counts."""
+
+    topic: str
+    partition: int
+    error: str | None = None
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    log_end_offset: int = -1
+    size_bytes: int = 0
+    segments: int = 0
+    unsynced_records: int = 0
+    unsynced_ms: float = 0.0
+    waiting_appends: int = 0
+
+
+@attrs.define(kw_only=True)
+class TopicFigures:
+    """All partitions of one topic together. Changed while it is added up, then left alone."""
+
+    topic: str
+    partitions: int = 0
+    offline: int = 0
+    waiting: int = 0
+    """Read, but closed to appends until there is space."""
+    records: int = 0
+    """Offsets between start and end; compaction and transactions leave some of them out."""
+    appended_records: int = 0
+    """Log end offsets, so the records since the topic was made."""
+    size_bytes: int = 0
+    appended_bytes: int = 0
+    fetched_bytes: int = 0
+    unsynced_ms: float = 0.0
+    """The largest of any partition."""
+
+
+@attrs.frozen
+class GroupLag:
+    """How far a group is in a partition. Its lag are the records that it has not read and that are still there."""
+
+    group: str
+    topic_partition: TopicPartition
+    offset: int
+    lag: int
+
+
+@attrs.frozen(kw_only=True)
+class DirectorySpace:
+    """A log directory and its device."""
+
+    description: DirectoryDescription
+    free_bytes: int
+    total_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class BrokerStatistics:
+    """Everything at one moment, or nearly."""
+
+    topics: tuple[TopicFigures, ...]
+    topic_count: int
+    total: TopicFigures
+    partitions: tuple[PartitionFigures, ...]
+    lags: tuple[GroupLag, ...]
+    offset_count: int
+    """Committed offsets that were looked at."""
+    group_count: int
+    total_lag: int
+    unsynced_records: int
+    """What a power cut could take back, all partitions together."""
+    waiting_appends: int
+    open_transactions: int
+    disk: DiskStatistics
+    directories: tuple[DirectorySpace, ...]
+    cleaner: CleanerCounters
+    scrub: ScrubStatistics
+    taken_segments: int
+    doomed_segments: int
+    """Taken out of their logs and not unlinked yet."""
+
+
+@attrs.define(eq=False)
+class Collector:
+    """One look at everything. Owner: the task that asks."""
+
+    manager: LogManager
+    coordinators: Coordinators
+    topics: list[TopicFigures] = attrs.field(factory=list)
+    total: TopicFigures = attrs.field(factory=lambda: TopicFigures(topic=""))
+    partitions: list[PartitionFigures] = attrs.field(factory=list)
+    unsynced_records: int = 0
+    waiting_appends: int = 0
+    doomed_segments: int = 0
+    _logs: int = 0
+
+    async def collect(self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub) -> BrokerStatistics:
+        for hosted in list(self.manager.topics):
+            await self._add_topic(hosted)
+        names, lags = await self._lags()
+        spaces = await disk.call(_spaces, describe_directories(self.manager))
+        return BrokerStatistics(
+            topics=tuple(self.topics[:MAX_TOPICS]),
+            topic_count=len(self.topics),
+            total=self.total,
+            partitions=tuple(self.partitions),
+            lags=tuple(heapq.nlargest(MAX_LAGS, lags, key=lambda each: each.lag)),
+            offset_count=len(lags),
+            group_count=names,
+            total_lag=sum(each.lag for each in lags),
+            unsynced_records=self.unsynced_records,
+            waiting_appends=self.waiting_appends,
+            open_transactions=sum(
+                value.state is TransactionState.ONGOING for _, value in self.coordinators.transactions.states()
+            ),
+            disk=disk.statistics(),
+            directories=spaces,
+            cleaner=attrs.evolve(cleaner),
+            scrub=scrub.statistics(),
+            taken_segments=self.manager.retention.taken_segments,
+            doomed_segments=self.doomed_segments,
+        )
+
+    # ---- logs ------------------------------------------------------------------------------------------------------------
+
+    async def _add_topic(self, hosted: HostedTopic) -> None:
+        topic = TopicFigures(topic=hosted.topic.name)
+        for number, partition in enumerate(list(hosted.partitions)):
+            self._logs += 1
+            if not self._logs % LOGS_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            if isinstance(partition, OfflinePartition):
+                self._add_offline(topic, number, partition.error.message)
+            elif (offline := partition.actor.log.offline) is not None:
+                self._add_offline(topic, number, offline.message)
+            else:
+                self._add_log(topic, number, partition.actor)
+        self.topics.append(topic)
+        _add(self.total, topic)
+
+    def _add_offline(self, topic: TopicFigures, number: int, why: str) -> None:
+        topic.partitions += 1
+        topic.offline += 1
+        if len(self.partitions) < MAX_PARTITIONS:
+            self.partitions.append(PartitionFigures(topic=topic.topic, partition=number, error=why))
+
+    def _add_log(self, topic: TopicFigures, number: int, actor: PartitionActor) -> None:
+        log, done, size = actor.log, actor.statistics(), actor.log.size_in_bytes
+        unsynced = max(0, log.log_end_offset - log.recovery_point)
+        self.unsynced_records += unsynced
+        self.waiting_appends += done.waiting_commands
+        self.doomed_segments += len(log.doomed)
+        topic.partitions += 1
+        topic.waiting += log.waiting is not None
+        topic.records += log.log_end_offset - log.log_start_offset
+        topic.appended_records += log.log_end_offset
+        topic.size_bytes += size
+        topic.appended_bytes += done.appended_bytes
+        topic.fetched_bytes += done.fetched_bytes
+        topic.unsynced_ms = max(topic.unsynced_ms, done.unsynced_ms)
+        if len(self.partitions) < MAX_PARTITIONS:
+            self.partitions.append(
+                PartitionFigures(
+                    topic=topic.topic,
+                    partition=number,
+                    log_start_offset=log.log_start_offset,
+                    high_watermark=log.high_watermark,
+                    log_end_offset=log.log_end_offset,
+                    size_bytes=size,
+                    segments=len(log.segments),
+                    unsynced_records=unsynced,
+                    unsynced_ms=done.unsynced_ms,
+                    waiting_appends=done.waiting_commands,
+                )
+            )
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    async def _lags(self) -> tuple[int, list[GroupLag]]:
+        """How many groups there are, and their lags."""
+        offsets = self.coordinators.committed_offsets
+        names, looked = offsets.topic.names(), 0
+        lags: list[GroupLag] = []
+        for name in names:
+            try:
+                committed = offsets.fetch(name, None, require_stable=False)
+            except RequestError:
+                continue
+            for topic_partition, offset, _ in committed:
+                looked += 1
+                if looked > MAX_OFFSETS:
+                    return len(names), lags
+                if not looked % OFFSETS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
+                lag = self._lag(topic_partition, offset)
+                if lag is not None:
+                    lags.append(GroupLag(name, topic_partition, offset, lag))
+        return len(names), lags
+
+    def _lag(self, topic_partition: TopicPartition, offset: int) -> int | None:
+        try:
+            log = self.manager.topics.actor(topic_partition).log
+        except RequestError:
+            return None
+        return max(0, log.high_watermark - max(offset, log.log_start_offset))
+
+
+def _add(total: TopicFigures, topic: TopicFigures) -> None:
+    total.partitions += topic.partitions
+    total.offline += topic.offline
+    total.waiting += topic.waiting
+    total.records += topic.records
+    total.appended_records += topic.appended_records
+    total.size_bytes += topic.size_bytes
+    total.appended_bytes += topic.appended_bytes
+    total.fetched_bytes += topic.fetched_bytes
+    total.unsynced_ms = max(total.unsynced_ms, topic.unsynced_ms)
+
+
+def _spaces(directories: Iterable[DirectoryDescription]) -> tuple[DirectorySpace, ...]:
+    """Blocks. A device that does not answer has 0 of 0 bytes."""
+    spaces = []
+    for directory in directories:
+        free = total = 0
+        if directory.error is None:
+            try:
+                told = os.statvfs(directory.path)
+                free, total = told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize
+            except OSError:
+                pass
+        spaces.append(DirectorySpace(description=directory, free_bytes=free, total_bytes=total))
+    return tuple(spaces)

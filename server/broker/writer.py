@@ -1,0 +1,117 @@
+"""Records on their way into a log: checked, enqueued, acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from ...protocol.errors import (
+    InvalidRecordError,
+    RequestError,
+    RequestTimedOutError,
+)
+from ...protocol.types import Bytes, TopicPartition
+from ..actors.manager.log_manager import LogManager
+from ..actors.partition.appender import ACKS_ALL, Answer
+from ..actors.partition.partition import PartitionActor
+from ..storage.log.append import AppendResult
+from ..storage.log.plain_records import PlainRecord, prepare_records
+from ..storage.log.prepare import PreparedAppend, prepare_steps
+from ..system.clock import NowMs
+from .topics import check_not_internal
+
+PartitionAppend = tuple[PartitionActor, PreparedAppend]
+"""What `prepare` answers and `submit` takes: a partition, and what is to be appended there."""
+
+
+@attrs.frozen(eq=False)
+class LogWriter:
+    """Listeners append in two steps, `prepare` and `submit`; embedders in one."""
+
+    _manager: LogManager
+    _now_ms: NowMs
+
+    async def prepare(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend:
+        """Check record batches for a partition; others have their turn where there is much to check. Raises the RequestError
+        that is the partition's answer."""
+        check_not_internal(topic_partition.topic)
+        actor = self._manager.topics.writable(topic_partition)
+        now_ms = self._now_ms()
+        prepared = await self._manager.disk.compute(
+            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
+        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
+    async def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> PartitionAppend:
+        """Pack plain records into one batch, with the topic's codec, for a partition."""
+        check_not_internal(topic_partition.topic)
+        actor = self._manager.topics.writable(topic_partition)
+        if not records:
+            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+        now_ms = self._now_ms()
+        prepared = await self._manager.disk.compute(
+            prepare_records(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
+        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
+    async def append(
+        self,
+        topic_partition: TopicPartition,
+        records: Bytes | Sequence[PlainRecord],
+        *,
+        acks: int = ACKS_ALL,
+        timeout_s: float | None = None,
+    ) -> AppendResult:
+        """Append record batches (bytes, stored as they are) or plain records, and wait for the acknowledgement.
+
+        `acks`: -1 when the high watermark passes, 1 after the write, 0 without waiting (the result is then all -1).
+        Raises RequestError; RequestTimedOutError when it took longer than `timeout_s`. Cancelled before it is enqueued
+        nothing happened; after that the outcome is unknown.
+        """
+        plain = not isinstance(records, bytes | bytearray | memoryview)
+        actor, prepared = (
+            await self.prepare_records(topic_partition, records)  # type: ignore[arg-type]
+            if plain
+            else await self.prepare(topic_partition, records)  # type: ignore[arg-type]
+        )
+        if acks == 0:
+            await actor.append(prepared, acks, _drop)
+            return AppendResult(-1, -1, -1, -1)
+        slot = _Slot()
+        with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
+            await actor.append(prepared, acks, slot.put)
+            return await slot.get()
+        raise RequestTimedOutError(f"{topic_partition}: no acknowledgement within {timeout_s} s; the outcome is unknown")
+
+    @staticmethod
+    async def submit(actor: PartitionActor, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
+        """Enqueue a prepared append (this wait is the backpressure); `answer` is called once, later, in another task."""
+        if not actor.try_append(prepared, acks, answer):
+            await actor.append(prepared, acks, answer)
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """Where one caller waits for one answer. Putting never raises, also when the caller is gone."""
+
+    _answered: trio.Event = attrs.field(factory=trio.Event)
+    _answer: AppendResult | RequestError | None = None
+
+    def put(self, answer: AppendResult | RequestError) -> None:
+        self._answer = answer
+        self._answered.set()
+
+    async def get(self) -> AppendResult:
+        await self._answered.wait()
+        if isinstance(self._answer, RequestError):
+            raise self._answer.as_answer()
+        assert self._answer is not None
+        return self._answer
+
+
+def _drop(answer: AppendResult | RequestError) -> None:
+    """Nobody asked."""

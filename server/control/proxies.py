@@ -1,0 +1,63 @@
+"""Objects of the broker's trio thread, called from other threads: the same methods with the same signatures.
+
+A proxy class lists what can be called: `records = waiting(LogView.records)`. Signature and docstring are the method's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+P = ParamSpec("P")
+
+
+class Caller(Protocol):
+    """Runs functions in the broker's trio thread."""
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T: ...
+    def call_now(self, function: Callable[[], T]) -> T: ...
+
+
+class StandsFor(Protocol[V_co]):
+    """What `waiting` and `at_once` need of a class that lists methods."""
+
+    @property
+    def _target(self) -> V_co: ...
+    @property
+    def _caller(self) -> Caller: ...
+
+
+@attrs.frozen(eq=False)
+class Proxy(Generic[V]):
+    """Stands for one object; may be used from any thread."""
+
+    _target: V
+    _caller: Caller
+
+
+def waiting(method: Callable[Concatenate[V, P], Awaitable[T]]) -> Callable[Concatenate[StandsFor[V], P], T]:
+    """An async method of the target: the thread that calls waits for it."""
+
+    @wraps(method)
+    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        target = proxy._target
+        return proxy._caller.call(lambda: method(target, *arguments, **keywords))
+
+    return call
+
+
+def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V], P], T]:
+    """A method of the target that does not wait, run in the broker's thread all the same."""
+
+    @wraps(method)
+    def call(proxy: StandsFor[V], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        target = proxy._target
+        return proxy._caller.call_now(lambda: method(target, *arguments, **keywords))
+
+    return call

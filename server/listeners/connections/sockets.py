@@ -1,0 +1,276 @@
+"""Listening sockets: accept, hand each connection to its session, stop accepting and let sessions finish."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import attrs
+import trio
+
+from ...settings.broker_config import Address, BrokerConfig
+from .budget import InFlightBudget
+from .bugs import report_bug
+from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
+from .departures import Departures
+from .places import ListenerPlaces, Places
+from .tls import TlsServer, TlsTransport
+from .transport import MIN_RECEIVE_BYTES, Transport
+from .unsent import UnsentAnswers
+
+LOGGER: Final = logging.getLogger(__name__)
+
+NOT_LISTENING: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
+"""What accepting fails with for ever. All else is a lack that passes (descriptors, memory), or about one connection."""
+ACCEPT_PAUSE_S: Final = 0.1
+BACKLOG: Final = 512
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""In seconds, and probes: a peer that vanished without a word is found out within a minute."""
+PORT_ATTEMPTS: Final = 10
+"""At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
+
+
+class Served(NamedTuple):
+    """A connection that is being served: how, and how to let it take no more requests."""
+
+    serve: Callable[[], Awaitable[None]]
+    stop_reading: Callable[[], None]
+
+
+@attrs.frozen
+class Admission:
+    """What the connections of all listeners of a broker share."""
+
+    places: Places
+    budget: InFlightBudget
+    answers: UnsentAnswers
+    protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
+    """What they have counted, by protocol."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
+        return cls.with_limits(config.max_connections, config.max_broker_in_flight_bytes, protocols)
+
+    @classmethod
+    def with_limits(cls, connections: int, memory: int, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
+        """`memory`: for requests, and as much again for answers."""
+        counted = {} if protocols is None else protocols
+        return cls(Places(connections), InFlightBudget(memory), UnsentAnswers(memory), counted)
+
+    def counters(self, protocol: str) -> ProtocolCounters:
+        """The one place where all connections of a protocol count."""
+        return self.protocols.setdefault(protocol, ProtocolCounters(protocol))
+
+
+@attrs.define(eq=False)
+class Listener:
+    """One protocol on one address: `open` makes a session of an accepted connection. `run` is its task."""
+
+    address: Address
+    admission: Admission
+    open: Callable[[Transport], Served]
+    protocol: str = "other"
+    """Under which name its connections are counted."""
+    tls: TlsServer | None = None
+    """None: bytes as they are."""
+    _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
+    _served: dict[Served, None] = attrs.field(factory=dict)
+    _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _departures: Departures = attrs.field(init=False)
+    _places: ListenerPlaces = attrs.field(init=False)
+    _connections: trio.Nursery | None = None
+    _is_stopping: bool = False
+
+    @property
+    def connections(self) -> int:
+        return len(self._served)
+
+    async def run(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop`; the status is the address that is really listened on. OSError when it is taken."""
+        try:
+            listeners = await _listen(self.address)
+        except OSError as exc:
+            raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
+        host, port = listeners[0].socket.getsockname()[:2]
+        self._places = self.admission.places.open()
+        self._departures = Departures(self.admission.counters(self.protocol))
+        try:
+            async with trio.open_nursery() as beside:
+                beside.start_soon(self._departures.run)
+                async with trio.open_nursery() as nursery:
+                    self._connections = nursery
+                    with self._accepting:
+                        async with trio.open_nursery() as accepting:
+                            for listener in listeners:
+                                accepting.start_soon(self._accept, listener, nursery)
+                            task_status.started(Address(host=host, port=port))
+                beside.cancel_scope.cancel()
+        finally:
+            self._departures.close()
+            self.admission.places.close(self._places)
+
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except (OSError, MemoryError) as exc:
+                    if isinstance(exc, OSError) and exc.errno in NOT_LISTENING:
+                        raise
+                    self._log_not_accepted(exc)
+                    await trio.sleep(ACCEPT_PAUSE_S)
+                    continue
+                scope = trio.CancelScope()
+                try:
+                    has_ended_one = await self._places.take(scope)
+                except BaseException:
+                    await trio.aclose_forcefully(stream)
+                    raise
+                if has_ended_one:
+                    self.admission.counters(self.protocol).end(NEWCOMER)
+                nursery.start_soon(self._serve, stream, scope)
+
+    def _log_not_accepted(self, error: OSError | MemoryError) -> None:
+        left_out = self.admission.counters(self.protocol).said.left_out(self.address, trio.current_time())
+        if left_out is not None:
+            LOGGER.error(
+                "accepting on %s failed (%s), %d times since this was last said; connections wait, and it is tried again",
+                self.address,
+                error or "no memory",
+                left_out + 1,
+            )
+
+    async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+        """Serve a connection to its end. What it ends with is nobody else's matter, but for a cancellation."""
+        counters = self.admission.counters(self.protocol)
+        counters.connections += 1
+        counters.accepted += 1
+        peer = _peer_of(stream)
+        try:
+            with scope:
+                await self._serve_stream(stream, peer, counters, scope)
+        except* MemoryError:
+            counters.end(OUT_OF_MEMORY)
+            if (left_out := counters.said.left_out(OUT_OF_MEMORY, trio.current_time())) is not None:
+                said = "the connection of %s (%s) is ended: there was no memory for it, nor for %d before it"
+                LOGGER.error(said, peer, self.protocol, left_out)
+        except* Exception as errors:
+            report_bug(counters, f"the connection of {peer} ({self.protocol})", errors)
+        finally:
+            stream.socket.close()
+            counters.connections -= 1
+            self._places.leave(scope)
+
+    async def _serve_stream(
+        self, stream: trio.SocketStream, peer: str, counters: ProtocolCounters, scope: trio.CancelScope
+    ) -> None:
+        _set_options(stream)
+        plain = Transport(
+            stream,
+            peer,
+            counters,
+            self.admission.answers,
+            is_pressed=self.admission.budget.pressed,
+            most_received_bytes=MIN_RECEIVE_BYTES,
+            departures=self._departures,
+            became_known=partial(self._places.known, scope),
+        )
+        transport = plain if self.tls is None else await self._encrypted(plain, self.tls)
+        if transport is not None:
+            await self._serve_on(transport)
+
+    async def _serve_on(self, transport: Transport) -> None:
+        served = self.open(transport)
+        self._served[served] = None
+        if self._is_stopping:
+            served.stop_reading()
+        try:
+            await served.serve()
+        finally:
+            del self._served[served]
+
+    async def _encrypted(self, plain: Transport, tls: TlsServer) -> Transport | None:
+        """The connection once keys are agreed on; None when they are not, and it is closed."""
+        transport = TlsTransport.over(plain, tls.context)
+        is_agreed = False
+        try:
+            if (why := await self._handshake(transport, tls.handshake_timeout_s)) is None:
+                is_agreed = True
+                return transport
+            LOGGER.info("TLS with %s is not agreed on: %s", plain.peer, why)
+            tls.failed()
+            if not self._is_stopping:
+                await plain.linger()  # what the peer was told about it would be lost otherwise
+            return None
+        finally:
+            if not is_agreed:
+                await trio.aclose_forcefully(plain.stream)
+
+    async def _handshake(self, transport: TlsTransport, timeout_s: float) -> str | None:
+        why: str | None = "the server stops"
+        with trio.CancelScope() as scope:
+            self._handshakes.add(scope)
+            if self._is_stopping:
+                scope.cancel()
+            try:
+                why = await transport.handshake(timeout_s)
+            finally:
+                self._handshakes.discard(scope)
+        return why
+
+    def stop(self, grace_s: float) -> None:
+        """Stop accepting and taking requests; sessions have `grace_s` to answer what they took."""
+        self._is_stopping = True
+        self._accepting.cancel()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
+        for served in list(self._served):
+            served.stop_reading()
+        if self._connections is not None:
+            deadline = trio.current_time() + grace_s
+            self._connections.cancel_scope.deadline = min(self._connections.cancel_scope.deadline, deadline)
+
+
+async def _listen(address: Address) -> list[trio.SocketListener]:
+    """A listener for every address of the host, all on one port, whoever chooses it. Raises OSError."""
+    for _ in range(PORT_ATTEMPTS):
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
+        if address.port or len(listeners) == 1:
+            return listeners
+        first, *others = listeners
+        port = first.socket.getsockname()[1]
+        hosts = [listener.socket.getsockname()[0] for listener in others]
+        for listener in others:
+            listener.socket.close()
+        same = [first]
+        try:
+            for host in hosts:
+                same += await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+            return same
+        except BaseException as exc:
+            for listener in same:
+                listener.socket.close()
+            if not isinstance(exc, OSError) or exc.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no port is free on all addresses of {address.host}")
+
+
+def _set_options(stream: trio.SocketStream) -> None:
+    with contextlib.suppress(OSError):  # the peer is gone already
+        stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _peer_of(stream: trio.SocketStream) -> str:
+    try:
+        host, port = stream.socket.getpeername()[:2]
+    except OSError:
+        return "a peer that is gone"
+    return f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""HTTP for people and programs beside the logs: health and metrics."""

@@ -1,0 +1,1 @@
+"""Who may ask for what: logins, and the one guard of all APIs."""

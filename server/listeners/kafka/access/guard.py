@@ -1,0 +1,237 @@
+"""What a client may do, by ACLs: one table for all APIs, so that a handler knows nothing of it. Source: Kafka's KafkaApis,
+ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kafka's documentation.
+
+| in RULES | a request |
+|---|---|
+| whole | is refused as a whole: with the first rule's code that denies it |
+| each | has elements that are refused, each with the error; the others are served |
+| hide | has an answer out of which is taken what the client may not see, see `seen_answers` |
+
+What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
+its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
+AddPartitionsToTxn and the APIs of users and ACLs ask `Call.authorize` themselves: what they do while they answer hangs on it (a
+topic that is made by asking for it, a limit that counts what may be seen, partitions that join all or none). No other handler
+does. Where no ACLs are enforced nothing of this is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from .....protocol.errors import ErrorCode, RequestError
+from .....protocol.kafka.apis import Api, ApiKey, ApiTable
+from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
+from .....protocol.kafka.entities import (
+    COORDINATOR_KEY,
+    GROUP_ID,
+    RESOURCE_NAME,
+    TOPIC_NAME,
+    TRANSACTIONAL_ID,
+    name_in,
+    paths_to,
+    values_at,
+)
+from .....protocol.schema.fields import Entity
+from ..door import NO_TOPIC_ID, Call
+from . import seen_answers
+
+TOPIC, GROUP, CLUSTER, TRANSACTION = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+ENTITIES: Final = {TOPIC: TOPIC_NAME, GROUP: GROUP_ID, TRANSACTION: TRANSACTIONAL_ID}
+
+Rule = Callable[[Call, Api, Any], ErrorCode | None]
+"""(call, its API, request) -> why it is refused."""
+Judge = Callable[[Call, Any, Any], ErrorCode | None]
+"""(call, request, an element of it) -> why that is refused."""
+
+
+@attrs.frozen
+class Each:
+    """The list of a request that names an entity; its elements are looked at one by one."""
+
+    entity: Entity
+    judge: Judge
+    once: bool = False
+    """Elements that are there twice are not judged: their handler refuses them."""
+
+
+@attrs.frozen
+class Rules:
+    """The rules of one API, each kind as the module's table describes it."""
+
+    whole: tuple[Rule, ...] = ()
+    each: Each | None = None
+    hide: Callable[[Call, Any, Any], None] | None = None
+
+
+# ---- requests that are refused as a whole --------------------------------------------------------------------------------
+
+
+def _on(kind: ResourceType, operation: AclOperation) -> Rule:
+    """Requires an operation on every resource of a kind that the request names, or on the cluster. Null names are skipped."""
+    paths = ApiTable(lambda api: _paths(api, kind))
+
+    def rule(call: Call, api: Api, body: Any) -> ErrorCode | None:
+        names = (CLUSTER_NAME,) if kind is CLUSTER else (name for path in paths[api.key] for name in values_at(body, path))
+        return None if all(call.authorize(operation, kind, name) for name in names) else DENIED[kind]
+
+    return rule
+
+
+def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
+    """The paths to names of this kind in a request. There must be one: a rule without names would refuse nobody."""
+    paths = tuple(paths_to(api, api.request, ENTITIES[kind]))
+    assert paths, f"{api.name} has no field for a {ENTITIES[kind].name}"
+    return paths
+
+
+def _markers(call: Call, _api: Api, _body: Any) -> ErrorCode | None:
+    may = call.authorize(AclOperation.ALTER, CLUSTER) or call.authorize(AclOperation.CLUSTER_ACTION, CLUSTER)
+    return None if may else DENIED[CLUSTER]
+
+
+def _idempotent_producer(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+    """Without a transactional id, WRITE on any topic is enough for a producer id, else IDEMPOTENT_WRITE on the cluster."""
+    if body.transactional_id is not None or call.may_on_any(AclOperation.WRITE, TOPIC):
+        return None
+    return None if call.authorize(AclOperation.IDEMPOTENT_WRITE, CLUSTER) else DENIED[CLUSTER]
+
+
+def _one_coordinator(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+    return None if body.coordinator_keys else _coordinator(call, body, body.key)
+
+
+def _coordinator(call: Call, body: Any, key: str) -> ErrorCode | None:
+    kind = {0: GROUP, 1: TRANSACTION}.get(body.key_type)
+    return None if kind is None or call.authorize(AclOperation.DESCRIBE, kind, key) else DENIED[kind]
+
+
+def _one_group(call: Call, _api: Api, body: Any) -> ErrorCode | None:
+    return None if body.groups or call.authorize(AclOperation.DESCRIBE, GROUP, body.group_id) else DENIED[GROUP]
+
+
+# ---- elements that are refused ---------------------------------------------------------------------------------------------
+
+
+def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False) -> Each:
+    """Requires an operation on what each element names. An unknown topic id is left to the handler."""
+    entity = ENTITIES[kind]
+
+    def judge(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+        name, topic_id = name_in(element, entity), getattr(element, "topic_id", NO_TOPIC_ID)
+        if topic_id != NO_TOPIC_ID:
+            try:
+                name = call.broker.topics.named(topic_id)
+            except RequestError:
+                return None
+        return None if call.authorize(operation, kind, name or "") else DENIED[kind]
+
+    return Each(entity, judge, once)
+
+
+def _new_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    may = call.authorize(AclOperation.CREATE, CLUSTER, quietly=True) or call.authorize(AclOperation.CREATE, TOPIC, element.name)
+    return None if may else DENIED[TOPIC]
+
+
+def _old_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    """A topic to delete. A missing one is left to the handler if the client may describe it."""
+    name, topic_id = name_in(element, TOPIC_NAME), getattr(element, "topic_id", NO_TOPIC_ID)
+    if (name is None) == (topic_id == NO_TOPIC_ID) or call.authorize(AclOperation.DELETE, CLUSTER, quietly=True):
+        return None
+    try:
+        known = call.broker.topics.named(topic_id) if name is None else name
+    except RequestError:
+        return None
+    if call.authorize(AclOperation.DELETE, TOPIC, known):
+        return None
+    is_seen_missing = known not in call.broker.topics.names() and call.authorize(
+        AclOperation.DESCRIBE, TOPIC, known, quietly=True
+    )
+    return None if is_seen_missing else DENIED[TOPIC]
+
+
+_CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
+"""By the type of a configuration; there are no others."""
+BROKER_TYPES: Final = (4, 8)
+
+
+def _configs(call: Call, operation: AclOperation, element: Any) -> ErrorCode | None:
+    kind = _CONFIGURED.get(element.resource_type)
+    if kind is None:
+        return None
+    name = CLUSTER_NAME if kind is CLUSTER else element.resource_name
+    return None if call.authorize(operation, kind, name) else DENIED[kind]
+
+
+def _described_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    return _configs(call, AclOperation.DESCRIBE_CONFIGS, element)
+
+
+def _altered_configs(call: Call, _body: Any, element: Any) -> ErrorCode | None:
+    """In Kafka the broker refuses missing values and unknown broker names before the controller looks at ACLs."""
+    nodes = ["", *(str(node.node_id) for node in call.door.nodes(call.session))]
+    is_elsewhere = element.resource_type in BROKER_TYPES and element.resource_name not in nodes
+    if is_elsewhere or any(each.value is None and not _is_deletion(each) for each in element.configs):
+        return None
+    return _configs(call, AclOperation.ALTER_CONFIGS, element)
+
+
+def _is_deletion(config: Any) -> bool:
+    return getattr(config, "config_operation", None) == 1
+
+
+_IN_GROUP: Final = _on(GROUP, AclOperation.READ)
+_IN_TRANSACTION: Final = _on(TRANSACTION, AclOperation.WRITE)
+
+RULES: Final[dict[ApiKey, Rules]] = {
+    ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
+    ApiKey.SYNC_GROUP: Rules((_IN_GROUP,)),
+    ApiKey.HEARTBEAT: Rules((_IN_GROUP,)),
+    ApiKey.LEAVE_GROUP: Rules((_IN_GROUP,)),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
+    ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
+    ApiKey.OFFSET_FETCH: Rules((_one_group,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
+    ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
+    ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, AclOperation.DESCRIBE)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
+    ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
+    ApiKey.FIND_COORDINATOR: Rules((_one_coordinator,), Each(COORDINATOR_KEY, _coordinator)),
+    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _idempotent_producer)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
+    ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
+    ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
+    ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
+    ApiKey.WRITE_TXN_MARKERS: Rules((_markers,)),
+    ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
+    ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),
+    ApiKey.LIST_OFFSETS: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
+    ApiKey.CREATE_TOPICS: Rules(each=Each(TOPIC_NAME, _new_topic, once=True), hide=seen_answers.new_topics),
+    ApiKey.DELETE_TOPICS: Rules(each=Each(TOPIC_NAME, _old_topic, once=True), hide=seen_answers.old_topics),
+    ApiKey.CREATE_PARTITIONS: Rules(each=_named(TOPIC, AclOperation.ALTER, once=True)),
+    ApiKey.DELETE_RECORDS: Rules(each=_named(TOPIC, AclOperation.DELETE)),
+    ApiKey.DESCRIBE_CONFIGS: Rules(each=Each(RESOURCE_NAME, _described_configs)),
+    ApiKey.ALTER_CONFIGS: Rules(each=Each(RESOURCE_NAME, _altered_configs, once=True)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Rules(each=Each(RESOURCE_NAME, _altered_configs, once=True)),
+    ApiKey.LIST_CONFIG_RESOURCES: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.ALTER_CONFIGS),)),
+    ApiKey.DESCRIBE_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
+    ApiKey.ELECT_LEADERS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
+    ApiKey.UPDATE_FEATURES: Rules((_on(CLUSTER, AclOperation.ALTER),)),
+}
+WHOLE: Final = {key: rules.whole for key, rules in RULES.items() if rules.whole}
+EACH: Final = {key: rules.each for key, rules in RULES.items() if rules.each is not None}

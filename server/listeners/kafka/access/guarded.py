@@ -1,0 +1,95 @@
+"""A request is answered as far as the client may have it: `guard` has what is refused, `seen_answers` what is left out."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from .....protocol.errors import ErrorCode
+from .....protocol.kafka.apis import Api, ApiTable
+from .....protocol.kafka.entities import lists_naming, names_of
+from ..door import Call
+from ..error_answers import SHAPES, error_response, repeat
+from .guard import RULES, Each, Rules
+
+MESSAGE: Final = "Authorization failed."
+"""Kafka's words."""
+
+NO_RULES: Final = Rules()
+
+
+def _paths(api: Api) -> tuple[str, ...]:
+    each = RULES.get(api.key, NO_RULES).each
+    if each is None:
+        return ()
+    paths = tuple(path for path, _ in lists_naming(api, api.request, (each.entity,)))
+    assert paths, f"{api.name} has no list of {each.entity.name}"
+    return paths
+
+
+PATHS: Final = ApiTable(_paths)
+"""The lists whose elements are judged. A request has one of them, or none."""
+
+Handler = Callable[[Call, Any], Any]
+
+
+async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
+    """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
+    rules = RULES.get(api.key, NO_RULES)
+    for rule in rules.whole:
+        if (code := rule(call, api, body)) is not None:
+            return error_response(api, call.version, body, code, MESSAGE)
+    path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
+    if rules.each is None or path is None:
+        answer = await _served(call, body, handler)
+    else:
+        answer = await _divided(call, api, body, rules.each, path, handler)
+    if rules.hide is not None:
+        rules.hide(call, body, answer)
+    return answer
+
+
+async def _served(call: Call, body: Any, handler: Handler) -> Any:
+    answer = handler(call, body)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handler: Handler) -> Any:
+    refused, kept = _judged(call, body, each, getattr(body, path))
+    if not refused:
+        return await _served(call, body, handler)
+    answer = await _served(call, _with(body, path, kept), handler) if kept else api.response()
+    if getattr(answer, "error_code", 0):
+        return answer
+    for code, elements in refused.items():
+        for shape in SHAPES[api.key].lists:
+            if shape.asked == path:
+                asked = _with(body, path, elements)
+                setattr(answer, shape.answer, getattr(answer, shape.answer) + repeat(shape, api.response, asked, code, MESSAGE))
+    return answer
+
+
+def _judged(call: Call, body: Any, each: Each, elements: list[Any]) -> tuple[dict[ErrorCode, list[Any]], list[Any]]:
+    """Divide elements into (error -> those refused with it, those served)."""
+    refused: dict[ErrorCode, list[Any]] = {}
+    kept: list[Any] = []
+    counts = Counter(map(_identity, elements)) if each.once else {}
+    for element in elements:
+        is_repeated = each.once and counts[_identity(element)] > 1
+        code = None if is_repeated else each.judge(call, body, element)
+        (kept if code is None else refused.setdefault(code, [])).append(element)
+    return refused, kept
+
+
+def _identity(element: Any) -> Hashable:
+    """A key for what an element names; equal for two elements that name the same."""
+    return element if isinstance(element, str) else tuple(getattr(element, name) for name in names_of(type(element)).values())
+
+
+def _with(body: Any, path: str, elements: list[Any]) -> Any:
+    changed = copy.copy(body)
+    setattr(changed, path, elements)
+    return changed

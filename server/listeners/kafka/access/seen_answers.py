@@ -1,0 +1,109 @@
+"""What is taken out of answers that the client may not see, by ACLs. Source: Kafka's KafkaApis and ControllerApis (4.1).
+
+Each function is given a call, its request and the answer, which it changes; `guard` says for which API. Nothing of this is
+logged as a refusal: nobody has asked for what is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....protocol.errors import RequestError
+from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
+from .....protocol.kafka.messages.consumer_groups import ConsumerGroupDescribedGroup
+from ..door import NO_TOPIC_ID, Call
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+
+
+def _may_see(call: Call, kind: ResourceType, name: str) -> bool:
+    return call.authorize(AclOperation.DESCRIBE, kind, name, quietly=True)
+
+
+def _name_of(call: Call, topic: Any) -> str | None:
+    """A topic's name, also where its id stands for it; None when nobody has that id."""
+    if topic.topic_id == NO_TOPIC_ID:
+        return str(topic.name)
+    try:
+        return call.broker.topics.named(topic.topic_id)
+    except RequestError:
+        return None
+
+
+def offsets(call: Call, body: Any, answer: Any) -> None:
+    """Offsets of hidden topics become errors where the request names topics, and are left out where it asks for all."""
+    asked = {each.group_id: each.topics is None for each in body.groups}
+    groups = [(each, asked.get(each.group_id, False)) for each in answer.groups] or [(answer, body.topics is None)]
+    for group, is_all in groups:
+        hidden = [topic for topic in group.topics if not _may_see_offsets(call, topic)]
+        if is_all:
+            group.topics = [topic for topic in group.topics if topic not in hidden]
+            continue
+        for partition in (each for topic in hidden for each in topic.partitions):
+            partition.committed_offset, partition.committed_leader_epoch, partition.metadata = -1, -1, ""
+            partition.error_code = DENIED[TOPIC]
+
+
+def _may_see_offsets(call: Call, topic: Any) -> bool:
+    name = _name_of(call, topic) if hasattr(topic, "topic_id") else topic.name
+    return name is None or _may_see(call, TOPIC, name)
+
+
+def listed_groups(call: Call, _body: Any, answer: Any) -> None:
+    if not _may_see(call, CLUSTER, CLUSTER_NAME):
+        answer.groups = [each for each in answer.groups if _may_see(call, GROUP, each.group_id)]
+
+
+def listed_transactions(call: Call, _body: Any, answer: Any) -> None:
+    states = answer.transaction_states
+    answer.transaction_states = [each for each in states if _may_see(call, TRANSACTIONAL_ID, each.transactional_id)]
+
+
+def transactions(call: Call, _body: Any, answer: Any) -> None:
+    for each in answer.transaction_states:
+        each.topics = [topic for topic in each.topics if _may_see(call, TOPIC, topic.topic)]
+
+
+def described_groups(call: Call, _body: Any, answer: Any) -> None:
+    """A group with an assigned topic that the client may not describe is answered with an error and without details."""
+    answer.groups = [each if _may_see_assignments(call, each) else _hidden(each.group_id) for each in answer.groups]
+
+
+def _may_see_assignments(call: Call, group: Any) -> bool:
+    assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
+    names = {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
+    return all(_may_see(call, TOPIC, name) for name in names)
+
+
+def _hidden(group_id: str) -> ConsumerGroupDescribedGroup:
+    return ConsumerGroupDescribedGroup(
+        error_code=DENIED[TOPIC],
+        error_message="The group has topics that the client is not authorized to describe.",
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def new_topics(call: Call, _body: Any, answer: Any) -> None:
+    """Hide the configuration of created topics from clients that may not describe it."""
+    for topic in answer.topics:
+        if not topic.error_code and not call.authorize(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic.name, quietly=True):
+            topic.topic_config_error_code, topic.configs = DENIED[TOPIC], None
+            topic.num_partitions = topic.replication_factor = -1
+
+
+def old_topics(call: Call, _body: Any, answer: Any) -> None:
+    """Add the name of a topic whose deletion by id is refused, if the client may describe it."""
+    for topic in answer.responses:
+        if topic.error_code == DENIED[TOPIC] and topic.name is None:
+            name = _name_of(call, topic)
+            topic.name = name if name is not None and _may_see(call, TOPIC, name) else None

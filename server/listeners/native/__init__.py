@@ -1,0 +1,1 @@
+"""The native protocol on a broker: its session, and what each call does."""

@@ -1,0 +1,92 @@
+"""The fetches of one connection: answered at once, or when what they wait for is there."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import attrs
+import trio
+
+from ....protocol.limits import MIB
+from ....protocol.native import messages
+from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView
+from .fetched import fetch_body
+from .session import Session
+
+FRAME_RESERVE: Final = MIB
+"""Room for the map around the records of an answer."""
+
+
+class _Fetch(NamedTuple):
+    correlation_id: int
+    message: messages.FetchRequest
+    partitions: list[FetchPartition]
+    max_bytes: int
+    view: ReaderView
+
+
+@attrs.define(eq=False)
+class Fetches:
+    """Owner of a connection's long polls: fetches that wait for data."""
+
+    session: Session
+    broker: Broker
+    nursery: trio.Nursery
+    _long_polls: set[trio.CancelScope] = attrs.field(factory=set)
+    _late_answers: trio.Lock = attrs.field(factory=trio.Lock)
+    _ends_long_polls: bool = False
+
+    async def fetch(self, correlation_id: int, message: messages.FetchRequest) -> None:
+        """Answer at once when enough is there; else wait in a task of its own, so that nothing behind it is held up."""
+        fetch = _Fetch(
+            correlation_id,
+            message,
+            [FetchPartition(each.topic_partition, each.offset, each.max_bytes) for each in message.partitions],
+            min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
+            ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP),
+        )
+        if not await self._answer(fetch, wants_more=message.max_wait_ms > 0):
+            self.nursery.start_soon(self._answer_late, fetch)
+
+    def end_long_polls(self) -> None:
+        """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""
+        self._ends_long_polls = True
+        for waiting in self._long_polls:
+            waiting.cancel()
+
+    async def _answer_late(self, fetch: _Fetch) -> None:
+        """Wait, then read and answer. One at a time and only while there is room: a peer that does not read its answers
+        must not fill the memory with them."""
+        with trio.move_on_after(fetch.message.max_wait_ms / 1000) as waiting:
+            if self._ends_long_polls:
+                waiting.cancel()
+            self._long_polls.add(waiting)
+            await self.broker.reader.wait_for_bytes(
+                fetch.partitions, max_bytes=fetch.max_bytes, min_bytes=fetch.message.min_bytes, view=fetch.view
+            )
+        self._long_polls.discard(waiting)
+        async with self._late_answers:
+            await self.session.room_to_answer()
+            await self._answer(fetch, wants_more=False)
+
+    async def _answer(self, fetch: _Fetch, *, wants_more: bool) -> bool:
+        """Answer with what is there, as far as there is memory for it. False, and no answer, when more is wanted."""
+        wanted = min(fetch.max_bytes, sum(each.max_bytes for each in fetch.partitions))
+        room = self.session.transport.reserve(wanted)
+        max_bytes = room if room < wanted else fetch.max_bytes
+        try:
+            answers, is_enough = await self.broker.reader.fetch_now(
+                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
+            )
+            if is_enough or not wants_more:
+                self.session.respond(fetch.correlation_id, None, await self._body(fetch, answers, max_bytes))
+                return True
+            return False
+        finally:
+            self.session.transport.unreserve(room)
+
+    async def _body(self, fetch: _Fetch, answers: list[FetchAnswer], max_bytes: int) -> Any:
+        plain = None
+        if fetch.message.format is messages.Format.RECORDS:
+            plain = await self.broker.reader.unpack(answers, fetch.partitions, max_bytes=max_bytes)
+        return fetch_body(answers, fetch.partitions, fetch.message, plain)

@@ -1,0 +1,60 @@
+"""The native calls of producers that are recognised and of groups: values in, values out."""
+
+from __future__ import annotations
+
+from ....protocol.native import messages
+from ...broker import Broker
+from ..connections.in_turns import in_turns
+from .topic_calls import error_of
+
+
+async def init_producer(broker: Broker, message: messages.InitProducerRequest) -> messages.InitProducerResponse:
+    producer_id, epoch = await broker.producers.init(message.transactional_id, message.timeout_ms)
+    return messages.InitProducerResponse(producer_id, epoch)
+
+
+async def end_transaction(broker: Broker, message: messages.EndTransactionRequest) -> messages.EndTransactionResponse:
+    producer = message.producer
+    await broker.transactions.end(
+        producer.transactional_id, producer.producer_id, producer.producer_epoch, commit=message.commit
+    )
+    return messages.EndTransactionResponse()
+
+
+async def commit_offsets(broker: Broker, message: messages.CommitOffsetsRequest) -> messages.CommitOffsetsResponse:
+    producer = message.transaction
+    errors = await broker.offsets.commit(
+        message.group,
+        [(each.topic_partition, each.offset, each.metadata) for each in message.partitions],
+        transaction=None if producer is None else (producer.transactional_id, producer.producer_id, producer.producer_epoch),
+    )
+    return messages.CommitOffsetsResponse(
+        tuple(
+            messages.CommitOffsetsPartitionResponse(each.topic, each.partition, error)
+            for each, error in zip(message.partitions, errors, strict=True)
+        )
+    )
+
+
+async def fetch_offsets(broker: Broker, message: messages.FetchOffsetsRequest) -> messages.FetchOffsetsResponse:
+    asked = None
+    if message.partitions is not None:
+        asked = [each.topic_partition for each in message.partitions]
+    found = await broker.offsets.fetch(message.group, asked, require_stable=message.require_stable)
+    return messages.FetchOffsetsResponse(
+        tuple(
+            messages.FetchOffsetsPartitionResponse(partition.topic, partition.partition, None, offset, metadata)
+            for partition, offset, metadata in found
+        )
+    )
+
+
+async def list_groups(broker: Broker, message: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+    return messages.ListGroupsResponse(tuple(each.group_id for each in broker.groups.listings()))
+
+
+async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
+    deleted = [
+        messages.DeletedGroup(group, await error_of(broker.groups.delete(group))) async for group in in_turns(message.groups)
+    ]
+    return messages.DeleteGroupsResponse(tuple(deleted))

@@ -1,0 +1,102 @@
+"""The native call `describe_groups`: groups of both kinds, as one kind of answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+from ....protocol.coordinator.consumer_protocol import decode_assignment
+from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
+from ....protocol.native import messages
+from ...broker import Broker, ConsumerGroupDescription, GroupDescription, GroupState
+from ..connections.in_turns import in_turns
+
+CONSUMER: Final = "consumer"
+"""Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""
+CLASSIC: Final = "classic"
+
+
+async def describe_groups(broker: Broker, message: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
+    groups = [_described(broker, group) async for group in in_turns(message.groups)]
+    return messages.DescribeGroupsResponse(tuple(groups))
+
+
+def _described(broker: Broker, group: str) -> messages.DescribedGroup:
+    try:
+        found = _consumer_group(broker, group)
+        return found or _classic_group(broker.groups.describe(group))
+    except RequestError as exc:
+        return messages.DescribedGroup(group, exc.as_answer())
+
+
+def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | None:
+    """A group whose assignments the server makes; None when it is not one."""
+    try:
+        told: ConsumerGroupDescription = broker.groups.consumers.describe(group)
+    except RequestError as exc:
+        if exc.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        raise
+    return messages.DescribedGroup(
+        group,
+        None,
+        told.state.value,
+        CONSUMER,
+        CONSUMER,
+        told.assignor,
+        tuple(
+            messages.GroupMember(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                _named(broker, each.assignment),
+            )
+            for each in told.members
+        ),
+    )
+
+
+def _named(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.OffsetsPartition, ...]:
+    """By topic and partition; a topic that was deleted meanwhile is left out."""
+    named = []
+    for topic_id, partition in assignment:
+        with contextlib.suppress(RequestError):
+            named.append(messages.OffsetsPartition(broker.topics.named(topic_id), partition))
+    return tuple(sorted(named, key=lambda each: (each.topic, each.partition)))
+
+
+def _classic_group(told: GroupDescription) -> messages.DescribedGroup:
+    if told.state is GroupState.DEAD:
+        raise RequestError(
+            f"there is no group {told.group_id!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+        )
+    return messages.DescribedGroup(
+        told.group_id,
+        None,
+        told.state.value,
+        CLASSIC,
+        told.protocol_type,
+        told.protocol,
+        tuple(
+            messages.GroupMember(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                _read(each.assignment) if told.protocol_type == CONSUMER else (),
+            )
+            for each in told.members
+        ),
+    )
+
+
+def _read(assignment: bytes) -> tuple[messages.OffsetsPartition, ...]:
+    """What the leader has given a member; nothing when it is not in the form that consumers agree on."""
+    try:
+        assigned = decode_assignment(assignment).assigned_partitions
+    except RemoteProtocolError:
+        return ()
+    named = [messages.OffsetsPartition(each.topic, partition) for each in assigned for partition in each.partitions]
+    return tuple(sorted(named, key=lambda each: (each.topic, each.partition)))

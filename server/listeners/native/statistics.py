@@ -1,0 +1,119 @@
+"""The call `statistics`: what a broker and its connections have counted, as the map that docs/native-protocol.md lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode
+from ....protocol.native import messages
+from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, TopicFigures
+from ..connections.counters import ProtocolCounters
+
+MAX_LAGS: Final = 200
+"""Of an answer, the largest; metrics have more."""
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code; of one that has none, its number."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+async def statistics(broker: Broker, protocols: Iterable[ProtocolCounters]) -> messages.StatisticsResponse:
+    """Answers the call."""
+    told = statistics_body(await broker.statistics(), broker.now_ms(), protocols)
+    return messages.StatisticsResponse(told)
+
+
+def statistics_body(told: BrokerStatistics, now_ms: int, protocols: Iterable[ProtocolCounters]) -> dict[str, Any]:
+    """Everything as maps, lists, text and numbers."""
+    return {
+        "time_ms": now_ms,
+        "duration_bounds_s": list(DURATION_BOUNDS_S),
+        "protocols": {each.protocol: _protocol(each) for each in protocols},
+        "total": _topic(told.total),
+        "topics": [{"topic": each.topic, **_topic(each)} for each in told.topics],
+        "topic_count": told.topic_count,
+        "unsynced_records": told.unsynced_records,
+        "waiting_appends": told.waiting_appends,
+        "open_transactions": told.open_transactions,
+        "groups": {
+            "count": told.group_count,
+            "lag": told.total_lag,
+            "lags": [
+                {
+                    "group": each.group,
+                    "topic": each.topic_partition.topic,
+                    "partition": each.topic_partition.partition,
+                    "offset": each.offset,
+                    "lag": each.lag,
+                }
+                for each in told.lags[:MAX_LAGS]
+            ],
+        },
+        **_below(told),
+    }
+
+
+def _below(told: BrokerStatistics) -> dict[str, Any]:
+    """The device, and the tasks in the background."""
+    disk, cleaner = told.disk, told.cleaner
+    return {
+        "disk": {
+            "hops": disk.hops,
+            "writes_at_once": disk.writes_at_once,
+            "cached_reads": disk.cached_reads,
+            "cold_reads": disk.cold_reads,
+            "descriptors": disk.descriptors,
+            "syncs": _durations(disk.syncs),
+            "failed_syncs": disk.failed_syncs,
+        },
+        "directories": [
+            {
+                "path": each.description.path,
+                "partitions": each.description.partitions,
+                "error": each.description.error,
+                "is_refusing": each.description.is_refusing,
+                "free_bytes": each.free_bytes,
+                "total_bytes": each.total_bytes,
+            }
+            for each in told.directories
+        ],
+        "cleaner": attrs.asdict(cleaner),
+        "scrub": attrs.asdict(told.scrub),
+        "retention": {"taken_segments": told.taken_segments, "doomed_segments": told.doomed_segments},
+    }
+
+
+def _topic(figures: TopicFigures) -> dict[str, Any]:
+    body = attrs.asdict(figures)
+    del body["topic"]
+    return body
+
+
+def _protocol(counters: ProtocolCounters) -> dict[str, Any]:
+    return {
+        "connections": counters.connections,
+        "accepted": counters.accepted,
+        "refused": counters.refused,
+        "bugs": counters.bugs,
+        "received_bytes": counters.received_bytes,
+        "sent_bytes": counters.sent_bytes,
+        "apis": {
+            name: {
+                **_durations(api.durations),
+                "errors": {error_name(code): count for code, count in sorted(api.errors.items())},
+            }
+            for name, api in sorted(counters.apis.items())
+        },
+    }
+
+
+def _durations(durations: Durations) -> dict[str, Any]:
+    """`counts` has one class more than `duration_bounds_s`."""
+    return {"count": durations.count, "seconds": durations.seconds, "counts": list(durations.counts)}

@@ -1,0 +1,112 @@
+"""The native calls on topics: values in, values out. Each topic or partition of a request succeeds or fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ....protocol.errors import RequestError
+from ....protocol.native import messages
+from ...broker import Broker
+from ..connections.in_turns import in_turns
+
+TOPICS_PER_TURN: Final = 4
+"""Whose whole configuration is told."""
+
+
+async def metadata(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse:
+    if message.topics is None:  # in one turn: one that was deleted meanwhile would be an error
+        topics = [_describe_topic(broker, name) for name in broker.topics.names()]
+    else:
+        topics = [_describe_topic(broker, name) async for name in in_turns(message.topics)]
+    return messages.MetadataResponse(tuple(topics))
+
+
+def _describe_topic(broker: Broker, name: str) -> messages.TopicMetadata:
+    try:
+        topic = broker.topics.describe(name)
+    except RequestError as exc:
+        return messages.TopicMetadata(name, exc.as_answer())
+    partitions = tuple(
+        messages.PartitionMetadata(
+            partition=each.partition,
+            error=each.error,
+            log_start_offset=each.log_start_offset,
+            high_watermark=each.high_watermark,
+            size_bytes=max(0, each.size_bytes),
+            segments=each.segments,
+            waiting=None if each.waiting is None else each.waiting.message,
+        )
+        for each in topic.partitions
+    )
+    return messages.TopicMetadata(name, None, topic.topic_id, topic.configs, partitions)
+
+
+async def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
+    topics = []
+    async for name in in_turns(message.topics, TOPICS_PER_TURN):
+        try:
+            config = broker.topics.describe_config(name)
+        except RequestError as exc:
+            topics.append(messages.TopicConfig(name, exc.as_answer()))
+        else:
+            entries = {key: messages.ConfigEntry(value, source) for key, (value, source) in config.items()}
+            topics.append(messages.TopicConfig(name, None, entries))
+    return messages.DescribeConfigsResponse(tuple(topics))
+
+
+async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
+    created = []
+    async for topic in in_turns(message.topics):
+        try:
+            topic_id = await broker.topics.create(
+                topic.name, topic.partitions, topic.config, validate_only=message.validate_only
+            )
+        except RequestError as exc:
+            created.append(messages.CreatedTopic(topic.name, exc.as_answer()))
+        else:
+            created.append(messages.CreatedTopic(topic.name, None, topic_id or None))
+    return messages.CreateTopicsResponse(tuple(created))
+
+
+async def delete_topics(broker: Broker, message: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
+    deleted = [
+        messages.DeletedTopic(name, await error_of(broker.topics.delete(name))) async for name in in_turns(message.topics)
+    ]
+    return messages.DeleteTopicsResponse(tuple(deleted))
+
+
+async def create_partitions(broker: Broker, message: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
+    changed = [
+        messages.ChangedTopic(topic.name, await error_of(broker.topics.create_partitions(topic.name, topic.total)))
+        async for topic in in_turns(message.topics)
+    ]
+    return messages.CreatePartitionsResponse(tuple(changed))
+
+
+async def alter_configs(broker: Broker, message: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
+    changed = [
+        messages.ChangedTopic(topic.name, await error_of(broker.topics.alter_configs(topic.name, topic.set, topic.delete)))
+        async for topic in in_turns(message.topics)
+    ]
+    return messages.AlterConfigsResponse(tuple(changed))
+
+
+async def delete_records(broker: Broker, message: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+    wanted = [(each.topic_partition, each.before_offset) for each in message.partitions]
+    trimmed = [
+        messages.DeleteRecordsPartitionResponse(*topic_partition, answer)
+        if isinstance(answer, RequestError)
+        else messages.DeleteRecordsPartitionResponse(*topic_partition, None, answer)
+        for (topic_partition, _), answer in zip(wanted, await broker.logs.delete_records_of(wanted), strict=True)
+    ]
+    return messages.DeleteRecordsResponse(tuple(trimmed))
+
+
+async def error_of(change: Awaitable[None]) -> RequestError | None:
+    """What went wrong, as an answer's value; None when nothing did."""
+    try:
+        await change
+    except RequestError as exc:
+        return exc.as_answer()
+    return None

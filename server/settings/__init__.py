@@ -1,0 +1,1 @@
+"""The server's own keys, and where their values come from."""

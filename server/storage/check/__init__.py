@@ -1,0 +1,1 @@
+"""Looking for damage: every check of `triolog verify`, and the scrubbing of closed segments."""

@@ -1,0 +1,148 @@
+"""The derived files of one segment held against its log: `.index`, `.timeindex`, `.txnindex`.
+
+`IndexCheck` is shown the batches as the segment's check comes by them. A file is damaged when it is missing from a segment that
+was closed, is no whole number of entries, was not cut to its entries, or says what the log does not (see `index_matching`).
+Lookups through an index that passes give what they would give through one that was rebuilt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from ....protocol.limits import MIB
+from ....protocol.records.batch import BatchHeader
+from ..directory.inventory import SegmentFiles
+from ..disk.filesystem import FileSystem, read_file
+from ..disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from ..errors import CorruptIndexError
+from ..indexes.index import AbstractIndex
+from ..indexes.offset_index import OffsetIndex
+from ..indexes.time_index import TimeIndex
+from ..indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
+from .findings import FaultTally, Reporter
+from .index_matching import IndexFile, OffsetMatching, TimeMatching
+
+INDEX: Final = "index"
+TIME_INDEX: Final = "time index"
+TRANSACTION_INDEX: Final = "transaction index"
+
+MAX_TRANSACTION_INDEX_BYTES: Final = 16 * MIB
+_VERSION: Final = bytes(2)
+
+
+class IndexCheck:
+    """Both sparse indexes of a segment."""
+
+    def __init__(self, offset_file: IndexFile | None, time_file: IndexFile | None) -> None:
+        self._offset_file = offset_file
+        self._time_file = time_file
+        self.offsets = OffsetMatching(iter(offset_file or ()))
+        self.times = TimeMatching(iter(time_file or ()))
+
+    def visit(self, header: BatchHeader, position: int) -> None:
+        """The next batch of the log."""
+        if position >= self.offsets.due:
+            self.offsets.visit(header, position)
+        if header.max_timestamp > self.times.largest:
+            self.times.visit(header)
+
+    def report(self, reporter: Reporter, segment: SegmentFiles, *, was_closed: bool, log_is_damaged: bool) -> None:
+        """What is wrong, once all batches were shown. Entries for a damaged part of the log cannot be right: they are remarks,
+        and whoever repairs the log makes the indexes anew."""
+        wrong_entries = reporter.remark if log_is_damaged else reporter.damage
+        self.offsets.finish()
+        self.times.finish()
+        for check, suffix, file, matching in (
+            (INDEX, INDEX_SUFFIX, self._offset_file, self.offsets),
+            (TIME_INDEX, TIME_INDEX_SUFFIX, self._time_file, self.times),
+        ):
+            path = segment.path(suffix)
+            if file is not None:
+                _report_size(reporter, check, file, was_closed=was_closed)
+                reporter.damage(check, path, matching.order.text)
+                wrong_entries(check, path, matching.failures.text)
+            elif was_closed and segment.log_bytes:
+                reporter.damage(check, path, "the file is missing")
+        closing = self._time_file is not None and was_closed and not self._time_file.zeros and not self.times.failures.count
+        if closing:
+            wrong_entries(TIME_INDEX, segment.path(TIME_INDEX_SUFFIX), self.times.closing_failure)
+
+
+@contextlib.contextmanager
+def open_indexes(fs: FileSystem, segment: SegmentFiles) -> Iterator[IndexCheck]:
+    """The check of a segment's indexes, whose files are open inside of the block."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(suffix: str, kind: type[AbstractIndex]) -> IndexFile | None:
+            if suffix not in segment.sizes:
+                return None
+            return stack.enter_context(IndexFile(fs, segment.path(suffix), kind, segment.base_offset))
+
+        yield IndexCheck(opened(INDEX_SUFFIX, OffsetIndex), opened(TIME_INDEX_SUFFIX, TimeIndex))
+
+
+def _report_size(reporter: Reporter, check: str, file: IndexFile, *, was_closed: bool) -> None:
+    if file.remainder:
+        reporter.damage(check, file.path, f"{file.size} bytes are no whole number of {file.entry_size}-byte entries")
+    if file.zeros:
+        text = f"{file.entries} entries, then {file.zeros} of zeros: preallocated and not closed"
+        (reporter.damage if was_closed else reporter.remark)(check, file.path, text)
+
+
+def check_transaction_index(
+    fs: FileSystem, segment: SegmentFiles, aborted: list[AbortedTxn] | None, reporter: Reporter, *, was_closed: bool
+) -> None:
+    """Hold `.txnindex` against the ABORT markers of its segment; None: the log cannot tell what they ended.
+
+    Raises OSError.
+    """
+    path = segment.path(TRANSACTION_INDEX_SUFFIX)
+    found: list[AbortedTxn] = []
+    if TRANSACTION_INDEX_SUFFIX in segment.sizes:
+        try:
+            data = read_file(fs, path, max_bytes=MAX_TRANSACTION_INDEX_BYTES)
+            found = read_transaction_entries(path, data)
+        except (CorruptIndexError, ValueError) as exc:
+            reporter.damage(TRANSACTION_INDEX, path, str(exc))
+            return
+    reporter.damage(TRANSACTION_INDEX, path, order_failure(found, segment.base_offset))
+    if aborted is not None:
+        reporter.damage(TRANSACTION_INDEX, path, _difference("has what the log does not say", found, aborted))
+        lacking = _difference("lacks what the log says", aborted, found)
+        # An entry is written behind its marker: whoever opens a log that was not closed makes it anew.
+        (reporter.damage if was_closed else reporter.remark)(TRANSACTION_INDEX, path, lacking)
+
+
+def read_transaction_entries(path: str, data: bytes) -> list[AbortedTxn]:
+    """All entries. CorruptIndexError for anything but whole entries of version 0."""
+    if len(data) % ENTRY_BYTES:
+        raise CorruptIndexError(f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
+    for slot in range(len(data) // ENTRY_BYTES):
+        # Readers look at the first byte of the version alone; nobody ever wrote another second one.
+        if data[slot * ENTRY_BYTES : slot * ENTRY_BYTES + 2] != _VERSION:
+            raise CorruptIndexError(f"entry {slot} does not begin with version 0")
+    return decode_entries(path, data)
+
+
+def order_failure(found: list[AbortedTxn], base_offset: int) -> str | None:
+    """None when the markers ascend from the base offset on."""
+    last = base_offset - 1
+    for slot, txn in enumerate(found):
+        if txn.last_offset <= last or txn.first_offset > txn.last_offset:
+            return f"entry {slot} of offsets {txn.first_offset} to {txn.last_offset} cannot follow offset {last}"
+        last = txn.last_offset
+    return None
+
+
+def _difference(words: str, these: list[AbortedTxn], others: list[AbortedTxn]) -> str | None:
+    known = set(others)
+    places = FaultTally()
+    for txn in these:
+        if txn not in known:
+            places.add(
+                f"producer {txn.producer_id} aborted {txn.first_offset} to {txn.last_offset} "
+                f"at last stable offset {txn.last_stable_offset}"
+            )
+    return f"{words}: {places.text}" if places.count else None

@@ -1,0 +1,202 @@
+"""Which topics there are, from all log directories together, and where their partitions lie.
+
+`topics.json` is the truth for topics that have an entry; partition directories without one (Kafka's) are adopted; a deletion
+that was cut off is completed, a creation (`creations_file`) is undone. Everything here blocks and is run in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ....protocol.limits import MIB
+from ....protocol.types import TopicPartition
+from ..disk.checkpoints import random_uuid
+from ..disk.filesystem import FileSystem
+from ..disk.paths import DELETE_DIR_SUFFIX, is_internal, marked_directory
+from ..errors import LogDirectoryError
+from .creations_file import Creation, is_left_over
+from .log_directory import Contents, LogDirectory
+from .partition_directory import delete_directory, holds_nothing, topic_id_at
+from .topics_file import Topic
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+ADOPTED_CONFIGS: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""What a topic is adopted with when nobody said how it was configured: all of it is kept."""
+ADOPTED_INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)}
+"""Kafka's for its internal topics: the newest value of each key is the state."""
+
+
+@attrs.define(eq=False)
+class Found:
+    """What lies in the log directories."""
+
+    partitions: dict[TopicPartition, tuple[LogDirectory, str]] = attrs.field(factory=dict)
+    """Log directory and path of each partition."""
+    doomed: dict[str, TopicPartition] = attrs.field(factory=dict)
+    """Partitions that are being deleted, by path."""
+    stray: list[tuple[LogDirectory, str]] = attrs.field(factory=list)
+    """Directories that are left alone: put aside, or of a partition that its topic does not have."""
+    unfinished: list[Creation] = attrs.field(factory=list)
+    """Of which something is left that could not be removed."""
+    newest: list[Topic] = attrs.field(factory=list)
+    """Topics of the newest topics.json."""
+    is_uniform: bool = False
+    """Whether every directory has the newest topics.json."""
+
+
+@attrs.define(eq=False)
+class Catalogue:
+    """The copies of topics.json and their generation. Owner: the log manager, one call at a time."""
+
+    fs: FileSystem
+    deleted: set[uuid.UUID] = attrs.field(factory=set)
+    """Topics that were deleted while a log directory was out of service, which may still hold partitions of them."""
+    _generation: int = 0
+
+    def find(self, contents: Sequence[tuple[LogDirectory, Contents]]) -> Found:
+        """Everything in every directory. What is left of topics that were deleted without it is on its way out afterwards.
+
+        Raises LogDirectoryError when a partition is there twice.
+        """
+        found = Found()
+        for _, each in contents:
+            if each.generation > self._generation:
+                self._generation, found.newest, self.deleted = each.generation, each.topics, each.deleted_topic_ids
+        topics = {topic.name: topic for topic in found.newest}
+        creations = [creation for _, each in contents for creation in each.creations]
+        found.is_uniform = all(each.generation == self._generation > 0 for _, each in contents)
+        for directory, each in contents:
+            found.doomed |= each.doomed
+            found.stray += [(directory, path) for path in each.stray]
+            self._undo_creations(directory, each, topics, found)
+            for topic_partition, path in each.partitions.items():
+                if self.deleted and topic_id_at(self.fs, path) in self.deleted:
+                    self._doom(topic_partition, directory, path, found)
+                elif topic_partition in found.partitions:
+                    self._choose(topic_partition, directory, path, found, creations)
+                else:
+                    found.partitions[topic_partition] = directory, path
+        return found
+
+    def settle(self, found: Found, adopted_configs: Mapping[str, Mapping[str, str]]) -> list[Topic]:
+        """The topics to serve: the newest copy's, without those whose deletion was under way (which is completed here, in
+        `found` too), and the adopted ones, configured as `adopted_configs` says."""
+        going = {topic_id_at(self.fs, path) for path in found.doomed}
+        kept = []
+        for topic in found.newest:
+            if topic.topic_id in going:
+                LOGGER.info("the deletion of topic %s is completed", topic.name)
+                self._complete_deletion(topic, found)
+            else:
+                kept.append(topic)
+        for topic in kept:
+            self._put_surplus_aside(topic, found)
+        return kept + self._adopt({topic.name for topic in kept}, found, adopted_configs)
+
+    @property
+    def generation(self) -> int:
+        """What topics.json was last written with, or tried to be."""
+        return self._generation
+
+    def next_generation(self) -> int:
+        """The generation to write topics.json with."""
+        self._generation += 1
+        return self._generation
+
+    def rename(self, directory: LogDirectory, source: str, target: str) -> None:
+        """Rename a partition's directory; the new name is on the device when this returns."""
+        self.fs.rename(source, target)
+        if directory.durable:
+            self.fs.sync_directory(directory.path)
+
+    def _adopt(self, names: set[str], found: Found, configs: Mapping[str, Mapping[str, str]]) -> list[Topic]:
+        partitions: dict[str, list[TopicPartition]] = {}
+        for topic_partition in sorted(found.partitions):
+            if topic_partition.topic not in names:
+                partitions.setdefault(topic_partition.topic, []).append(topic_partition)
+        adopted = []
+        for name, there in partitions.items():
+            count = there[-1].partition + 1
+            topic_id = topic_id_at(self.fs, found.partitions[there[0]][1]) or random_uuid()
+            default = ADOPTED_INTERNAL_CONFIGS if is_internal(name) else ADOPTED_CONFIGS
+            config = dict(configs.get(name, default))
+            LOGGER.info(
+                "topic %s with %d partitions has no entry in topics.json and is adopted with %s",
+                name,
+                count,
+                " ".join(f"{key}={value}" for key, value in config.items()) or "the default configuration",
+            )
+            adopted.append(Topic(name=name, topic_id=topic_id, partitions=count, configs=config))
+        return adopted
+
+    def _put_surplus_aside(self, topic: Topic, found: Found) -> None:
+        """A partition that the topic does not have: left over by an addition that was cut off."""
+        surplus = [tp for tp in found.partitions if tp.topic == topic.name and tp.partition >= topic.partitions]
+        found.stray += [found.partitions.pop(topic_partition) for topic_partition in surplus]
+
+    def _choose(
+        self,
+        topic_partition: TopicPartition,
+        directory: LogDirectory,
+        path: str,
+        found: Found,
+        creations: Sequence[Creation],
+    ) -> None:
+        """A partition that is there twice: one of them may be what a creation began there before it went to the other."""
+        here, other = (directory, path), found.partitions[topic_partition]
+        ids = {creation.topic_id for creation in creations if creation.covers(topic_partition)}
+        known = {each[1]: topic_id_at(self.fs, each[1]) for each in (here, other)}
+        for extra in sorted((here, other), key=lambda each: known[each[1]] is not None):
+            if ids and known[extra[1]] in {None, *ids} and holds_nothing(self.fs, extra[1]):
+                kept = other if extra is here else here
+                LOGGER.warning("%s was begun and then made in %s: it is removed", extra[1], kept[1])
+                delete_directory(self.fs, extra[1])
+                extra[0].sync_names()
+                found.partitions[topic_partition] = kept
+                return
+        raise LogDirectoryError(f"{topic_partition} is in {other[1]} and in {path}; move one of them away")
+
+    def _undo_creations(self, directory: LogDirectory, contents: Contents, topics: Mapping[str, Topic], found: Found) -> None:
+        """Remove what creations that no topics.json names have left in a directory; it stays removed after a power cut."""
+        for creation in contents.creations:
+            left = [each for each in contents.partitions.items() if creation.covers(each[0])]
+            removed = 0
+            try:
+                for topic_partition, path in left:
+                    if is_left_over(self.fs, [creation], topics, topic_partition, path):
+                        del contents.partitions[topic_partition]
+                        found.stray.append((directory, path))
+                        delete_directory(self.fs, path)
+                        found.stray.pop()
+                        removed += 1
+                directory.sync_names()
+            except OSError as exc:
+                found.unfinished.append(creation)
+                LOGGER.error("%s: what a creation of topic %s left cannot be removed: %s", directory.path, creation.name, exc)
+            if removed:
+                LOGGER.warning(
+                    "%s: topic %s was being given partitions %d to %d when the server ended; nobody was told so, and the %d "
+                    "that were there are removed",
+                    directory.path,
+                    creation.name,
+                    creation.first_partition,
+                    creation.partitions - 1,
+                    removed,
+                )
+
+    def _complete_deletion(self, topic: Topic, found: Found) -> None:
+        """Take the partitions out that were not renamed yet."""
+        for topic_partition in [tp for tp in found.partitions if tp.topic == topic.name]:
+            self._doom(topic_partition, *found.partitions.pop(topic_partition), found)
+
+    def _doom(self, topic_partition: TopicPartition, directory: LogDirectory, path: str, found: Found) -> None:
+        target = f"{directory.path}/{marked_directory(topic_partition, DELETE_DIR_SUFFIX)}"
+        self.rename(directory, path, target)
+        found.doomed[target] = topic_partition

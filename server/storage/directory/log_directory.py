@@ -1,0 +1,342 @@
+"""One log directory: its lock, its identity, its checkpoints, its partitions (Kafka: LogManager, MetaPropertiesEnsemble).
+
+Everything here blocks and is run in a thread while nobody else touches the directory's own files.
+
+| OSError | is | then |
+|---|---|---|
+| no space, quota, no descriptors, no memory, interrupted | passing | what was asked for fails, it can be tried again |
+| all others: EIO, EROFS, ENOTDIR, EACCES, ENOENT ... | the device's or the mount's | the directory goes out of service |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Self
+
+import attrs
+
+from ....protocol.types import TopicPartition
+from ...system.whole_sync import WholeSync
+from ..disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    MAX_CHECKPOINT_BYTES,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+    decode_meta_properties,
+    decode_offsets,
+    decode_uuid,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+    random_uuid,
+)
+from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
+from ..errors import CheckpointError, LogDirectoryError, is_out_of_space
+from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
+from .directory_lock import DirectoryLock
+from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_topics, encode_topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+PROBE_FILE: Final = ".triolog-probe"
+_PASSING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EFBIG}
+)
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
+"""EINVAL: file systems that cannot sync a directory, such as some that others are mounted on."""
+
+_EMPTY_MEANS: Final = {
+    RECOVERY_POINT_FILE: "so more than needed is recovered",
+    LOG_START_FILE: "so what each partition keeps of it in its derived.json counts",
+}
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether the same call may succeed a moment later, so that the directory is not to blame."""
+    return error.errno in _PASSING
+
+
+@attrs.frozen
+class Offsets:
+    """What a log directory's checkpoints say of one partition."""
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
+    first_base_offset: int
+    """Where the records start that are on disk; also those that a power cut could still bring back."""
+
+
+@attrs.frozen(kw_only=True)
+class Contents:
+    """What lies in a log directory when the server starts."""
+
+    generation: int
+    """Of its topics.json, 0 when it has none."""
+    topics: list[Topic]
+    deleted_topic_ids: set[uuid.UUID]
+    """Of topics that were deleted while a log directory was out of service."""
+    partitions: dict[TopicPartition, str]
+    """Path of each partition."""
+    doomed: dict[str, TopicPartition]
+    """Partitions on their way out, by path."""
+    stray: list[str]
+    """Paths of what Kafka put aside (`-stray`) or was copying (`-future`)."""
+    creations: list[Creation]
+    """What was being made when the server ended."""
+
+
+@attrs.define(eq=False)
+class LogDirectory:
+    """A locked directory. Owner: the log manager."""
+
+    fs: FileSystem
+    path: str
+    durable: bool
+    """False: nothing here outlives the process, so small files are not synced."""
+    lock: DirectoryLock
+    whole_sync: WholeSync | None = None
+    """Where all of the device can be synced at once."""
+    was_clean: bool = False
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: uuid.UUID | None = None
+    recovery_points: dict[TopicPartition, int] = attrs.field(factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
+    topics_generation: int = 0
+    """Of the topics.json that is here for sure."""
+    _has_creations: bool = False
+    _unwritten_identity: bytes | None = None
+    """What is to be in meta.properties and found no space."""
+    _written: dict[str, bytes] = attrs.field(factory=dict)
+
+    @classmethod
+    def open(cls, fs: FileSystem, path: str, *, durable: bool) -> Self:
+        """Make the directory if need be, lock it, and read what it remembers. The clean marker is not looked at yet.
+
+        Raises LogDirectoryError or CheckpointError, and OSError when the directory cannot be used.
+        """
+        fs.make_directory(path)
+        directory = cls(fs, path, durable, DirectoryLock.acquire(path))
+        try:
+            if durable:
+                directory.whole_sync = fs.whole_sync(path)
+            directory._read_identity()
+            if durable and directory.directory_id is None:
+                _sync_names_above(fs, path)
+            directory.recovery_points = directory._read_offsets(RECOVERY_POINT_FILE)
+            directory.log_start_offsets = directory._read_offsets(LOG_START_FILE)
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    # ---- identity ------------------------------------------------------------------------------------------------------
+
+    def _read_identity(self) -> None:
+        path = f"{self.path}/{META_PROPERTIES_FILE}"
+        try:
+            fields = decode_meta_properties(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        except FileNotFoundError:
+            return
+        self.cluster_id = fields.get("cluster.id")
+        node_id = fields.get("node.id", fields.get("broker.id"))
+        try:
+            self.node_id = None if node_id is None else int(node_id)
+            self.directory_id = decode_uuid(fields["directory.id"]) if "directory.id" in fields else None
+        except ValueError as exc:
+            raise CheckpointError(f"{path} cannot be read: {exc}") from exc
+
+    def settle_identity(self, cluster_id: str, node_id: int) -> None:
+        """Take on the server's identity, or refuse: a directory belongs to one cluster and one node."""
+        for name, found, expected in (("cluster.id", self.cluster_id, cluster_id), ("node.id", self.node_id, node_id)):
+            if found is not None and found != expected:
+                raise LogDirectoryError(
+                    f"{self.path}/{META_PROPERTIES_FILE} has {name}={found}, this server is {expected}: "
+                    "the directory belongs to another server"
+                )
+        if self.directory_id is not None and self.cluster_id is not None and self.node_id is not None:
+            return
+        self.cluster_id, self.node_id = cluster_id, node_id
+        self.directory_id = self.directory_id or random_uuid()
+        self._unwritten_identity = encode_meta_properties(
+            cluster_id=cluster_id, node_id=node_id, directory_id=self.directory_id
+        )
+        try:
+            self._write_identity()
+        except OSError as exc:
+            if not is_out_of_space(exc):
+                raise
+            LOGGER.warning("%s: who the directory belongs to is written when there is space: %s", self.path, exc)
+
+    def _write_identity(self) -> None:
+        if self._unwritten_identity is not None:
+            self._write(META_PROPERTIES_FILE, self._unwritten_identity)
+            self._unwritten_identity = None
+
+    # ---- clean marker --------------------------------------------------------------------------------------------------
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is gone afterwards, on the device too, before anything is loaded:
+        were it to come back after a power cut, damage would go unnoticed."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.was_clean = self.fs.file_size(path) is not None
+        if self.was_clean:
+            self.fs.unlink(path)
+        if self.durable:  # also for names whose sync has failed in the last run
+            self.fs.sync_directory(self.path)
+        return self.was_clean
+
+    def mark_clean(self) -> None:
+        self._write(CLEAN_SHUTDOWN_FILE, encode_clean_shutdown())
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        try:
+            return decode_offsets(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        except FileNotFoundError:
+            return {}
+        except (CheckpointError, ValueError) as exc:
+            LOGGER.warning("%s; it is taken as empty, %s", exc, _EMPTY_MEANS[name])
+            return {}
+
+    def write_checkpoints(self, offsets: Mapping[TopicPartition, Offsets]) -> None:
+        """Put the three offset checkpoints in place, where they differ from what is there. A log start offset is listed
+        only while records below it are still on disk. What found no space at the start comes first. Raises FileNotFoundError
+        when the directory is gone: what is written into files without a name is lost at the next start."""
+        if not self.fs.is_directory(self.path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+        self._write_identity()
+        self._write(RECOVERY_POINT_FILE, encode_offsets({tp: each.recovery_point for tp, each in offsets.items()}))
+        self._write(HIGH_WATERMARK_FILE, encode_offsets({tp: each.high_watermark for tp, each in offsets.items()}))
+        starts = {tp: each.log_start_offset for tp, each in offsets.items() if each.log_start_offset > each.first_base_offset}
+        self._write(LOG_START_FILE, encode_offsets(starts))
+
+    def known_offsets(self, topic_partition: TopicPartition) -> Offsets:
+        """What the checkpoints said when the directory was opened, for a partition that could not be: it must not be lost."""
+        recovery_point = self.recovery_points.get(topic_partition, 0)
+        return Offsets(recovery_point, recovery_point, self.log_start_offsets.get(topic_partition, 0), 0)
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self._written.get(name) != data:
+            replace_file(self.fs, f"{self.path}/{name}", data, durable=self.durable)
+            self._written[name] = data
+
+    # ---- topics and partitions -----------------------------------------------------------------------------------------
+
+    def contents(self) -> Contents:
+        """What is there. Raises CheckpointError, LogDirectoryError for a directory that is no partition's, OSError."""
+        found = self._read_topics()
+        for name in self.fs.list_directory(self.path):
+            path = f"{self.path}/{name}"
+            if name in IGNORED_DIRECTORIES or not self.fs.is_directory(path):
+                continue
+            try:
+                topic_partition = parse_partition_directory(name)
+            except LogDirectoryError as exc:
+                raise LogDirectoryError(f"{self.path}: {exc}") from exc
+            if topic_partition.topic == CLUSTER_METADATA_TOPIC:
+                continue
+            if name.endswith(DELETE_DIR_SUFFIX):
+                found.doomed[path] = topic_partition
+            elif is_marked(name):
+                found.stray.append(path)
+            else:
+                found.partitions[topic_partition] = path
+        return found
+
+    def _read_topics(self) -> Contents:
+        """What topics.json says; generation 0 and no topics when there is none. Raises CheckpointError."""
+        path = f"{self.path}/{TOPICS_FILE}"
+        try:
+            data = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+        except FileNotFoundError:
+            data = encode_topics(0, [])
+        generation, topics = decode_topics(path, data)
+        self.topics_generation = generation
+        return Contents(
+            generation=generation,
+            topics=topics,
+            deleted_topic_ids=decode_deleted_topic_ids(path, data),
+            partitions={},
+            doomed={},
+            stray=[],
+            creations=self._read_creations(),
+        )
+
+    def _read_creations(self) -> list[Creation]:
+        self._has_creations = True
+        try:
+            return read_creations(self.fs, self.path, self.topics_generation)
+        except CheckpointError as exc:
+            LOGGER.warning("%s; what was being made is adopted with the default configuration", exc)
+            return []
+
+    def write_topics(self, generation: int, topics: list[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> None:
+        self._write(TOPICS_FILE, encode_topics(generation, topics, deleted_topic_ids))
+        self.topics_generation = generation
+
+    def write_creations(self, creations: Sequence[Creation]) -> None:
+        """Put down what is being made from now on; it is on the device when this returns. That there is nothing need not be."""
+        path = f"{self.path}/{CREATIONS_FILE}"
+        if creations:
+            self._has_creations = True
+            replace_file(self.fs, path, encode_creations(self.topics_generation, creations), durable=self.durable)
+        elif self._has_creations:
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.unlink(path)
+            self._has_creations = False
+
+    def sync_names(self) -> None:
+        """Let the partitions that are here now outlive a power cut, and those that are gone be gone."""
+        if self.durable:
+            self.fs.sync_directory(self.path)
+
+    def sync_all_instead(self, syncs: int) -> bool:
+        """Whether all of the device was synced in place of so many syncs; else each has to be done by itself."""
+        return not self.durable or (self.whole_sync is not None and self.whole_sync.sync_instead(syncs))
+
+    # ---- health --------------------------------------------------------------------------------------------------------
+
+    def probe(self) -> None:
+        """Write, sync and delete a small file. Raises the OSError that says the directory cannot be used."""
+        path = f"{self.path}/{PROBE_FILE}"
+        replace_file(self.fs, path, b"", durable=self.durable)
+        self.fs.unlink(path)
+
+    def free_bytes(self) -> int:
+        return self.fs.free_bytes(self.path)
+
+    def total_bytes(self) -> int:
+        return self.fs.total_bytes(self.path)
+
+    def close(self) -> None:
+        self.lock.release()
+        if self.whole_sync is not None:
+            self.whole_sync.close()
+            self.whole_sync = None
+
+
+def _sync_names_above(fs: FileSystem, path: str) -> None:
+    """Force the name of a new directory to the device, and those of directories that may have been made for it. Who may not
+    read one has not made what is in it."""
+    above = os.path.dirname(os.path.abspath(path))
+    while True:
+        try:
+            fs.sync_directory(above)
+        except OSError as exc:
+            if exc.errno not in _NOT_OURS:
+                raise
+        if above == os.path.dirname(above):
+            return
+        above = os.path.dirname(above)

@@ -1,0 +1,128 @@
+"""`security.json`: SCRAM credentials and ACLs, in every log directory beside `topics.json` (our own; Kafka keeps them in its
+metadata log and ignores plain files in a log directory).
+
+`{"format_version": 1, "generation": n, "scram_credentials": [{"user", "mechanism", "credential"}], "acls": [{"resource_type",
+"resource_name", "pattern_type", "principal", "host", "operation", "permission"}], "crc32c": c}`; the copy with the highest
+generation counts. A file of its own rather than a log: it is small and changes seldom, it has to be known before the first
+connection is let in, and what says who may log in should not hang on retention or compaction. There are no passwords in it, and
+only its owner may read it: from a credential a password can be guessed at leisure. A copy that cannot be read keeps the server
+from starting: without its rules too much would be allowed. `crc32c` is that of the document without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from ....protocol.kafka.scram import ScramCredential, ScramMechanism
+from ....protocol.records.crc32c import crc32c
+from ...security.acls import Acl
+from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..errors import CheckpointError
+
+SECURITY_FILE: Final = "security.json"
+FORMAT_VERSION: Final = 1
+MAX_SECURITY_BYTES: Final = 256 * 1024 * 1024
+CHECKSUM_KEY: Final = "crc32c"
+
+CredentialKey = tuple[str, ScramMechanism]
+
+
+@attrs.frozen
+class SecurityState:
+    """What the file says."""
+
+    generation: int = 0
+    credentials: Mapping[CredentialKey, ScramCredential] = attrs.field(factory=dict)
+    acls: frozenset[Acl] = frozenset()
+
+
+def encode_security(state: SecurityState) -> bytes:
+    document: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "generation": state.generation,
+        "scram_credentials": [
+            {"user": user, "mechanism": mechanism.sasl_name, "credential": credential.as_text()}
+            for (user, mechanism), credential in sorted(state.credentials.items())
+        ],
+        "acls": [_acl_entry(acl) for acl in sorted(state.acls)],
+    }
+    document[CHECKSUM_KEY] = _checksum(document)
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def decode_security(path: str, data: bytes) -> SecurityState:
+    """Raises CheckpointError naming the file and what is wrong with it, never what is secret."""
+    try:
+        document = json.loads(data)
+        version = document["format_version"]
+        if version != FORMAT_VERSION:
+            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
+        found = document.pop(CHECKSUM_KEY)
+        if found != (computed := _checksum(document)):
+            raise CheckpointError(
+                f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: copy the one of another log directory over it"
+            )
+        return SecurityState(
+            int(document["generation"]),
+            dict(_credentials(document["scram_credentials"])),
+            frozenset(map(_acl, document["acls"])),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise CheckpointError(
+            f"{path} cannot be read ({type(exc).__name__}); copy the one of another log directory, or of a backup, over it; "
+            "without the file there are neither SCRAM users nor ACLs"
+        ) from None
+
+
+def read_security(fs: FileSystem, directory: str) -> SecurityState:
+    """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
+    path = f"{directory}/{SECURITY_FILE}"
+    try:
+        data = read_file(fs, path, max_bytes=MAX_SECURITY_BYTES)
+    except FileNotFoundError:
+        return SecurityState()
+    return decode_security(path, data)
+
+
+def write_security(fs: FileSystem, directory: str, state: SecurityState, *, durable: bool) -> None:
+    """Put the file in place; on the device when this returns. Raises OSError."""
+    replace_file(fs, f"{directory}/{SECURITY_FILE}", encode_security(state), durable=durable, private=True)
+
+
+def _checksum(document: dict[str, Any]) -> int:
+    return crc32c(json.dumps(document, indent=1).encode())
+
+
+def _credentials(entries: Iterable[Any]) -> Iterable[tuple[CredentialKey, ScramCredential]]:
+    for entry in entries:
+        mechanism = ScramMechanism[entry["mechanism"].replace("-", "_")]
+        yield (str(entry["user"]), mechanism), ScramCredential.parse(mechanism, entry["credential"])
+
+
+def _acl_entry(acl: Acl) -> dict[str, str]:
+    return {
+        "resource_type": acl.resource_type.name,
+        "resource_name": acl.resource_name,
+        "pattern_type": acl.pattern_type.name,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.name,
+        "permission": acl.permission.name,
+    }
+
+
+def _acl(entry: Any) -> Acl:
+    return Acl(
+        ResourceType[entry["resource_type"]],
+        str(entry["resource_name"]),
+        PatternType[entry["pattern_type"]],
+        str(entry["principal"]),
+        str(entry["host"]),
+        AclOperation[entry["operation"]],
+        AclPermission[entry["permission"]],
+    )

@@ -1,0 +1,112 @@
+"""`topics.json`: which topics there are, kept beside the data in every log directory (our own; Kafka keeps this in its
+metadata log and ignores plain files in a log directory).
+
+`{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
+with the highest generation counts. `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is
+found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
+when the server starts. `crc32c` is that of the document without it, as written: a flipped digit could otherwise delete
+records. Who edits the file takes that line out.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.records.crc32c import crc32c
+from ..disk.checkpoints import decode_uuid, encode_uuid
+from ..errors import CheckpointError
+
+TOPICS_FILE: Final = "topics.json"
+FORMAT_VERSION: Final = 1
+CHECKSUM_KEY: Final = "crc32c"
+_ADVICE: Final = (
+    "copy the one of another log directory over it; or, if its content is right because you edited it, take the line "
+    f"{CHECKSUM_KEY!r} out"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Topic:
+    """One topic: `configs` holds only what it overrides."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: int
+    configs: dict[str, str] = attrs.field(factory=dict)
+
+    @functools.cached_property
+    def entry(self) -> str:
+        """Its lines in the file. They are made once: the file is written anew for every change of one topic among thousands."""
+        fields = {
+            "name": self.name,
+            "topic_id": encode_uuid(self.topic_id),
+            "partitions": self.partitions,
+            "configs": self.configs,
+        }
+        return "  " + json.dumps(fields, indent=1).replace("\n", "\n  ")
+
+
+def encode_topics(generation: int, topics: Iterable[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> bytes:
+    """The file. What `json.dumps(document, indent=1)` writes, at a hundredth of its cost."""
+    entries = ",\n".join(topic.entry for topic in sorted(topics, key=lambda topic: topic.name))
+    lines = [
+        f' "format_version": {FORMAT_VERSION}',
+        f' "generation": {generation}',
+        f' "topics": [\n{entries}\n ]' if entries else ' "topics": []',
+    ]
+    if deleted := sorted(map(encode_uuid, deleted_topic_ids)):
+        lines.append(f' "deleted_topic_ids": {json.dumps(deleted, indent=1)}'.replace("\n", "\n "))
+    checksum = crc32c(_document(lines).encode())
+    return (_document([*lines, f' "{CHECKSUM_KEY}": {checksum}']) + "\n").encode()
+
+
+def _document(lines: Iterable[str]) -> str:
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
+    """(generation, topics). Raises CheckpointError naming the file and what is wrong with it."""
+    try:
+        document = json.loads(data)
+        version = document["format_version"]
+        if version != FORMAT_VERSION:
+            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
+        check_checksum(path, document, _ADVICE)
+        return int(document["generation"]), [_decode_topic(entry) for entry in document["topics"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
+
+
+def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
+    """Topics that were deleted while a log directory was out of service. Raises CheckpointError."""
+    try:
+        return {decode_uuid(text) for text in json.loads(data).get("deleted_topic_ids", ())}
+    except (TypeError, ValueError, AttributeError) as exc:
+        raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
+
+
+def checksum(document: dict[str, Any]) -> int:
+    """Of a document of ours as `json.dumps(document, indent=1)` writes it."""
+    return crc32c(json.dumps(document, indent=1).encode())
+
+
+def check_checksum(path: str, document: dict[str, Any], advice: str) -> None:
+    """Take the checksum out of the document. Raises CheckpointError with the advice when there is one and it is another."""
+    found = document.pop(CHECKSUM_KEY, None)
+    if found is not None and found != (computed := checksum(document)):
+        raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice}")
+
+
+def _decode_topic(entry: dict[str, Any]) -> Topic:
+    return Topic(
+        name=str(entry["name"]),
+        topic_id=decode_uuid(entry["topic_id"]),
+        partitions=int(entry["partitions"]),
+        configs={str(key): str(value) for key, value in entry["configs"].items()},
+    )

@@ -1,0 +1,197 @@
+"""Kafka's small text files beside the data, byte for byte (Kafka: CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile,
+MetaProperties, CleanShutdownFileHandler). Encoding and decoding only; `filesystem.replace_file` puts them in place.
+
+| file | where | lines |
+|---|---|---|
+| `recovery-point-offset-checkpoint` | log directory | `0`, count, then `topic partition offset` |
+| `replication-offset-checkpoint` (high watermarks) | log directory | the same |
+| `log-start-offset-checkpoint` | log directory | the same |
+| `leader-epoch-checkpoint` | partition | `0`, count, then `epoch start_offset` |
+| `partition.metadata` | partition | `version: 0`, `topic_id: <22 characters>`, no newline at the end |
+| `meta.properties` | log directory | `#`, `#<date>`, then `key=value` |
+| `.kafka_cleanshutdown` | log directory | `{"version":0,"brokerEpoch":N}` |
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ....protocol.errors import ErrorCode
+from ....protocol.limits import MIB
+from ....protocol.types import TopicPartition
+from ..errors import CheckpointError
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE: Final = "meta.properties"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+LOCK_FILE: Final = ".lock"
+
+MAX_CHECKPOINT_BYTES: Final = 64 * MIB
+
+_VERSION: Final = "0"
+_UUID: Final = re.compile("[A-Za-z0-9_-]{22}")
+
+
+def encode_checkpoint(lines: Iterable[str]) -> bytes:
+    """The generic text checkpoint: version, number of entries, one line each."""
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in [_VERSION, str(len(entries)), *entries]).encode()
+
+
+def decode_checkpoint(path: str, data: bytes, *, fields: int) -> list[tuple[int, ...]]:
+    """Entries of `fields` whole numbers each. No bytes, or a version line alone: no entries. Raises CheckpointError."""
+    return [tuple(_number(path, text) for text in entry) for entry in checkpoint_entries(path, data, fields)]
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+
+
+def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
+    """Offset by partition; a partition that stands twice has its last one. Raises CheckpointError."""
+    return {
+        TopicPartition(topic, _number(path, partition)): _number(path, offset)
+        for topic, partition, offset in checkpoint_entries(path, data, 3)
+    }
+
+
+def checkpoint_entries(path: str, data: bytes, fields: int) -> list[list[str]]:
+    """The fields of each line as text. Raises CheckpointError."""
+    if not data:
+        return []
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as exc:
+        raise CheckpointError(f"{path} is not UTF-8 text: {exc}") from exc
+    if lines.pop() != "":
+        raise CheckpointError(f"{path} ends in the middle of a line: it was cut off")
+    if lines[0] != _VERSION:
+        raise CheckpointError(f"{path} has version {lines[0]!r}, {_VERSION} is known")
+    if len(lines) == 1:
+        return []
+    expected = _number(path, lines[1])
+    entries = [line.split() for line in lines[2:]]
+    for line, entry in zip(lines[2:], entries, strict=True):
+        if len(entry) != fields:
+            raise CheckpointError(f"{path}: the line {line!r} has {len(entry)} fields, {fields} were expected")
+    if len(entries) != expected:
+        raise CheckpointError(f"{path} has {len(entries)} entries and says that it has {expected}")
+    return entries
+
+
+def _number(path: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CheckpointError(f"{path}: {text!r} is not a whole number") from None
+
+
+# ---- identities --------------------------------------------------------------------------------------------------------
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """22 characters: URL-safe base64 of the 16 big-endian bytes, without padding (Kafka: Uuid)."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> uuid.UUID:
+    """Raises ValueError for anything but the text of 16 bytes."""
+    if not _UUID.fullmatch(text):
+        raise ValueError(f"{text!r} is no id: that has 22 characters of A-Z, a-z, 0-9, '-' and '_'")
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def random_uuid() -> uuid.UUID:
+    """A random id outside of Kafka's first 100 reserved values, whose text does not start with a dash."""
+    while True:
+        value = uuid.uuid4()
+        if value.int >= 100 and not encode_uuid(value).startswith("-"):
+            return value
+
+
+def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+
+
+def decode_partition_metadata(path: str, data: bytes) -> uuid.UUID:
+    """The topic id. Raises CheckpointError when it cannot be read or is zero."""
+    fields = _fields(data, ":")
+    try:
+        version = int(fields["version"])
+        topic_id = decode_uuid(fields["topic_id"])
+    except (KeyError, ValueError) as exc:
+        raise CheckpointError(f"{path} is not `version: 0` and `topic_id: <id>`: {exc}") from exc
+    if version < 0 or topic_id.int == 0:
+        raise CheckpointError(f"{path} has version {version} and topic id {encode_uuid(topic_id)}; neither may be that")
+    return topic_id
+
+
+class InconsistentTopicIdError(CheckpointError):
+    """A partition directory that belongs to another topic of the same name."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def encode_meta_properties(*, cluster_id: str, node_id: int, directory_id: uuid.UUID) -> bytes:
+    """Version 1, as Java's Properties.store writes it. The date line is a comment, written in UTC."""
+    date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
+    values = {
+        "cluster.id": cluster_id,
+        "directory.id": encode_uuid(directory_id),
+        "node.id": str(node_id),
+        "version": "1",
+    }
+    return f"#\n#{date}\n{''.join(f'{key}={value}' + chr(10) for key, value in values.items())}".encode()
+
+
+def decode_meta_properties(path: str, data: bytes) -> dict[str, str]:
+    """Its keys and values. Raises CheckpointError for an unknown version or a version 1 that lacks its keys.
+
+    Only version 0, which has a broker.id, was ever written without its version: else the file was cut off, and so may be one
+    of its values.
+    """
+    fields = _fields(data, "=")
+    if "version" not in fields and "broker.id" not in fields:
+        raise CheckpointError(
+            f"{path} has neither version nor broker.id, so it was cut off; put it back from a copy, or move it away: the "
+            "directory then gets a new identity"
+        )
+    version = fields.setdefault("version", "0")
+    if version not in ("0", "1"):
+        raise CheckpointError(f"{path} has version {version}, 0 and 1 are known")
+    missing = [key for key in ("cluster.id", "node.id") if version == "1" and key not in fields]
+    if missing:
+        raise CheckpointError(f"{path} is of version 1 and lacks {' and '.join(missing)}")
+    return fields
+
+
+def _fields(data: bytes, separator: str) -> dict[str, str]:
+    fields = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        key, found, value = line.partition(separator)
+        if found and not line.startswith(("#", "!")):
+            fields[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return fields
+
+
+def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
+    return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch, None when the content says nothing. That the file exists is what counts."""
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return None
+    epoch = document.get("brokerEpoch") if isinstance(document, dict) and document.get("version") == 0 else None
+    return epoch if isinstance(epoch, int) else None

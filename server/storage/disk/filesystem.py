@@ -1,0 +1,356 @@
+"""The seam to the operating system: every byte that storage reads or writes passes here.
+
+`FileSystem` is the contract, `OsFileSystem` the real one. Tests put others in its place: one that keeps only what was
+synced, one that refuses writes. All calls block and raise OSError; none of them knows what a log is.
+
+Linux offers `RWF_NOWAIT` (a read that never waits for the device) and `fdatasync`. Where one is missing, `read_cached`
+declines and `sync` does the strongest sync there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ....protocol.types import Bytes
+from ...config import DataPermissions
+from ...system.memory_mounts import lies_in_memory
+from ...system.whole_sync import WholeSync, open_whole_sync
+from ..errors import FileTooLargeError
+from .file_modes import make_directories, open_file
+
+IOV_MAX: Final = 1024
+"""Linux refuses more buffers in one call (UIO_MAXIOV)."""
+
+READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+CREATE: Final = WRITE | os.O_CREAT
+
+_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+"""EACCES too: security modules refuse links to whom they allow copies. Where writing is refused as well, the copy says so."""
+_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class FileSystem(Protocol):
+    """Files addressed by descriptor and position, directories by path."""
+
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether the event loop may do a small write itself: nothing but the device could hold it up."""
+        ...
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether there is no device, so that an operation takes less time than handing it to a thread."""
+        ...
+
+    def open(self, path: str, flags: int) -> int: ...
+    def close(self, fd: int) -> None: ...
+    def size(self, fd: int) -> int: ...
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        """Exactly `size` bytes when they can be had without waiting for the device, else None."""
+        ...
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        """All of `buffers`, one after the other, from `position` on."""
+        ...
+
+    def truncate(self, fd: int, size: int) -> None: ...
+    def allocate(self, fd: int, size: int) -> None:
+        """Reserve device space for the first `size` bytes and make the file that long."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Force data, and the size needed to read it back, to the device."""
+        ...
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        """Drop all whole pages in [start, stop) (None: to the end) that nobody maps from the page cache. Dirty ones are written
+        to the device before, whether that succeeds or not."""
+        ...
+
+    def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
+        """The same for pages that are not dirty, of which none need be written before."""
+        ...
+
+    def whole_sync(self, path: str) -> WholeSync | None:
+        """What forces all of the file system that holds `path` to the device, None where nothing does; to be closed."""
+        ...
+
+    def restrict(self, fd: int) -> None:
+        """Let nobody but the file's owner read or write it."""
+        ...
+
+    def map(self, fd: int, size: int) -> Bytes:
+        """A read-only view of the first `size` (> 0) bytes that shows later writes."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name on the same device."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+    def list_directory(self, path: str) -> list[str]: ...
+    def is_directory(self, path: str) -> bool: ...
+    def file_size(self, path: str) -> int | None:
+        """Size of the file, None when there is none."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file's content last changed, in ms since the epoch."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+    def free_bytes(self, path: str) -> int:
+        """Bytes that an unprivileged process may still write on the device that holds `path`."""
+        ...
+
+    def total_bytes(self, path: str) -> int:
+        """Size of the device that holds `path`."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """Force names (creations, renames, deletions) in the directory to the device."""
+        ...
+
+
+class OsFileSystem:
+    """The operating system's files. New files and directories get the modes of `permissions`. It has no state that changes, so
+    worker threads share one."""
+
+    permissions: DataPermissions = DataPermissions.OWNER
+    syncs_together: bool = False
+
+    def __init__(self, permissions: DataPermissions = DataPermissions.OWNER, *, syncs_together: bool = False) -> None:
+        """`syncs_together`: whoever has many files to sync may have all of the device synced instead."""
+        self.permissions = permissions
+        self.syncs_together = syncs_together
+
+    @property
+    def writes_at_once(self) -> bool:
+        return True
+
+    @property
+    def is_instant(self) -> bool:
+        return False
+
+    def open(self, path: str, flags: int) -> int:
+        return open_file(path, flags, self.permissions.file_mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        data = os.pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(fd, missing, position + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
+        flag = getattr(os, "RWF_NOWAIT", None)
+        if flag is None:
+            return None
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(fd, [buffer], position, flag)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            if exc.errno not in _UNSUPPORTED:
+                raise
+            if not lies_in_memory(os.fstat(fd).st_dev):
+                raise CachedReadUnsupportedError from exc
+            count = os.preadv(fd, [buffer], position)
+        return buffer if count == size else None
+
+    def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
+        if len(buffers) == 1:
+            written = os.pwrite(fd, buffers[0], position)
+            if written == len(buffers[0]):
+                return
+            buffers = [memoryview(buffers[0])[written:]]
+            position += written
+        pending = list(buffers)
+        start = 0
+        while start < len(pending):
+            written = os.pwritev(fd, pending[start : start + IOV_MAX], position)
+            position += written
+            while start < len(pending) and written >= len(pending[start]):
+                written -= len(pending[start])
+                start += 1
+            if written:
+                pending[start] = memoryview(pending[start])[written:]
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+    def forget(self, fd: int, start: int, stop: int | None = None) -> None:
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with contextlib.suppress(OSError):
+            os.fsync(fd)
+        self.forget_clean(fd, start, stop)
+
+    def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, start, 0 if stop is None else stop - start, os.POSIX_FADV_DONTNEED)
+
+    def whole_sync(self, path: str) -> WholeSync | None:
+        return open_whole_sync(path) if self.syncs_together else None
+
+    def restrict(self, fd: int) -> None:
+        os.fchmod(fd, 0o600)
+
+    def map(self, fd: int, size: int) -> Bytes:
+        return mmap.mmap(fd, size, prot=mmap.PROT_READ)  # type: ignore[return-value]
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
+    def make_directory(self, path: str) -> None:
+        make_directories(path, self.permissions.directory_mode)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, READ)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class CachedReadUnsupportedError(Exception):
+    """The mount does not know RWF_NOWAIT: do not ask again for this file."""
+
+
+def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
+    """The whole file; OSError as `open` raises it, FileTooLargeError when it is larger than `max_bytes`."""
+    fd = fs.open(path, READ)
+    try:
+        size = fs.size(fd)
+        if size > max_bytes:
+            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read; put the right file there")
+        return fs.read(fd, size, 0)
+    except OSError as exc:
+        exc.filename = exc.filename or path  # a read knows its descriptor only; people need the name
+        raise
+    finally:
+        fs.close(fd)
+
+
+def read_at(fs: FileSystem, path: str, position: int, size: int) -> bytes:
+    """Up to `size` bytes of a file that nobody keeps open; fewer only at its end. Raises OSError."""
+    fd = fs.open(path, READ)
+    try:
+        return fs.read(fd, size, position)
+    finally:
+        fs.close(fd)
+
+
+def sync_file(fs: FileSystem, path: str) -> None:
+    """Force a file that nobody keeps open to the device. Raises OSError."""
+    fd = fs.open(path, READ)
+    try:
+        fs.sync(fd)
+    finally:
+        fs.close(fd)
+
+
+def link_file(fs: FileSystem, source: str, target: str) -> bool:
+    """Whether a hard link could be made; where none can, the caller takes a copy. Raises OSError when something else fails."""
+    try:
+        fs.link(source, target)
+    except OSError as exc:
+        if exc.errno in _NO_LINK:
+            return False
+        raise
+    return True
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True, private: bool = False) -> None:
+    """Put `data` at `path` so that a crash leaves the old content or the new: `.tmp`, sync, rename, directory sync.
+
+    `durable=False` leaves out both syncs, for directories that do not outlive their process. `private`: nobody but the owner
+    may read it.
+    """
+    temporary = path + ".tmp"
+    fd = fs.open(temporary, CREATE | os.O_TRUNC)
+    try:
+        if private:
+            fs.restrict(fd)
+        fs.write(fd, [data], 0)
+        if durable:
+            fs.sync(fd)
+    except OSError as exc:
+        exc.filename = exc.filename or temporary  # a write knows its descriptor only; people need the name
+        raise
+    finally:
+        fs.close(fd)
+    fs.rename(temporary, path)
+    if durable:
+        fs.sync_directory(os.path.dirname(path))

@@ -1,0 +1,1 @@
+"""Sparse indexes: fixed entries in files, searched by binary search (Kafka: AbstractIndex and its classes)."""

@@ -1,0 +1,144 @@
+"""Record batches in a file: slices of a `.log`, looked at batch by batch (Kafka: FileRecords, FileLogInputStream).
+
+A slice is [start, end) of a file. It ends before an incomplete batch without complaint: whoever wrote the bytes says how many
+of them count. What cannot be the header of a batch is a CorruptRecordError that names file and position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ....protocol.errors import CorruptRecordError
+from ....protocol.limits import KIB, MAX_SEGMENT_BYTES, MIB
+from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
+from ....protocol.records.steps import STEPS_PER_PAUSE
+from ..disk.diskops import FileHandle, Procedure, Read
+from ..errors import StorageError
+
+FIRST_READ_BYTES: Final = 8 * KIB
+"""Two index intervals: most lookups end within the first read."""
+LARGEST_READ_BYTES: Final = MIB
+HEADERS_PER_PAUSE: Final = 2 * STEPS_PER_PAUSE
+
+
+class FoundBatch(NamedTuple):
+    """A batch at `position`; `data` is all of it when it was read on the way, else None."""
+
+    header: BatchHeader
+    position: int
+    data: memoryview | None
+
+
+class FileSlice(NamedTuple):
+    """The bytes [start, end) of a file of record batches."""
+
+    file: FileHandle
+    start: int
+    end: int
+
+    def read_batch(self, found: FoundBatch) -> Procedure[memoryview]:
+        """All bytes of a batch that was found in this slice."""
+        if found.data is not None:
+            return found.data
+        data = yield Read(self.file, found.position, found.header.size_bytes)
+        return memoryview(data)
+
+    def find_batch(self, matches: Callable[[BatchHeader], bool]) -> Procedure[FoundBatch | None]:
+        """The first batch whose header matches; only headers are looked at, in reads that grow to 1 MiB."""
+        position, end = self.start, self.end
+        read_bytes = FIRST_READ_BYTES
+        headers = 0
+        while position + RECORD_BATCH_OVERHEAD <= end:
+            view = memoryview((yield Read(self.file, position, min(read_bytes, end - position))))
+            length, at = len(view), 0
+            if length < RECORD_BATCH_OVERHEAD:
+                return None
+            while at + RECORD_BATCH_OVERHEAD <= length:
+                header = parse_header(view, at)
+                size = header.batch_length + LOG_OVERHEAD
+                if size < RECORD_BATCH_OVERHEAD or header.magic != MAGIC:
+                    raise not_a_batch(self.file.path, position + at, header)
+                if position + at + size > end:
+                    return None
+                headers += 1
+                if not headers % HEADERS_PER_PAUSE:
+                    yield None
+                if matches(header):
+                    data = view[at : at + size] if at + size <= length else None
+                    return FoundBatch(header, position + at, data)
+                at += size
+            position += at
+            read_bytes = min(2 * read_bytes, LARGEST_READ_BYTES)
+        return None
+
+    def visit_headers(self, visit: Callable[[BatchHeader, int], None]) -> Procedure[int]:
+        """Show every header with its position; answers the position behind the last whole batch."""
+        stop = self.start
+
+        def see(header: BatchHeader) -> bool:
+            nonlocal stop
+            visit(header, stop)
+            stop += header.size_bytes
+            return False
+
+        yield from self.find_batch(see)
+        return stop
+
+    def find_end(self, base_offset: int) -> Procedure[tuple[int, int]]:
+        """(offset, position) behind the last whole batch; `base_offset` and the slice's start when there is none."""
+        next_offset = base_offset
+
+        def see(header: BatchHeader, _: int) -> None:
+            nonlocal next_offset
+            next_offset = header.next_offset
+
+        stop = yield from self.visit_headers(see)
+        return next_offset, stop
+
+    def visit_batches(self, visit: Callable[[BatchHeader, int, memoryview], bool]) -> Procedure[int]:
+        """Show every whole batch until `visit` answers False; answers the position behind the last one shown.
+
+        Needs memory for the largest batch and 1 MiB. The view is only good during the call.
+        """
+        position, end = self.start, self.end
+        while position + RECORD_BATCH_OVERHEAD <= end:
+            view = memoryview((yield Read(self.file, position, min(LARGEST_READ_BYTES, end - position))))
+            if len(view) < RECORD_BATCH_OVERHEAD:
+                break
+            at = 0
+            while at + RECORD_BATCH_OVERHEAD <= len(view):
+                header = parse_header(view, at)
+                size = header.batch_length + LOG_OVERHEAD
+                if size < RECORD_BATCH_OVERHEAD or header.magic != MAGIC:
+                    raise not_a_batch(self.file.path, position + at, header)
+                if position + at + size > end:
+                    return position + at
+                if at + size > len(view):
+                    break
+                if not visit(header, position + at, view[at : at + size]):
+                    return position + at
+                at += size
+            if at == 0:
+                found = FoundBatch(parse_header(view), position, None)
+                if not visit(found.header, position, (yield from self.read_batch(found))):
+                    return position
+                at = found.header.size_bytes
+            position += at
+        return position
+
+
+def whole_file(file: FileHandle, size: int) -> FileSlice:
+    """All of a segment's file. Raises StorageError when it is larger than positions can say."""
+    if size > MAX_SEGMENT_BYTES:
+        raise StorageError(f"{file.path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
+    return FileSlice(file, 0, size)
+
+
+def not_a_batch(path: str, position: int, header: BatchHeader) -> CorruptRecordError:
+    if header.magic in (0, 1):
+        found = f"magic {header.magic}, a legacy message format; let Kafka convert the log to magic {MAGIC} first"
+    else:
+        found = f"magic {header.magic} and batch length {header.batch_length}"
+        found += f"; magic {MAGIC} and a length of at least {RECORD_BATCH_OVERHEAD - LOG_OVERHEAD} were expected"
+    return CorruptRecordError(f"{path}: no record batch at position {position}: {found}; see `triolog dump {path}`")

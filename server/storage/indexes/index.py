@@ -1,0 +1,257 @@
+"""What the offset index and the time index share: sparse preallocated files of fixed-size entries (Kafka: AbstractIndex).
+
+A file holds entries one after the other, with no header and no checksum. It is preallocated sparse to `segment.index.bytes`
+rounded down to whole entries, appended to with `pwrite`, looked up by binary search in a read-only map, and trimmed to its
+entries on roll and close. An *existing* file counts as full: entries = length / entry size. So the zeros of a preallocated
+file would be read as entries, and a file that was not trimmed is rebuilt from the log, whose derivative it is.
+
+A map shows what is written to the file later, so a reader needs two things only: the map and the number of entries that
+were there when it looked. Entries below that number never change: truncation puts a new file in the old one's place.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple, Self
+
+from ....protocol.limits import INT32_MAX
+from ....protocol.types import Bytes
+from ..disk.diskops import Close, FileHandle, Map, Procedure, Read, Truncate, Write
+from ..disk.path_ops import FileSize, WriteFile
+from ..errors import CorruptIndexError, SegmentOffsetOverflowError
+
+WARM_BYTES: Final = 8192
+"""Lookups cluster near the tail. A search confined to the last 8 KiB touches at most three 4 KiB pages, always the same
+ones, which therefore stay in memory; a plain binary search walks cold pages whenever the index grows (Kafka: KAFKA-6432)."""
+
+
+class IndexTail(NamedTuple):
+    """How many entries there are, and the last one (or what stands for it when there is none)."""
+
+    entries: int
+    key: int
+    value: int
+
+
+class AbstractIndex:
+    """One index file. Owner: the log's actor; readers use `path`, `buffer` and their own number of entries.
+
+    A subclass says how an entry is laid out: KEY is what `lookup` compares, VALUE what it answers.
+    """
+
+    entry_size: ClassVar[int]
+    key_struct: ClassVar[Struct]
+    value_struct: ClassVar[Struct]
+    value_position: ClassVar[int]
+    """Where in an entry the VALUE starts."""
+
+    __slots__ = ("base_offset", "buffer", "file", "max_index_bytes", "tail", "used")
+
+    def __init__(self, path: str, base_offset: int, max_index_bytes: int) -> None:
+        size = self.rounded(max_index_bytes)
+        if size == 0:
+            raise ValueError(f"segment.index.bytes={max_index_bytes} is below one entry of {self.entry_size} bytes")
+        self.base_offset = base_offset
+        self.max_index_bytes = size
+        self.file = FileHandle(path=path, writable=True, create_bytes=size)
+        self.tail = self.empty_tail()
+        self.buffer: Bytes | None = None
+        self.used = False
+
+    @classmethod
+    def rounded(cls, size: int) -> int:
+        """`size` rounded down to whole entries."""
+        return size // cls.entry_size * cls.entry_size
+
+    def empty_tail(self) -> IndexTail:
+        raise NotImplementedError
+
+    def entry_at(self, buffer: Bytes, slot: int) -> tuple[int, int]:
+        """The (absolute) pair in a slot that is known to exist."""
+        raise NotImplementedError
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def entries(self) -> int:
+        return self.tail.entries
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the entries, not of the file."""
+        return self.tail.entries * self.entry_size
+
+    @property
+    def max_entries(self) -> int:
+        return (self.file.create_bytes or 0) // self.entry_size
+
+    def can_append_offset(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
+    def relative_offset(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        if not 0 <= relative <= INT32_MAX:
+            raise SegmentOffsetOverflowError(
+                f"{self.path}: offset {offset} lies {relative} above the base offset {self.base_offset}; "
+                f"0 to {INT32_MAX} can be stored"
+            )
+        return relative
+
+    # ---- lookups: on any map and any number of entries -----------------------------------------------------------
+
+    def search(self, buffer: Bytes, entries: int, target: int, *, by_value: bool = False) -> tuple[int, int]:
+        """(lower, upper) slots: the greatest entry <= `target`, and the least entry >= `target`; -1 where there is none.
+
+        Warm section first. An entry equal to the target answers itself for both, except slot 0, which is never probed:
+        the upper slot is then 1, or -1 in an index of one entry (as Kafka's).
+        """
+        if entries == 0:
+            return -1, -1
+        size = self.entry_size
+        at = self.value_position if by_value else 0
+        unpack = (self.value_struct if by_value else self.key_struct).unpack_from
+        first_hot = max(0, entries - 1 - WARM_BYTES // size)
+        if unpack(buffer, first_hot * size + at)[0] < target:
+            low, high = first_hot, entries - 1
+        elif unpack(buffer, at)[0] > target:
+            return -1, 0
+        else:
+            low, high = 0, first_hot
+        while low < high:
+            middle = (low + high + 1) >> 1
+            found = unpack(buffer, middle * size + at)[0]
+            if found > target:
+                high = middle - 1
+            elif found < target:
+                low = middle
+            else:
+                return middle, middle
+        return low, (-1 if low == entries - 1 else low + 1)
+
+    def mapped(self, entries: int) -> Procedure[Bytes]:
+        """A map that shows at least `entries` (> 0) entries."""
+        self.used = True
+        buffer = self.buffer
+        needed = entries * self.entry_size
+        if buffer is None or len(buffer) < needed:
+            file = self.file
+            buffer = yield Map(self, needed)
+            if self.file is file:
+                # Otherwise the file was replaced meanwhile, and what it gets from now on does not show in this map.
+                self.buffer = buffer
+        return buffer
+
+    def entry(self, slot: int) -> Procedure[tuple[int, int]]:
+        """The pair in `slot`. Raises ValueError outside of 0 to entries - 1."""
+        if not 0 <= slot < self.tail.entries:
+            raise ValueError(f"{self.path}: slot {slot} was asked for, there are {self.tail.entries} entries")
+        return self.entry_at((yield from self.mapped(self.tail.entries)), slot)
+
+    # ---- life of the file ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str, base_offset: int, max_index_bytes: int) -> Procedure[Self | None]:
+        """The index in an existing file, which is taken to be full; None when there is no file.
+
+        Raises CorruptIndexError when it contradicts itself (see `check_sanity`).
+        """
+        size = yield FileSize(path)
+        if size is None:
+            return None
+        index = cls(path, base_offset, max_index_bytes)
+        if size % cls.entry_size:
+            raise CorruptIndexError(f"{path}: {size} bytes are not a whole number of {cls.entry_size}-byte entries")
+        index.file.create_bytes = size
+        entries = size // cls.entry_size
+        if entries:
+            reader = FileHandle(path=path)
+            first = index.entry_at((yield Read(reader, 0, cls.entry_size)), 0)
+            last = index.entry_at((yield Read(reader, size - cls.entry_size, cls.entry_size)), 0)
+            index.tail = IndexTail(entries, *last)
+            index.check_sanity(first)
+        return index
+
+    def check_sanity(self, first: tuple[int, int]) -> None:
+        """Raises CorruptIndexError when the last entry cannot follow the first one or lies below the base offset.
+
+        A last entry that is the first one again is what zeros look like.
+        """
+        raise NotImplementedError
+
+    def can_follow(self, first: tuple[int, int]) -> bool:
+        """Whether the last entry is the first one, or has a larger KEY: zeros of a file that was not trimmed have not."""
+        return self.tail.key > first[0] or (self.tail.entries == 1 and self.tail.key == first[0])
+
+    def write_tail(self, tail: IndexTail, entries: bytes) -> Procedure[None]:
+        """Append encoded entries that lead to `tail`."""
+        if entries:
+            yield Write(self.file, self.size_in_bytes, [entries])
+            self.tail = tail
+
+    def resize(self, size: int) -> Procedure[bool]:
+        """Give the file another length, rounded down to whole entries; False when it has it already. Never cuts entries."""
+        size = self.rounded(size)
+        if size < self.size_in_bytes:
+            raise ValueError(f"{self.path}: {size} bytes cannot hold {self.tail.entries} entries")
+        if size == self.file.create_bytes:
+            return False
+        yield Truncate(self.file, size)
+        self.file.create_bytes = size
+        return True
+
+    def trim(self) -> Procedure[bool]:
+        """Cut the preallocated rest off, so that the file's length says how many entries it has."""
+        return (yield from self.resize(self.size_in_bytes))
+
+    def grow(self) -> None:
+        """Let the file have its full size again from the next time it is opened for writing."""
+        self.file.create_bytes = max(self.max_index_bytes, self.size_in_bytes)
+
+    def content_check(self) -> Callable[[Bytes], None]:
+        """A check that raises CorruptIndexError for bytes other than the entries there are now. A file only grows, so older
+        bytes end in zeros, which neither follow an entry nor are the last one."""
+        return functools.partial(self._check_content, self.tail)
+
+    def _check_content(self, tail: IndexTail, content: Bytes) -> None:
+        entries = len(content) // self.entry_size
+        before = None
+        for slot in range(entries):
+            entry = self.entry_at(content, slot)
+            if before is not None and (entry[0] <= before[0] or entry[1] < before[1]):
+                raise CorruptIndexError(f"{self.path}: entry {slot} is {entry}, which cannot follow {before}")
+            before = entry
+        if entries != tail.entries or (before is not None and before != tail[1:]):
+            raise CorruptIndexError(
+                f"{self.path}: {entries} entries end with {before}, {tail.entries} with {tail[1:]} were written"
+            )
+
+    def truncate_to(self, offset: int) -> Procedure[None]:
+        """Drop every entry whose offset is >= `offset`, by putting a shorter file in place; readers keep the old one."""
+        kept, tail = 0, self.empty_tail()
+        content = b""
+        if self.tail.entries:
+            buffer = yield from self.mapped(self.tail.entries)
+            kept = self._slots_below(buffer, offset)
+            content = bytes(buffer[: kept * self.entry_size])
+            if kept:
+                tail = IndexTail(kept, *self.entry_at(content, kept - 1))
+        if kept == self.tail.entries:
+            return
+        yield from self.replace(tail, content)
+
+    def replace(self, tail: IndexTail, content: bytes) -> Procedure[None]:
+        """Put a new file with these entries in place of the old one; maps of the old one stay as they are."""
+        yield WriteFile(self.path, content, durable=False)
+        old, self.file = self.file, FileHandle(path=self.path, writable=True, create_bytes=len(content))
+        if old.fd is not None:
+            fd, old.fd = old.fd, None
+            yield Close(fd)
+        self.tail = tail
+        self.buffer = None
+
+    def _slots_below(self, buffer: Bytes, offset: int) -> int:
+        raise NotImplementedError

@@ -1,0 +1,249 @@
+"""Appending: one write for many appends that were prepared (Kafka: UnifiedLog.append).
+
+`plan_append` is pure memory: it gives offsets and stamps to as many prepared appends as fit the active segment and answers an
+`AppendPlan`; nothing has changed. The plan's operations are executed, then `commit_append` moves the state, or
+`abort_append` answers how to
+undo what reached the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import attrs
+
+from ....protocol.errors import RecordBatchTooLargeError, RequestError
+from ....protocol.records.batch import stamp, with_timestamp
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, TimestampType
+from ..disk.diskops import DiskOp, FileHandle, Sync, Truncate
+from ..disk.path_ops import SyncDirectory
+from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
+from ..segments.segment import LogSegment, SegmentCursor
+from .log import Log
+from .prepare import PreparedAppend
+
+STAMPED_BYTES = 16
+"""baseOffset, batchLength and partitionLeaderEpoch lie before the bytes that the CRC covers."""
+
+
+class AppendResult(NamedTuple):
+    """Where an append went. `base_offset` is -1 when its batches lie in two places: the first ones were stored before a crash,
+    and others came behind them. `log_append_time` is -1 under CreateTime; for a duplicate it is its largest timestamp."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+
+
+@attrs.frozen
+class AppendPlan:
+    """One write for several appends. `answers` are in the order of the appends; the first `taken` of them are answered.
+
+    When `roll` says why, the next append needs a new segment first.
+    """
+
+    answers: list[AppendResult | RequestError]
+    taken: int
+    roll: str | None
+    segment: LogSegment
+    cursor: SegmentCursor
+    producers: ProducerCursor
+    log_end_offset: int
+    operations: list[DiskOp]
+    files: list[FileHandle]
+    sync: bool
+    names_created: int
+    """How many of the log's names the sync covers."""
+    snapshot: int | None
+    """The producer snapshot that it covers."""
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.cursor.buffers)
+
+
+def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> AppendPlan:
+    """Offsets, stamps and index entries for the first appends that fit the active segment. Changes nothing.
+
+    `sync`: the operations end with the bytes forced to the device. An append that its producer may not make now, or that is
+    above segment.bytes, is answered with an error; the others are not affected. A duplicate is answered with the offsets that
+    it got the first time, and does not roll (Kafka rolls before it looks).
+    """
+    segment = log.active
+    cursor, producers = segment.cursor(), log.producers.cursor()
+    next_offset, epoch, now_ms = log.log_end_offset, log.leader_epoch, log.now_ms()
+    append_time = now_ms if log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    answers: list[AppendResult | RequestError] = []
+    roll: str | None = None
+    for append in appends:
+        base_offset = next_offset
+        if append.size > log.config.segment_bytes or append.has_producer:
+            known = _known_answer(log, producers, append)
+            if isinstance(known, Rest):
+                append, base_offset = known.append, known.base_offset(next_offset)
+            elif known is not None:
+                answers.append(known)
+                continue
+        last_offset = next_offset + append.records_count - 1
+        max_timestamp = append.max_timestamp if append_time is None else append_time
+        roll = segment.should_roll(
+            cursor, size=append.size, largest_offset=last_offset, largest_timestamp=max_timestamp, now_ms=now_ms
+        )
+        if roll is not None:
+            break
+        _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time)
+        answers.append(
+            AppendResult(base_offset, last_offset, NO_TIMESTAMP if append_time is None else append_time, log.log_start_offset)
+        )
+        next_offset = last_offset + 1
+    operations: list[DiskOp] = list(segment.writes_for(cursor))
+    files = segment.files_for(cursor)
+    if sync and cursor.buffers:
+        _add_sync(log, segment, operations, files)
+    return AppendPlan(
+        answers,
+        len(answers),
+        roll,
+        segment,
+        cursor,
+        producers,
+        next_offset,
+        operations,
+        files,
+        sync,
+        log.names_created,
+        log.unsynced_snapshot,
+    )
+
+
+class Rest(NamedTuple):
+    """The tail of an append whose first batches are stored already, at `first_offset` to `last_offset`. It is still to be
+    written."""
+
+    append: PreparedAppend
+    first_offset: int
+    last_offset: int
+
+    def base_offset(self, next_offset: int) -> int:
+        """Base offset of the whole append if its tail is written at `next_offset`; NO_OFFSET when other records came
+        between."""
+        return self.first_offset if self.last_offset + 1 == next_offset else NO_OFFSET
+
+
+def _known_answer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> AppendResult | RequestError | Rest | None:
+    """None: write it; Rest: write its tail; otherwise the answer to give, because it is stored already or must not be."""
+    rest: Rest | None = None
+    if append.has_producer:
+        try:
+            stored = _check_producer(log, producers, append)
+        except RequestError as exc:
+            return exc.as_answer()
+        if stored is not None and stored.how_many == len(append.batches):
+            # As Kafka does: the time of the stored batch, whoever chose it.
+            return AppendResult(
+                stored.first.first_offset, stored.last.last_offset, stored.first.timestamp, log.log_start_offset
+            )
+        if stored is not None:
+            append = append.with_batches(append.batches[stored.how_many :])
+            rest = Rest(append, stored.first.first_offset, stored.last.last_offset)
+    if append.size > log.config.segment_bytes:
+        return RecordBatchTooLargeError(
+            f"{log.topic_partition}: the append has {append.size} bytes, above segment.bytes={log.config.segment_bytes}"
+        )
+    return rest
+
+
+def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> StoredBatches | None:
+    """Which of its first batches are stored already; None: none. Raises RequestError for what its producer may not append."""
+    topic_partition = log.topic_partition
+    if append.marker is not None:
+        producers.check_marker(topic_partition, append.marker)
+        if append.ends_only is not None:
+            producers.check_open(topic_partition, append.marker.producer_id, append.ends_only)
+        return None
+    if append.origin is not AppendOrigin.CLIENT:
+        producers.check_epoch(topic_partition, append.batches[0][0])
+        producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
+        return None
+    stored = producers.admit(
+        topic_partition, [header for header, _ in append.batches], joins_transaction=append.joins_transaction
+    )
+    if stored is None:
+        producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
+    return stored
+
+
+def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: list[FileHandle]) -> None:
+    """Earlier segments go with their indexes, which recovery trusts below the recovery point (see Log.plan_flush)."""
+    operations += log.sync_of_snapshot()
+    for other in log.unsynced(log.log_end_offset):
+        if other is not segment:
+            for file in other.files:
+                files.append(file)
+                operations += other.sync_of(file, log.recovery_point)
+    *again, sync = segment.sync_of(segment.log, log.recovery_point)
+    operations[:0] = again  # in front of the new bytes: what lies behind the committed ones is not kept
+    operations.append(sync)
+    if log.names_unsynced:
+        operations.append(SyncDirectory(log.directory))
+
+
+def _plan_batches(
+    segment: LogSegment,
+    cursor: SegmentCursor,
+    producers: ProducerCursor,
+    append: PreparedAppend,
+    offset: int,
+    epoch: int,
+    append_time: int | None,
+) -> None:
+    """Stamp an append's batches and put each on the cursor: index entries are due per batch, as recovery has them."""
+    for header, data in append.batches:
+        if append_time is not None:
+            data = with_timestamp(data, TimestampType.LOG_APPEND_TIME, append_time)
+        last_offset = offset + header.last_offset_delta
+        segment.plan_append(
+            cursor,
+            largest_offset=last_offset,
+            largest_timestamp=header.max_timestamp if append_time is None else append_time,
+            offset_of_max_timestamp=last_offset,
+            buffers=[stamp(offset, header, epoch), memoryview(data)[STAMPED_BYTES:]],
+            size=header.size_bytes,
+        )
+        if append.marker is not None:
+            aborted = producers.end(append.marker, offset)
+            if aborted is not None:
+                segment.plan_aborted(cursor, aborted)
+        elif append.has_producer:
+            producers.add(header, offset, append_time)
+        offset = last_offset + 1
+
+
+def commit_append(log: Log, plan: AppendPlan) -> None:
+    """The plan's bytes are written (and synced, if it said so): let the log have them."""
+    assert plan.segment is log.active
+    if plan.cursor.aborted and not plan.segment.transaction_index.entries:
+        log.names_created += 1
+    plan.segment.commit(plan.cursor)
+    log.log_end_offset = plan.log_end_offset
+    log.producers.commit(plan.producers, plan.log_end_offset)
+    log.modified = True
+    log.changed()
+    if plan.sync and plan.writes:
+        log.recovery_point = plan.log_end_offset
+        log.producers.on_recovery_point(log.recovery_point)
+        log.names_synced = max(log.names_synced, plan.names_created)
+        log.snapshot_synced(plan.snapshot)
+
+
+def abort_append(plan: AppendPlan) -> list[DiskOp]:
+    """Operations that remove whatever part of the plan's bytes reached the log file. Index bytes behind the entries do no harm.
+
+    The cut is synced, because appends that are answered with an error must not be there after a power cut either. After a
+    failed sync that is left to the next one.
+    """
+    log = plan.segment.log
+    cut = Truncate(log, plan.segment.size)
+    return [cut, Sync(log)] if log.failed_sync is None else [cut]

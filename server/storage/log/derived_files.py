@@ -1,0 +1,170 @@
+"""What derived files must say, kept beside them: `derived.json` in a partition's directory. A file of ours; Kafka ignores it.
+
+Two files decide what is read, and nothing in a log that is not scanned would contradict them if they were wrong: without its
+`.txnindex` a segment shows aborted records to committed readers, without its line in `log-start-offset-checkpoint` a log shows
+deleted ones.
+
+`{"format_version": 1, "log_start_offset": n, "transaction_indexes": [[base offset, bytes of the log, bytes of the index,
+CRC-32C of the index], ...], "crc32c": n}`; `crc32c` is that of the document without it. Who edits the file takes it out.
+
+There is an entry for each segment with aborted transactions, written when the segment is closed or replaced. It counts as long
+as the log has that size: a Kafka that appended or compacted has left it behind. (One that compacted without a change of size
+costs a scan, which finds what is true.) The log start offset is written where it is raised; the larger one counts, this or the
+checkpoint's, if the log reaches it. The file comes into being with the first of either, or when a directory of Kafka's is
+opened. It is a second witness only: where it cannot be written the log goes on, and nobody waits until it is on the device.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import attrs
+
+from ....protocol.records.crc32c import crc32c
+from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
+from ..disk.diskops import Procedure, Read
+from ..disk.filesystem import FileSystem, read_file
+from ..disk.path_ops import WriteFiles
+from ..errors import CheckpointError, CorruptIndexError
+from ..segments.segment import LogSegment
+
+LOGGER: Final = logging.getLogger(__name__)
+
+FILE_NAME: Final = "derived.json"
+FORMAT_VERSION: Final = 1
+
+
+class IndexFacts(NamedTuple):
+    """What is known of a segment's `.txnindex`, for a log of that size."""
+
+    log_bytes: int
+    index_bytes: int
+    crc: int
+
+
+class Facts(NamedTuple):
+    """The content of the file; index facts by base offset."""
+
+    log_start_offset: int
+    indexes: Mapping[int, IndexFacts]
+
+
+def encode_facts(facts: Facts) -> bytes:
+    document = {
+        "format_version": FORMAT_VERSION,
+        "log_start_offset": facts.log_start_offset,
+        "transaction_indexes": [[base_offset, *each] for base_offset, each in sorted(facts.indexes.items())],
+    }
+    return json.dumps({**document, "crc32c": _checksum(document)}).encode() + b"\n"
+
+
+def decode_facts(path: str, data: bytes) -> Facts:
+    """Raises CheckpointError naming the file and what is wrong with it."""
+    try:
+        document = json.loads(data)
+        if document["format_version"] != FORMAT_VERSION:
+            raise CheckpointError(f"{path} has format version {document['format_version']}, {FORMAT_VERSION} is known")
+        found = document.pop("crc32c", None)
+        if found is not None and found != (computed := _checksum(document)):
+            raise CheckpointError(f"{path} has crc32c {found}, its content has {computed}")
+        indexes = {int(base_offset): IndexFacts(*map(int, facts)) for base_offset, *facts in document["transaction_indexes"]}
+        return Facts(int(document["log_start_offset"]), indexes)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise CheckpointError(f"{path} cannot be read: {exc!r}") from exc
+
+
+def _checksum(document: Mapping[str, Any]) -> int:
+    return crc32c(json.dumps(document).encode())
+
+
+def read_facts(fs: FileSystem, directory: str) -> Facts | None:
+    """None when there is no file. Raises CheckpointError, OSError."""
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        return decode_facts(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+    except FileNotFoundError:
+        return None
+
+
+@attrs.define(eq=False)
+class DerivedFiles:
+    """What is known, and what of it is in the file. Owner: the log."""
+
+    indexes: dict[int, IndexFacts] = attrs.field(factory=dict)
+    _written: Facts | None = None
+    _is_refused: bool = False
+
+    @classmethod
+    def load(cls, fs: FileSystem, directory: str) -> tuple[DerivedFiles, int]:
+        """What the file says; the log start offset is 0 when it says none. Raises OSError."""
+        try:
+            facts = read_facts(fs, directory)
+        except (CheckpointError, ValueError) as exc:
+            LOGGER.warning(
+                "%s; transaction indexes and the log start offset are taken as they are, and it is made anew", str(exc)
+            )
+            facts = None
+        return (cls(), 0) if facts is None else (cls(dict(facts.indexes), facts), facts.log_start_offset)
+
+    def check(self, segment: LogSegment) -> Procedure[None]:
+        """Hold the `.txnindex` that was loaded for a segment against what is known. Raises CorruptIndexError."""
+        known, path = self.indexes.get(segment.base_offset), segment.transaction_index.path
+        if known is None or known.log_bytes != segment.size:
+            return
+        found = yield from _facts_of(segment)
+        if found is None:
+            raise CorruptIndexError(f"{path} is missing or empty; {FILE_NAME} says that it had {known.index_bytes} bytes")
+        if found != known:
+            raise CorruptIndexError(
+                f"{path} has {found.index_bytes} bytes with CRC {found.crc:#010x}; {FILE_NAME} says that it had "
+                f"{known.index_bytes} with CRC {known.crc:#010x}"
+            )
+
+    def note(self, segment: LogSegment) -> Procedure[None]:
+        """Know what the `.txnindex` of a segment says now."""
+        facts = yield from _facts_of(segment)
+        if facts is None:
+            self.indexes.pop(segment.base_offset, None)
+        else:
+            self.indexes[segment.base_offset] = facts
+
+    def is_known(self, segment: LogSegment) -> bool:
+        """Whether what is known of a segment with aborted transactions counts."""
+        known = self.indexes.get(segment.base_offset)
+        return known is not None and known.log_bytes == segment.size
+
+    def write(
+        self, directory: str, segments: Iterable[LogSegment], log_start_offset: int, *, durable: bool, must: bool = False
+    ) -> Procedure[None]:
+        """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails."""
+        bases = [segment.base_offset for segment in segments]
+        self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
+        facts = Facts(log_start_offset, dict(self.indexes))
+        if facts == self._written or (self._written is None and not self.indexes and log_start_offset <= bases[0]):
+            return
+        try:
+            yield WriteFiles(partial(_encoded, f"{directory}/{FILE_NAME}", facts), durable)
+        except OSError as exc:
+            if must:
+                raise
+            if not self._is_refused:
+                LOGGER.warning("%s/%s cannot be written and is tried again with the next change: %s", directory, FILE_NAME, exc)
+            self._is_refused = True
+            return
+        self._written, self._is_refused = facts, False
+
+
+def _facts_of(segment: LogSegment) -> Procedure[IndexFacts | None]:
+    index = segment.transaction_index
+    if not index.entries:
+        return None
+    data = yield Read(index.file, 0, index.size_in_bytes)
+    return IndexFacts(segment.size, len(data), crc32c(data))
+
+
+def _encoded(path: str, facts: Facts) -> list[tuple[str, bytes]]:
+    return [(path, encode_facts(facts))]

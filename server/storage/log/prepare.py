@@ -1,0 +1,284 @@
+"""What a producer sent, checked before a log is involved, and made what the topic's configuration wants (Kafka:
+LogValidator)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, NamedTuple
+
+from ....protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, RequestError
+from ....protocol.limits import KIB
+from ....protocol.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    assemble_batch,
+    check_batch,
+    end_txn_marker,
+    iter_batches,
+    parse_header,
+    with_timestamp,
+)
+from ....protocol.records.compression import compress
+from ....protocol.records.payload import records_data
+from ....protocol.records.steps import UNLIMITED, BatchLimits
+from ....protocol.records.walk import walk_steps
+from ....protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType, TopicPartition
+from ...config import LogConfig, RecordValidation
+from ..disk.diskops import Compute, Procedure, compute
+from ..producers.producer_cursor import AppendOrigin
+from ..producers.producer_entry import EndTxnMarker, parse_end_txn_marker
+from ..segments.unpacked_batches import CHECKED_AT_ONCE_BYTES, SMALL_BYTES, dropped, unpacked
+
+BATCHES_PER_PAUSE: Final = 16
+PACKED_AT_ONCE_BYTES: Final = 16 * KIB
+"""Compressed on the spot: 0.5 ms with the slowest codec at its default level."""
+
+
+class PreparedAppend(NamedTuple):
+    """One producer's checked batches, ready for offsets."""
+
+    batches: tuple[tuple[BatchHeader, Bytes], ...]
+    size: int
+    records_count: int
+    max_timestamp: int
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    has_producer: bool = False
+    """Whether a batch carries a producer id; most checks are for those."""
+    marker: EndTxnMarker | None = None
+    """The end of a transaction, which is the only batch then."""
+    ends_only: int | None = None
+    """First offset of the transaction that the marker may end, None for whichever is open."""
+    joins_transaction: bool = False
+    """Whether the batch lets its partition join the producer's transaction (KIP-890)."""
+
+    def with_batches(self, batches: tuple[tuple[BatchHeader, Bytes], ...]) -> PreparedAppend:
+        """A copy with other batches, at least one."""
+        return self._replace(
+            batches=batches,
+            size=sum(header.size_bytes for header, _ in batches),
+            records_count=sum(header.last_offset_delta + 1 for header, _ in batches),
+            max_timestamp=max(header.max_timestamp for header, _ in batches),
+        )
+
+
+def prepare_append(
+    records: Bytes,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    one_batch: bool = False,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    limits: BatchLimits = UNLIMITED,
+) -> PreparedAppend:
+    """`prepare_steps`, all of it on the spot: for batches of the server's own, tools and tests."""
+    return compute(
+        prepare_steps(records, topic_partition, config, now_ms=now_ms, one_batch=one_batch, origin=origin, limits=limits)
+    )
+
+
+def prepare_steps(
+    records: Bytes,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    one_batch: bool = False,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    limits: BatchLimits = UNLIMITED,
+) -> Procedure[PreparedAppend]:
+    """Check batches as they came and make them what the topic's configuration wants.
+
+    Every batch is walked (unless record.validation=header): lengths, count, offset deltas 0..n-1, timestamps. A wrong
+    `max_timestamp` is corrected together with the CRC; another codec than `compression.type` rebuilds the batch; all else is
+    kept bit for bit. `one_batch`: Kafka's producers send exactly one. From a client, control batches and base offsets other
+    than 0 are refused, and batches of several producers in one append. Raises CorruptRecordError, InvalidRecordError,
+    InvalidTimestampError, RecordTooLargeError, UnsupportedCompressionTypeError; every message starts with the partition.
+    """
+    try:
+        batches: list[tuple[BatchHeader, Bytes]] = []
+        consumed = 0
+        for header, batch in iter_batches(records):
+            checked_one = yield from _check_one(
+                header, batch, config, now_ms, from_client=origin is AppendOrigin.CLIENT, limits=limits
+            )
+            batches.append(checked_one)
+            consumed += len(batch)
+            if not len(batches) % BATCHES_PER_PAUSE:
+                limits.check_batches(len(batches))
+                yield None
+        if consumed != len(records):
+            raise CorruptRecordError(
+                f"the last batch is incomplete: {len(records) - consumed} bytes are left behind {consumed}"
+            )
+        if len(batches) > 1:
+            limits.check_batches(len(batches))
+        if not batches:
+            raise InvalidRecordError("there is no record batch in the request")
+        if one_batch and len(batches) > 1:
+            raise InvalidRecordError(f"there are {len(batches)} record batches, exactly one per partition was expected")
+    except RequestError as exc:
+        raise type(exc)(f"{topic_partition}: {exc.message}", exc.code) from exc
+    if len(batches) == 1:
+        header, only = batches[0]
+        return PreparedAppend(
+            (batches[0],), len(only), header.records_count, header.max_timestamp, origin, header.has_producer_id
+        )
+    producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
+    if len(producers) > 1:
+        raise InvalidRecordError(f"{topic_partition}: the append has batches of {len(producers)} producers; send them apart")
+    return PreparedAppend(
+        tuple(batches),
+        sum(header.size_bytes for header, _ in batches),
+        sum(header.last_offset_delta + 1 for header, _ in batches),
+        max(header.max_timestamp for header, _ in batches),
+        origin,
+        batches[0][0].has_producer_id,
+    )
+
+
+def prepare_marker(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+    ends_only: int | None = None,
+) -> PreparedAppend:
+    """The control batch that ends a producer's transaction on a partition, ready for an offset.
+
+    With `ends_only` it is refused (InvalidTxnStateError) unless the transaction that is open then starts at that offset.
+    """
+    batch = memoryview(
+        end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            timestamp=now_ms,
+            coordinator_epoch=coordinator_epoch,
+        )
+    )
+    header = parse_header(batch)
+    marker = parse_end_txn_marker(header, batch)
+    return PreparedAppend(((header, batch),), len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only)
+
+
+def _check_one(
+    header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: int, *, from_client: bool, limits: BatchLimits
+) -> Procedure[tuple[BatchHeader, Bytes]]:
+    if from_client and header.base_offset != 0:
+        raise InvalidRecordError(f"the batch has base offset {header.base_offset}; producers send 0, the log gives offsets")
+    size = len(batch)
+    if size > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"the batch has {size} bytes, above max.message.bytes={config.max_message_bytes}; "
+            "send smaller batches or raise the topic's limit"
+        )
+    if size <= CHECKED_AT_ONCE_BYTES:
+        check_batch(batch, header)
+    else:
+        yield Compute(check_batch, (batch, header))
+    _check_counts(header, from_client=from_client)
+    if header.records_count > limits.records:
+        limits.check_records(header)
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
+            raise InvalidTimestampError("the batch declares LogAppendTime; only the log sets that")
+        batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, header.max_timestamp))
+        header = parse_header(batch)
+    if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
+        _check_timestamps(header.max_timestamp, header.max_timestamp, config, now_ms)
+        return header, batch
+    if size <= SMALL_BYTES and not header.attributes & COMPRESSION_MASK:
+        data = records_data(batch, header, limits.unpacked_bytes)
+    else:
+        data = yield from unpacked(batch, header, limits.unpacked_bytes)
+    try:
+        for walk in walk_steps(data, header, limits):
+            if walk is None:
+                yield None
+        assert walk is not None
+        if walk.has_null_key and "compact" in config.cleanup_policy:
+            raise InvalidRecordError("a record has no key, and the topic is compacted: only keyed records can be kept")
+        _check_timestamps(walk.min_timestamp, walk.max_timestamp, config, now_ms)
+        target = config.compression_type
+        if target is not None and target != header.compression_type and not header.is_control:
+            batch = yield from _recompressed(data, header, walk.max_timestamp, config, target)
+            header = parse_header(batch)
+        elif walk.max_timestamp != header.max_timestamp:
+            batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, walk.max_timestamp))
+            header = parse_header(batch)
+    except RequestError:
+        yield from dropped(data)
+        raise
+    if data.__class__ is not bytes:
+        yield from dropped(data)
+    return header, batch
+
+
+def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
+    count, offsets = header.records_count, header.last_offset_delta + 1
+    if offsets <= 0 or count <= 0 or offsets != count:
+        raise InvalidRecordError(f"the batch says {count} records and {offsets} offsets; both must be equal and positive")
+    if not from_client:
+        return
+    if header.attributes & CONTROL_FLAG:
+        raise InvalidRecordError("the batch is a control batch; only the log writes those")
+    if header.attributes & TRANSACTIONAL_FLAG and not header.has_producer_id:
+        raise InvalidRecordError("the batch is transactional and names no producer")
+    if header.base_sequence < 0 and header.has_producer_id:
+        raise InvalidRecordError(
+            f"producer {header.producer_id} sent base sequence {header.base_sequence}; it cannot be negative"
+        )
+
+
+def _check_timestamps(smallest: int, largest: int, config: LogConfig, now_ms: int) -> None:
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return
+    if smallest < NO_TIMESTAMP:
+        raise InvalidTimestampError(f"timestamp {smallest} lies before 1970; only -1, no timestamp, is negative")
+    if smallest != NO_TIMESTAMP and now_ms - smallest > config.message_timestamp_before_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {smallest} lies {now_ms - smallest} ms before the server's clock {now_ms}, more than "
+            f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}"
+        )
+    if largest != NO_TIMESTAMP and largest - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {largest} lies {largest - now_ms} ms after the server's clock {now_ms}, more than "
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}"
+        )
+
+
+def _recompressed(
+    data: bytes, header: BatchHeader, max_timestamp: int, config: LogConfig, target: CompressionType
+) -> Procedure[memoryview]:
+    """The batch with the same records under another codec."""
+    level = config.compression_level(target)
+    most_bytes = config.max_message_bytes - RECORD_BATCH_OVERHEAD
+    pack = partial(compress, target, data, level, max_bytes=most_bytes)
+    try:
+        records = pack() if len(data) <= PACKED_AT_ONCE_BYTES else (yield Compute(pack, ()))
+    except RecordTooLargeError as exc:
+        raise RecordTooLargeError(
+            f"the batch is above max.message.bytes={config.max_message_bytes} after conversion to "
+            f"compression.type={target.name.lower()}: {exc.message}"
+        ) from exc
+    return memoryview(
+        assemble_batch(
+            records,
+            base_offset=header.base_offset,
+            last_offset_delta=header.last_offset_delta,
+            records_count=header.records_count,
+            attributes=header.attributes & TRANSACTIONAL_FLAG | target,
+            base_timestamp=header.base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        )
+    )

@@ -1,0 +1,238 @@
+"""What a log lets go: old segments, and records below an offset (Kafka: UnifiedLog.deleteOldSegments,
+maybeIncrementLogStartOffset).
+
+| why | when | which segments, from the oldest on |
+|---|---|---|
+| log start offset | always | the next segment's base offset is at or below the log start offset |
+| `retention.bytes` | cleanup.policy has `delete` | as long as at least `retention.bytes` stay |
+| `retention.ms` | cleanup.policy has `delete` | the largest timestamp (without any: the file's mtime) is older, strictly |
+
+A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. When all of them go,
+the active one is forced to the device and rolled first, so an empty segment stays and the log end offset with it.
+
+It takes two steps, with the log directory's log start checkpoint written between them: `expire_segments` raises the log start
+offset, `take_out_below` renames the files. After a power cut any part of the renames can be there, also of later
+segments and not of earlier ones; the checkpoint says that nothing below it counts. Unlinking comes later (see `Doomed`).
+
+Where there is no room for the checkpoint, `let_go_below` takes the place of the second step: the segments are unlinked from the
+oldest on, each of them on the device before the next one's turn, so a power cut leaves a log that starts somewhere further up
+and never one with a hole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from ....protocol.errors import OffsetOutOfRangeError
+from ..disk.diskops import Procedure
+from ..disk.filesystem import FileSystem
+from ..disk.path_ops import ListDirectory, ModifiedMs, RenameEach
+from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
+from ..errors import SyncFailedError, is_out_of_space
+from ..producers.producer_snapshots import snapshot_paths
+from ..segments.segment import LogSegment
+from .log import Doomed, Log
+
+DELETE: Final = "delete"
+
+
+def may_expire(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
+    """Whether `expire_segments` or `take_out_below` could find something: a cheap look that needs no disk."""
+    segments, config = log.segments, log.config
+    first = segments.first
+    if len(segments) > 1 and _end_of(log, first) <= log.log_start_offset:
+        return True
+    if DELETE not in config.cleanup_policy or not _is_deletable(log, first):
+        return False
+    if config.retention_bytes >= 0 and log.size_in_bytes - first.size >= config.retention_bytes:
+        return True
+    return by_time and config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms
+
+
+def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure[int]:
+    """Raise the log start offset over the segments that retention lets go, and answer how many those are.
+
+    The log start offset must be on the device before `take_out_below` is run. `by_time=False`: retention.ms is not
+    looked at. The active segment stays where there is no space for one behind it.
+    """
+    expired = yield from _expired(log, now_ms, by_time=by_time)
+    if len(expired) == len(log.segments):
+        try:
+            yield from flush_and_roll(log)
+        except OSError as exc:
+            if isinstance(exc, SyncFailedError) or not is_out_of_space(exc):
+                raise
+            del expired[-1]
+    if not expired:
+        return 0
+    yield from increment_log_start_offset(log, _end_of(log, expired[-1]))
+    return len(expired)
+
+
+def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
+    """Make `offset` the first readable one; False when it is that already, or lies below. Of the log's files `derived.json`
+    alone changes.
+
+    Raises OffsetOutOfRangeError above the high watermark. The recovery point follows: what is not readable needs no recovery.
+    """
+    if offset > log.high_watermark:
+        raise OffsetOutOfRangeError(
+            f"{log.topic_partition}: the log start offset cannot be raised to {offset}, above the high watermark "
+            f"{log.high_watermark}"
+        )
+    if offset <= log.log_start_offset:
+        return False
+    log.log_start_offset = offset
+    log.recovery_point = max(log.recovery_point, offset)
+    log.leader_epochs.truncate_from_start(offset)
+    log.producers.on_log_start(offset)
+    log.changed()
+    log.check_invariant()
+    yield from log.write_derived()
+    return True
+
+
+def take_out_below(log: Log, offset: int, *, most: int) -> Procedure[int]:
+    """Take the oldest segments that lie wholly below `offset` out, `most` at a time; answers how many.
+
+    `offset` is a log start offset that is on the device; the log's may be above it by now. `leader-epoch-checkpoint` is not
+    written for it: opening the log cuts it at the log start offset again.
+    """
+    assert offset <= log.log_start_offset
+    below = _count_below(log, offset)
+    count = min(most, below)
+    if count:
+        yield from log.take_out(list(islice(log.segments, count)))
+    if 0 < below == count:
+        yield from _take_out_side_files(log)  # once, at the end: it lists a directory of thousands of names
+    return count
+
+
+def let_go_below(log: Log, offset: int) -> Procedure[int]:
+    """Take the segments that lie wholly below `offset` out of the log, to be unlinked at once and in order; answers how many.
+    Nothing is written and nothing renamed: a full device has room for neither."""
+    yield from ()
+    assert offset <= log.log_start_offset
+    gone = list(islice(log.segments, _count_below(log, offset)))
+    for segment in gone:
+        log.segments.remove(segment)
+        files = segment.all_files
+        paths = [*(file.path for file in files), *snapshot_paths(log.directory, segment.base_offset)]
+        log.doomed.append(Doomed(log.now_ms(), files, paths, list(segment.indexes), is_renamed=False))
+    log.changed(segments=True)
+    return len(gone)
+
+
+def _take_out_side_files(log: Log) -> Procedure[None]:
+    """What damage left beside segments that are gone: the records around it are not kept either. And producer snapshots that
+    a start wrote in the middle of such a segment."""
+    first = log.segments.first.base_offset
+    names: list[str] = yield ListDirectory(log.directory)
+    left = [
+        f"{log.directory}/{name}"
+        for name in names
+        if (CORRUPT_MARK in name or name.endswith(SNAPSHOT_SUFFIXES))
+        and not name.endswith(DELETED_SUFFIX)
+        and (base_offset_of(name) or 0) < first
+    ]
+    if left:
+        renamed = yield RenameEach(left, DELETED_SUFFIX)
+        log.doomed.append(Doomed(log.now_ms() + log.config.file_delete_delay_ms, [], renamed))
+
+
+def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], *, durable: bool) -> None:
+    """Unlink files that were taken out; those that are gone are fine. Blocks. What was renamed goes in any order, once the
+    names are on the device; what was not segment by segment, the next one when the device has forgotten the one before."""
+    for doomed in gone:
+        for number, path in enumerate(doomed.paths):
+            with contextlib.suppress(FileNotFoundError):
+                fs.unlink(path)
+            if number == 0 and durable and not doomed.is_renamed:
+                fs.sync_directory(path.rpartition("/")[0])
+
+
+def oldest_first(logs: Sequence[Log], needed_bytes: int) -> dict[int, int]:
+    """What to give up so that `needed_bytes` become free: the log start offset to go to, by the log's place in `logs`.
+
+    Inactive segments below the high watermark only, the one with the smallest largest timestamp first, whichever log it is
+    in; those without timestamps come first of all.
+    """
+    candidates: list[tuple[int, int, int]] = []
+    given_up: dict[int, int] = {}
+    segments = [list(log.segments)[:-1] for log in logs]
+
+    def offer(owner: int, slot: int) -> None:
+        if slot < len(segments[owner]) and _is_deletable(logs[owner], segments[owner][slot]):
+            heapq.heappush(candidates, (segments[owner][slot].max_timestamp, owner, slot))
+
+    for owner in range(len(segments)):
+        offer(owner, 0)
+    while candidates and needed_bytes > 0:
+        _, owner, slot = heapq.heappop(candidates)
+        segment = segments[owner][slot]
+        given_up[owner] = _end_of(logs[owner], segment)
+        needed_bytes -= segment.size
+        offer(owner, slot + 1)
+    return given_up
+
+
+# ---- which segments --------------------------------------------------------------------------------------------------------
+
+
+def _expired(log: Log, now_ms: int, *, by_time: bool) -> Procedure[list[LogSegment]]:
+    segments = list(log.segments)
+    count = _count_below(log, log.log_start_offset)
+    if DELETE not in log.config.cleanup_policy:
+        return segments[:count]
+    count = _count_above_size(log, segments, count)
+    if by_time and log.config.retention_ms >= 0:
+        while count < len(segments) and _is_deletable(log, segments[count]):
+            largest = segments[count].max_timestamp
+            if largest < 0:
+                largest = yield ModifiedMs(segments[count].log.path)
+            if now_ms - largest <= log.config.retention_ms:
+                break
+            count += 1
+    return segments[:count]
+
+
+def _count_below(log: Log, offset: int) -> int:
+    """How many segments end at or below `offset`; never the active one."""
+    return max(0, len(log.segments) - 1 - len(log.segments.higher_segments(offset)))
+
+
+def _count_above_size(log: Log, segments: list[LogSegment], count: int) -> int:
+    limit = log.config.retention_bytes
+    if limit < 0:
+        return count
+    excess = sum(segment.size for segment in segments[count:]) - limit
+    while count < len(segments) and excess >= segments[count].size and _is_deletable(log, segments[count]):
+        excess -= segments[count].size
+        count += 1
+    return count
+
+
+def _end_of(log: Log, segment: LogSegment) -> int:
+    """The offset behind the segment: the next one's base offset, or the log end offset."""
+    following = log.segments.higher(segment.base_offset)
+    return log.log_end_offset if following is None else following.base_offset
+
+
+def _is_deletable(log: Log, segment: LogSegment) -> bool:
+    """All of it is below the high watermark, and it is not the empty segment at the end, nor one that cannot be rolled."""
+    is_last = segment is log.active
+    return log.high_watermark >= _end_of(log, segment) and not (is_last and (log.waiting is not None or segment.size == 0))
+
+
+def flush_and_roll(log: Log) -> Procedure[None]:
+    """Acknowledged data of the active segment reaches the device before it is given up: were the power cut before the log
+    start checkpoint is written, it would have to be there."""
+    if log.sync_metadata:
+        plan = log.plan_flush()
+        yield from plan.operations
+        log.commit_flush(plan)
+    yield from log.roll()

@@ -1,0 +1,1 @@
+"""Reading a log by offset and by time, from snapshots."""

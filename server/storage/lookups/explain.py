@@ -1,0 +1,164 @@
+"""The walk of a lookup, as data: which segment, which slots, which positions, how many bytes (our own; shown by `explain`).
+
+It uses the same steps as `fetch` and `timestamps` and counts what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ....protocol.types import NO_OFFSET
+from ..disk.diskops import Map, Procedure, Read
+from ..log.log_snapshot import LogSnapshot
+from ..segments.segment_view import SegmentView, TimestampAndOffset
+from .fetch import check_fetch_offset
+from .timestamps import NO_SUCH_RECORD, offset_for_timestamp
+
+T = TypeVar("T")
+Walk = dict[str, Any]
+CachedBytes = Callable[[Read], bool]
+"""Whether a read would be answered without waiting for the device."""
+
+
+def explain_timestamp(snapshot: LogSnapshot, timestamp: int, is_cached: CachedBytes) -> Procedure[Walk]:
+    """How `offset_for_timestamp` comes to its answer. Special timestamps are answered from the snapshot or by its scan."""
+    walk = _start(snapshot)
+    walk["asked"] = {"timestamp": timestamp}
+    if timestamp < 0:
+        answer = yield from _counted(offset_for_timestamp(snapshot, timestamp), walk, is_cached)
+        return _finish(walk, answer)
+    slot = snapshot.slot_reaching(timestamp)
+    steps: list[Walk] = walk["segments"]
+    answer = NO_SUCH_RECORD
+    while slot < len(snapshot) and answer is NO_SUCH_RECORD:
+        view, end = snapshot.segment(slot), snapshot.readable_end(slot)
+        if view.max_timestamp >= timestamp and end:
+            step = _segment(snapshot, slot, view)
+            steps.append(step)
+            procedure = _find_in(view, timestamp, snapshot, end, step)
+            found = yield from _counted(procedure, step, is_cached)
+            if found is not None:
+                answer = found if found.offset < snapshot.high_watermark else NO_SUCH_RECORD
+                break
+        slot += 1
+    return _finish(walk, answer)
+
+
+def explain_offset(snapshot: LogSnapshot, offset: int, is_cached: CachedBytes) -> Procedure[Walk]:
+    """How a fetch finds the batch that holds `offset`. Raises OffsetOutOfRangeError."""
+    check_fetch_offset(snapshot, offset)
+    walk = _start(snapshot)
+    walk["asked"] = {"offset": offset}
+    answer: Walk = {"offset": NO_OFFSET}
+    slot = max(0, snapshot.slot_of(offset))
+    while slot < len(snapshot) and offset < snapshot.high_watermark:
+        view = snapshot.segment(slot)
+        step = _segment(snapshot, slot, view)
+        walk["segments"].append(step)
+        found = yield from _counted(_find_batch(view, offset, step), step, is_cached)
+        if found is not None:
+            if found["position"] < snapshot.readable_end(slot):
+                answer = found
+            break
+        slot += 1
+    walk["answer"] = answer
+    return walk
+
+
+def _find_in(
+    view: SegmentView, timestamp: int, snapshot: LogSnapshot, end: int, step: Walk
+) -> Procedure[TimestampAndOffset | None]:
+    slot, entry_timestamp, indexed = yield from view.first_offset_of(timestamp)
+    step["time_index"] = {
+        "entries": view.time_entries,
+        "slot": slot,
+        "timestamp": entry_timestamp,
+        "offset": indexed,
+    }
+    position = yield from _explain_position(view, max(indexed, snapshot.log_start_offset), step)
+    return (
+        yield from view.scan_for_timestamp(
+            timestamp,
+            snapshot.log_start_offset,
+            position,
+            end,
+            max_bytes=snapshot.max_decompressed_bytes,
+            check_crcs=snapshot.check_crcs,
+        )
+    )
+
+
+def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | None]:
+    position = yield from _explain_position(view, offset, step)
+    found = yield from view.bytes_from(position).find_batch(lambda header: header.last_offset >= offset)
+    if found is None:
+        return None
+    return {
+        "offset": max(offset, found.header.base_offset),
+        "position": found.position,
+        "batch_base_offset": found.header.base_offset,
+        "batch_last_offset": found.header.last_offset,
+        "batch_bytes": found.header.size_bytes,
+        "batch_max_timestamp": found.header.max_timestamp,
+    }
+
+
+def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[int]:
+    slot, indexed, position = yield from view.position_of(offset)
+    step["offset_index"] = {
+        "entries": view.offset_entries,
+        "looked_up": offset,
+        "slot": slot,
+        "offset": indexed,
+        "position": position,
+    }
+    return position
+
+
+def _start(snapshot: LogSnapshot) -> Walk:
+    return {
+        "segment_count": len(snapshot),
+        "log_start_offset": snapshot.log_start_offset,
+        "high_watermark": snapshot.high_watermark,
+        "segments": [],
+    }
+
+
+def _segment(snapshot: LogSnapshot, slot: int, view: SegmentView) -> Walk:
+    return {
+        "segment": view.base_offset,
+        "number": slot,
+        "size_bytes": view.size,
+        "max_timestamp": view.max_timestamp,
+        "is_active": slot == len(snapshot) - 1,
+    }
+
+
+def _finish(walk: Walk, answer: TimestampAndOffset) -> Walk:
+    walk["answer"] = {"offset": answer.offset, "timestamp": answer.timestamp, "leader_epoch": answer.leader_epoch}
+    return walk
+
+
+def _counted(procedure: Procedure[T], step: Walk, is_cached: CachedBytes) -> Procedure[T]:
+    """Run a procedure and note in `step` what it reads."""
+    step["reads"], step["bytes_scanned"], step["cached"] = [], 0, True
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            operation = procedure.send(answer) if error is None else procedure.throw(error)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        if isinstance(operation, Read):
+            cached = is_cached(operation)
+            step["reads"].append({"position": operation.position, "bytes": operation.size, "cached": cached})
+            step["bytes_scanned"] += operation.size
+            step["cached"] = step["cached"] and cached
+        elif isinstance(operation, Map):
+            step["cached"] = False
+        answer, error = None, None
+        try:
+            answer = yield operation
+        except Exception as exc:
+            error = exc

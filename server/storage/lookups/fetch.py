@@ -1,0 +1,201 @@
+"""Reading record batches from an offset (Kafka: LocalLog.read, LogSegment.read). Works on a snapshot only.
+
+The answer is bytes as they lie in the file: whole batches from the one that holds the offset, the last of which may be cut.
+It ends with its segment; the next read goes on in the next one. A committed read ends at the last stable offset and names the
+aborted transactions whose records are among the bytes: leaving those out is the reader's work, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+
+from ....protocol.errors import OffsetOutOfRangeError
+from ....protocol.types import Bytes, Isolation
+from ..disk.diskops import Procedure, Read
+from ..errors import OffsetInGapError
+from ..indexes.file_records import FoundBatch
+from ..indexes.transaction_index import AbortedTxn, collect_aborted
+from ..log.gaps import gap_at, next_gap
+from ..log.log_snapshot import LogSnapshot
+from .fetch_check import check_end, checked_prefix
+
+
+@attrs.frozen
+class FetchedRecords:
+    """`records` starts with the batch that holds the asked offset; empty when nothing readable is there."""
+
+    records: Bytes
+    high_watermark: int
+    log_start_offset: int
+    last_stable_offset: int
+    ends_segment: bool = False
+    """The read ends with its segment and the log goes on: waiting would not make it longer."""
+    aborted: tuple[AbortedTxn, ...] | None = None
+    """Of a committed read: the aborted transactions that reach into the bytes, by the offsets of their markers."""
+
+
+def check_fetch_offset(snapshot: LogSnapshot, offset: int) -> None:
+    """Raises OffsetOutOfRangeError outside of log start offset to log end offset, both possible."""
+    if not snapshot.log_start_offset <= offset <= snapshot.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"{snapshot.topic_partition}: offset {offset} is not in {snapshot.log_start_offset} to "
+            f"{snapshot.log_end_offset}; seek to the earliest or the latest offset"
+        )
+
+
+def fetch_batches(
+    snapshot: LogSnapshot,
+    offset: int,
+    max_bytes: int,
+    *,
+    min_one_batch: bool,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    skip_gaps: bool = False,
+) -> Procedure[FetchedRecords]:
+    """Readable batches from the one that holds `offset`, up to `max_bytes` of them.
+
+    With `min_one_batch` the first batch comes whole even when it is larger. A read ends before offsets whose records were
+    damaged and taken out; with `skip_gaps` it goes on, and such an offset is read as the next one that is there. Raises
+    OffsetOutOfRangeError, OffsetInGapError, ValueError for a negative `max_bytes`, CorruptRecordError when the file holds
+    something else than batches (or damaged ones, when the topic has fetch.check.crcs).
+    """
+    if not skip_gaps:
+        _check_gap(snapshot, offset)
+    located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
+    if snapshot.check_crcs:
+        yield from _check_passed_over(snapshot, offset, located, isolation)
+    first, size = located.first, located.size
+    committed = isolation is Isolation.READ_COMMITTED
+    if first is None or not size:
+        return FetchedRecords(
+            b"",
+            snapshot.high_watermark,
+            snapshot.log_start_offset,
+            snapshot.last_stable_offset,
+            aborted=() if committed else None,
+        )
+    data: Bytes | None = first.data if size == first.header.size_bytes else None
+    if data is None:
+        data = yield Read(snapshot.segment(located.slot).log, first.position, size)
+    if snapshot.check_crcs:
+        end_offset = _end_offset_of(snapshot, located.slot)
+        data = yield from checked_prefix(
+            data, snapshot.segment(located.slot), first.position, offset, end_offset, snapshot.leader_epochs
+        )
+    aborted = None
+    if committed:
+        aborted = yield from _aborted_among(snapshot, located, offset)
+    return FetchedRecords(
+        data,
+        snapshot.high_watermark,
+        snapshot.log_start_offset,
+        snapshot.last_stable_offset,
+        located.slot + 1 < len(snapshot),
+        aborted,
+    )
+
+
+class Readable(NamedTuple):
+    """What `fetch_batches` would answer."""
+
+    size_bytes: int
+    ends_segment: bool
+
+
+def readable_bytes(
+    snapshot: LogSnapshot,
+    offset: int,
+    max_bytes: int,
+    *,
+    min_one_batch: bool,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    skip_gaps: bool = False,
+) -> Procedure[Readable]:
+    """How many bytes `fetch_batches` would answer, without reading them; raises what `fetch_batches` raises."""
+    if not skip_gaps:
+        _check_gap(snapshot, offset)
+    located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
+    return Readable(located.size, located.first is not None and located.slot + 1 < len(snapshot))
+
+
+def _check_gap(snapshot: LogSnapshot, offset: int) -> None:
+    gap = gap_at(snapshot.gaps, offset) if snapshot.gaps else None
+    if gap is not None:
+        raise OffsetInGapError(
+            f"{snapshot.topic_partition}: offset {offset} was damaged on disk with all of {gap.start_offset} to "
+            f"{gap.end_offset - 1}; the bytes are kept in {gap.file}; go on from {gap.end_offset}, or fetch with gaps skipped"
+        )
+
+
+class _Located(NamedTuple):
+    """What a read covers: `size` bytes from the batch `first` on, in the segment at `slot`."""
+
+    slot: int
+    first: FoundBatch | None
+    size: int
+
+
+def _locate(
+    snapshot: LogSnapshot, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, skip_gaps: bool
+) -> Procedure[_Located]:
+    if max_bytes < 0:
+        raise ValueError(f"max_bytes is {max_bytes}")
+    check_fetch_offset(snapshot, offset)
+    if offset >= snapshot.end_offset(isolation):
+        return _Located(0, None, 0)
+    for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot)):
+        found = yield from snapshot.segment(slot).translate_offset(offset)
+        if found is not None:
+            end = yield from snapshot.end_position(slot, isolation)
+            if snapshot.gaps and not skip_gaps:
+                end = min(end, (yield from _gap_position(snapshot, slot, offset)))
+            wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
+            return _Located(slot, found, max(0, min(end - found.position, wanted)))
+    return _Located(0, None, 0)
+
+
+def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, isolation: Isolation) -> Procedure[None]:
+    """Check the segments in which the offset was not found: a damaged length can hide it."""
+    if offset < snapshot.end_offset(isolation):
+        for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot) if located.first is None else located.slot):
+            yield from check_end(snapshot.segment(slot), offset)
+
+
+def _gap_position(snapshot: LogSnapshot, slot: int, offset: int) -> Procedure[int]:
+    """Where in a segment the first gap behind `offset` lies: a read ends there, so that the next one meets the gap."""
+    view = snapshot.segment(slot)
+    gap = next_gap(snapshot.gaps, offset)
+    if gap is None:
+        return view.size
+    behind = yield from view.translate_offset(gap.start_offset)
+    return view.size if behind is None else behind.position
+
+
+def _aborted_among(snapshot: LogSnapshot, located: _Located, offset: int) -> Procedure[tuple[AbortedTxn, ...]]:
+    """The aborted transactions that reach into what a committed read answers: their markers can lie in later segments."""
+    assert located.first is not None
+    found: list[AbortedTxn] = []
+    if not any(snapshot.segment(slot).transaction_entries for slot in range(located.slot, len(snapshot))):
+        return ()
+    upper_bound = yield from _upper_bound(snapshot, located)
+    for slot in range(located.slot, len(snapshot)):
+        entries = yield from snapshot.segment(slot).aborted_transactions()
+        if collect_aborted(entries, offset, upper_bound, found):
+            break
+    return tuple(found)
+
+
+def _upper_bound(snapshot: LogSnapshot, located: _Located) -> Procedure[int]:
+    """An offset behind everything that was read, from the offset index: it need not be the next one."""
+    assert located.first is not None
+    view, stop = snapshot.segment(located.slot), located.first.position + located.size
+    offset = yield from view.offset_behind(stop)
+    if offset is not None:
+        return offset
+    return _end_offset_of(snapshot, located.slot)
+
+
+def _end_offset_of(snapshot: LogSnapshot, slot: int) -> int:
+    return snapshot.segment(slot + 1).base_offset if slot + 1 < len(snapshot) else snapshot.log_end_offset

@@ -1,0 +1,1 @@
+"""Work on stopped log directories: repair, reindex, compact, back up, export."""

@@ -1,0 +1,139 @@
+"""Compacting a topic of a stopped log directory on the spot, all of it or up to the active segment.
+
+While it goes on the directory has no clean marker, so that whoever opens it after a crash in between looks at its logs; it
+comes back when it was there before and every log was closed. What compaction replaced is deleted at the end: nobody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from ....protocol.types import TopicPartition
+from ...config import LogConfig
+from ...system.clock import NowMs
+from ..check.partition_check import Known
+from ..cleaner.checkpoint import read_cleaner_offsets, write_cleaner_offsets
+from ..cleaner.compact import DEFAULT_MAP_BYTES, compact
+from ..directory.inventory import PartitionFiles, StoppedDirectory
+from ..disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    MAX_CHECKPOINT_BYTES,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+from ..disk.diskops import drive
+from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..log.log import Log
+from ..recovery.recovery import OpenLog, close_files, open_log
+
+
+@attrs.frozen(kw_only=True)
+class CompactedPartition:
+    """What became of one partition. `keyless_records` had no key and are gone, as with Kafka: nothing could replace them."""
+
+    topic_partition: TopicPartition
+    bytes_before: int
+    bytes_after: int
+    rounds: int
+    keys: int
+    keyless_records: int
+
+
+@attrs.frozen(kw_only=True)
+class CompactionOptions:
+    """How it is done. `include_active`: the active segment is closed first, so that it is compacted too."""
+
+    config: LogConfig
+    now_ms: NowMs
+    include_active: bool = False
+    map_bytes: int = DEFAULT_MAP_BYTES
+
+
+def compact_directory(
+    fs: FileSystem,
+    directory: StoppedDirectory,
+    known: Callable[[TopicPartition], Known],
+    how: CompactionOptions,
+    advance: Callable[[int], None],
+) -> Iterator[CompactedPartition]:
+    """Compact every partition of `directory`; `advance` is told of every byte read or written.
+
+    Raises OSError, StorageError, CorruptRecordError or InvalidRecordError for a damaged log: repair it first.
+    """
+    marker = f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"
+    content = read_file(fs, marker, max_bytes=MAX_CHECKPOINT_BYTES) if fs.file_size(marker) is not None else None
+    if content is not None:
+        fs.unlink(marker)
+        fs.sync_directory(directory.path)
+    for files in directory.partitions:
+        yield compact_partition(fs, directory.path, files, known(files.topic_partition), how, advance)
+    if content is not None:
+        replace_file(fs, marker, content)
+
+
+def compact_partition(
+    fs: FileSystem, path: str, files: PartitionFiles, known: Known, how: CompactionOptions, advance: Callable[[int], None]
+) -> CompactedPartition:
+    """Compact one partition; `path` is the directory whose checkpoints are read and changed. Raises as `compact_directory`."""
+    log = open_log(
+        fs,
+        OpenLog(
+            topic_partition=files.topic_partition,
+            directory=files.path,
+            config=how.config,
+            now_ms=how.now_ms,
+            was_clean=known.was_clean,
+            recovery_point=known.recovery_point or 0,
+            log_start_offset=known.log_start_offset or 0,
+        ),
+    )
+    before = log.size_in_bytes
+    rounds = keys = keyless = 0
+    try:
+        if how.include_active and log.active.size:
+            drive(fs, log.roll())
+        while True:
+            checkpoint = read_cleaner_offsets(fs, path).get(files.topic_partition)
+            done = compact(fs, log, checkpoint, map_bytes=how.map_bytes, keep_on=advance)
+            if done is None:
+                break
+            rounds, keys, keyless = rounds + 1, keys + done.result.keys, keyless + done.result.keyless_records
+            offsets = {**read_cleaner_offsets(fs, path), files.topic_partition: done.result.next_dirty_offset}
+            write_cleaner_offsets(fs, path, offsets, durable=True)
+        drive(fs, log.close())
+    finally:
+        _let_go(fs, log)
+    _keep_offsets(fs, path, log)
+    return CompactedPartition(
+        topic_partition=files.topic_partition,
+        bytes_before=before,
+        bytes_after=log.size_in_bytes,
+        rounds=rounds,
+        keys=keys,
+        keyless_records=keyless,
+    )
+
+
+def _let_go(fs: FileSystem, log: Log) -> None:
+    """Close what is open and delete what was replaced."""
+    log.drop_maps()
+    close_files(fs, log)
+    for doomed in log.doomed:
+        for path in doomed.paths:
+            if fs.file_size(path) is not None:
+                fs.unlink(path)
+    log.doomed.clear()
+
+
+def _keep_offsets(fs: FileSystem, path: str, log: Log) -> None:
+    for name, offset in ((RECOVERY_POINT_FILE, log.recovery_point), (HIGH_WATERMARK_FILE, log.high_watermark)):
+        file = f"{path}/{name}"
+        offsets: dict[TopicPartition, int] = {}
+        if fs.file_size(file) is not None:
+            offsets = decode_offsets(file, read_file(fs, file, max_bytes=MAX_CHECKPOINT_BYTES))
+        if offsets.get(log.topic_partition) != offset:
+            replace_file(fs, file, encode_offsets({**offsets, log.topic_partition: offset}))

@@ -1,0 +1,293 @@
+"""Putting a damaged partition of a stopped directory right. No byte is deleted: what is taken out or replaced is kept.
+
+| damage | what is done |
+|---|---|
+| bytes that are no batch | moved to a side file, their offsets are a documented gap (see `quarantine`) |
+| a batch of which only the first 17 bytes are wrong | they are restored: from the neighbours, the epoch from the checkpoint |
+| an index, transaction index or snapshot | made anew from the log; the old file is kept |
+| `leader-epoch-checkpoint` | made anew from the batches; if one batch alone contradicts it, that batch is restored |
+| a gap that nothing documents | is documented: readers are told, appends are not affected |
+| a file that no part of a log has and a server would stumble over | renamed |
+| `partition.metadata` | written anew where the topic's id is known |
+| `derived.json` | renamed: a server makes it anew |
+| checkpoints of the log directory | see `repair_directory` |
+
+Left to people: batches whose CRC is right and whose records are not (their producer sent them so), and directories of another
+topic.
+Running it again changes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import RequestError
+from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
+from ...config import LogConfig
+from ..check.findings import Finding, Quiet, Reporter, Severity
+from ..check.partition_check import Known
+from ..check.snapshot_check import SnapshotCheck
+from ..directory.inventory import PartitionFiles, SegmentFiles
+from ..disk.checkpoints import (
+    MAX_CHECKPOINT_BYTES,
+    PARTITION_METADATA_FILE,
+    decode_partition_metadata,
+    encode_partition_metadata,
+    encode_uuid,
+)
+from ..disk.filesystem import FileSystem, read_at, read_file
+from ..disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
+from ..errors import CheckpointError
+from ..log.derived_files import FILE_NAME as DERIVED_FILE
+from ..log.gaps import FILE_NAME as QUARANTINE_FILE
+from ..log.gaps import NO_FILE, OffsetGap, encode_gaps, merge_gaps, read_gaps, write_gaps
+from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from ..log.leader_epochs import LeaderEpochs, decode_leader_epochs
+from ..producers.earlier_batches import batches_path, encode_earlier
+from ..producers.producer_snapshots import encode_snapshot, snapshot_path
+from ..producers.producer_state import ProducerState
+from ..producers.sealed_files import crc_of
+from ..recovery.quarantine import quarantine
+from ..recovery.salvage import STAMP, Damage
+from .reindex import put_in_place, scan
+from .repair_actions import Workshop, joined
+
+_SEGMENT_CHECKS: Final = frozenset({"batch", "index", "time index", "transaction index"})
+
+
+def repair_partition(
+    workshop: Workshop, files: PartitionFiles, known: Known, config: LogConfig, findings: Sequence[Finding]
+) -> int:
+    """Put right what `findings`, of a check of this partition, say; answers the log end offset. Raises OSError."""
+    damages = [finding for finding in findings if finding.severity is Severity.DAMAGE]
+    return _PartitionRepair(workshop, files, known, config, damages).run()
+
+
+@attrs.define(eq=False)
+class _PartitionRepair:
+    """One partition."""
+
+    workshop: Workshop
+    files: PartitionFiles
+    known: Known
+    config: LogConfig
+    damages: Sequence[Finding]
+    epochs: LeaderEpochs = attrs.field(factory=LeaderEpochs)
+    gaps: list[OffsetGap] = attrs.field(factory=list)
+    log_end_offset: int = 0
+    _is_restamped: bool = False
+    """Whether one batch, and not the checkpoint, has the wrong epoch."""
+
+    @property
+    def fs(self) -> FileSystem:
+        return self.workshop.fs
+
+    def run(self) -> int:
+        self._move_strangers()
+        self._read_gaps()
+        restamped = self._settle_epochs()
+        before = self.epochs.encode()
+        first_offset = self.files.segments[0].base_offset if self.files.segments else 0
+        self.log_end_offset = max(first_offset, self.known.log_start_offset or 0)
+        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Reporter(Quiet()))
+        producers, _ = snapshots.starting_state(first_offset)
+        bases = [segment.base_offset for segment in self.files.segments]
+        for segment, end_offset in zip(self.files.segments, [*bases[1:], None], strict=False):
+            self._rewrite_snapshot(segment.base_offset, producers)
+            self._repair_segment(segment, end_offset, producers, restamped)
+        self._document_gaps()
+        self.log_end_offset = max([self.log_end_offset, *(gap.end_offset for gap in self.gaps)])
+        self._rewrite_snapshot(self.log_end_offset, producers)
+        self._set_snapshots_aside(bases)
+        self._write_epochs(before)
+        self._repair_metadata()
+        for finding in self._of("checkpoint", f"{self.files.path}/{DERIVED_FILE}"):
+            self.workshop.keep(finding.file)  # a server makes it anew
+        if not self.workshop.dry_run:
+            self.fs.sync_directory(self.files.path)
+        return self.log_end_offset
+
+    def _of(self, check: str, path: str | None = None) -> list[Finding]:
+        return [each for each in self.damages if each.check == check and (path is None or each.file == path)]
+
+    # ---- names ---------------------------------------------------------------------------------------------------------
+
+    def _move_strangers(self) -> None:
+        for finding in self._of("name"):
+            if finding.file.startswith(f"{self.files.path}/"):
+                self.workshop.keep(finding.file)
+
+    # ---- leader epochs -------------------------------------------------------------------------------------------------
+
+    def _settle_epochs(self) -> dict[str, Damage]:
+        """Who is wrong, the checkpoint or one batch? Answers the batch, by file, with the stamp that it should have."""
+        path = f"{self.files.path}/{LEADER_EPOCH_FILE}"
+        wrong = self._of("leader epoch")
+        try:
+            self.epochs = decode_leader_epochs(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        except (FileNotFoundError, CheckpointError, ValueError):
+            return {}
+        if sum(finding.count for finding in wrong) == 1 and wrong[0].position is not None:
+            damage = self._restamp(wrong[0].file, wrong[0].position)
+            if damage is not None:
+                return {wrong[0].file: damage}
+        if wrong:
+            self.epochs = LeaderEpochs()
+        return {}
+
+    def _restamp(self, log_path: str, position: int) -> Damage | None:
+        header = parse_header(read_at(self.fs, log_path, position, RECORD_BATCH_OVERHEAD))
+        epoch = self.epochs.epoch_for_offset(header.base_offset)
+        if epoch is None:
+            return None
+        stamp = STAMP.pack(header.base_offset, header.batch_length, epoch, header.magic)
+        reason = f"leader epoch {header.partition_leader_epoch} for {epoch}"
+        return Damage(position, header.size_bytes, reason, header.base_offset, header.next_offset, stamp)
+
+    def _write_epochs(self, before: bytes) -> None:
+        path = f"{self.files.path}/{LEADER_EPOCH_FILE}"
+        latest = self.epochs.entries[-1] if self.epochs.entries else None
+        if latest is not None and latest.start_offset > self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset + 1)
+        is_wrong = bool(self._of("checkpoint", path) or (self._of("leader epoch") and not self._is_restamped))
+        if is_wrong or (self.epochs.encode() != before and self.fs.file_size(path) is None):
+            count = len(self.epochs.entries)
+            self.workshop.rewrite(path, self.epochs.encode(), f"{count} epochs, from the batches")
+
+    # ---- segments ------------------------------------------------------------------------------------------------------
+
+    def _repair_segment(
+        self, segment: SegmentFiles, end_offset: int | None, producers: ProducerState, restamped: dict[str, Damage]
+    ) -> None:
+        log_path = segment.path(LOG_SUFFIX)
+        try:
+            rebuild = scan(self.fs, segment, self.config, self.epochs, producers, end_offset)
+        except RequestError as exc:
+            self.workshop.tell("left", log_path, f"{exc.message}; its CRC is right: the producer sent it so")
+            self.log_end_offset = end_offset or self.log_end_offset
+            return
+        damages = joined(rebuild.damages)
+        if log_path in restamped:
+            damages = sorted([*damages, restamped[log_path]])
+            self._is_restamped = True
+        is_wrong = bool(damages) or any(self._is_of(finding, segment) for finding in self.damages)
+        if is_wrong:
+            self._keep_indexes(segment)
+        if damages:
+            self._take_out(log_path, damages, end_offset, rebuild.next_offset)
+        if is_wrong:
+            entries = (
+                f"{rebuild.offset_tail.entries} offsets, {rebuild.time_tail.entries} times, {len(rebuild.aborted)} aborted"
+            )
+            self.workshop.tell("rebuild", log_path, f"indexes made anew: {entries}")
+            if not self.workshop.dry_run:
+                put_in_place(self.fs, rebuild)
+        self.log_end_offset = max(self.log_end_offset, rebuild.next_offset)
+
+    def _is_of(self, finding: Finding, segment: SegmentFiles) -> bool:
+        name = finding.file.rpartition("/")[2]
+        return finding.check in _SEGMENT_CHECKS and base_offset_of(name) == segment.base_offset
+
+    def _take_out(self, log_path: str, damages: list[Damage], end_offset: int | None, next_offset: int) -> None:
+        gap_end = end_offset
+        if end_offset is None and (self.known.recovery_point or 0) > next_offset:
+            gap_end = self.known.recovery_point  # the device had it, so these offsets were acknowledged
+        for damage in damages:
+            if damage.stamp is not None:
+                text = f"position {damage.position}: {damage.reason}: restored"
+                self.workshop.tell("restore", log_path, text, damage.first_offset, damage.next_offset)
+                continue
+            end = max(damage.next_offset, gap_end or 0) if damage is damages[-1] and end_offset is None else damage.next_offset
+            text = f"{damage.size} bytes at position {damage.position} go to {_side_file(log_path, damage)}: {damage.reason}"
+            self.workshop.tell("quarantine", log_path, text, damage.first_offset, end)
+        if not self.workshop.dry_run:
+            self.gaps += quarantine(self.fs, log_path, damages, gap_end=None if end_offset is not None else gap_end)
+
+    def _keep_indexes(self, segment: SegmentFiles) -> None:
+        """Those that are damaged themselves; the others say nothing that the log does not."""
+        for suffix in segment.sizes:
+            path = segment.path(suffix)
+            if suffix != LOG_SUFFIX and any(finding.file == path for finding in self.damages):
+                self.workshop.keep(path)
+
+    # ---- snapshots -----------------------------------------------------------------------------------------------------
+
+    def _rewrite_snapshot(self, offset: int, producers: ProducerState) -> None:
+        """Both files, for one says which the other is."""
+        path, beside = snapshot_path(self.files.path, offset), batches_path(self.files.path, offset)
+        if self._of("snapshot", path) or self._of("snapshot", beside):
+            entries, text = producers.entries.values(), f"{len(producers.entries)} producers, from the log"
+            snapshot = encode_snapshot(entries)
+            self.workshop.rewrite(beside, encode_earlier(entries, crc_of(snapshot)), text)
+            self.workshop.rewrite(path, snapshot, text)
+
+    def _set_snapshots_aside(self, bases: Sequence[int]) -> None:
+        """Those that no segment begins with and the log does not end with are not made anew: older ones do."""
+        for finding in self._of("snapshot"):
+            offset = base_offset_of(finding.file.rpartition("/")[2])
+            if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIXES):
+                self.workshop.keep(finding.file)
+
+    # ---- gaps ----------------------------------------------------------------------------------------------------------
+
+    def _read_gaps(self) -> None:
+        """Those that are documented; an unreadable file is made anew from the gaps that are found."""
+        path = f"{self.files.path}/{QUARANTINE_FILE}"
+        try:
+            known = read_gaps(self.fs, self.files.path)
+        except CheckpointError:
+            known = ()
+        kept = [gap if gap.file in (NO_FILE, *self.files.set_aside) else gap._replace(file=NO_FILE) for gap in known]
+        self.gaps = kept
+        if self._of("checkpoint", path):
+            self.workshop.rewrite(path, encode_gaps(kept), f"{len(kept)} gaps")
+
+    def _document_gaps(self) -> None:
+        found = [
+            OffsetGap(finding.first_offset, finding.next_offset, NO_FILE)
+            for finding in self._of("gap")
+            if finding.first_offset is not None and finding.next_offset is not None
+        ]
+        if not found:
+            return
+        self.gaps = list(merge_gaps([*self.gaps, *found]))
+        for gap in found:
+            text = "no batch holds these offsets: a reader is told"
+            path = f"{self.files.path}/{QUARANTINE_FILE}"
+            self.workshop.tell("document", path, text, gap.start_offset, gap.end_offset)
+        if not self.workshop.dry_run:
+            self.gaps = list(merge_gaps([*read_gaps(self.fs, self.files.path), *found]))
+            write_gaps(self.fs, self.files.path, self.gaps)
+
+    # ---- identity ------------------------------------------------------------------------------------------------------
+
+    def _repair_metadata(self) -> None:
+        """An id that differs in one character was damaged; one that differs in more is another topic's."""
+        path = f"{self.files.path}/{PARTITION_METADATA_FILE}"
+        if not self._of("topic id", path) and not self._of("checkpoint", path):
+            return
+        try:
+            found = decode_partition_metadata(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        except (FileNotFoundError, CheckpointError, ValueError):
+            found = None
+        expected = self.known.topic_id
+        if expected is None and found is None:
+            self.workshop.keep(path)
+        elif expected is None or found is None or _differing(encode_uuid(found), encode_uuid(expected)) <= 1:
+            topic_id = expected or found
+            assert topic_id is not None
+            self.workshop.rewrite(path, encode_partition_metadata(topic_id), f"topic id {encode_uuid(topic_id)}")
+        else:
+            text = "the directory was left by another topic of that name; move it away"
+            self.workshop.tell("left", path, text)
+
+
+def _side_file(log_path: str, damage: Damage) -> str:
+    return f"{log_path.rpartition('/')[2]}{CORRUPT_MARK}{damage.position}"
+
+
+def _differing(these: str, those: str) -> int:
+    return sum(mine != other for mine, other in zip(these, those, strict=True))

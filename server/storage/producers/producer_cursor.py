@@ -1,0 +1,254 @@
+"""What appends would make of a log's producers, and which of them are refused (KIP-98; Kafka: ProducerAppendInfo).
+
+A batch is a duplicate when one of its producer's last five batches has its epoch, first and last sequence; it is accepted
+when it follows the last one; sequences run from 0 to 2^31 - 1 and start again at 0. A producer that the log does not know may
+start anywhere.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from ....protocol.errors import (
+    ErrorCode,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    RequestError,
+    TransactionCoordinatorFencedError,
+)
+from ....protocol.limits import INT32_MAX
+from ....protocol.records.batch import BatchHeader, increment_sequence
+from ....protocol.types import NO_PRODUCER_EPOCH, TopicPartition
+from ..indexes.transaction_index import AbortedTxn
+from .producer_entry import BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry
+
+CACHED_BATCHES: Final = 5
+"""Kafka's producers have at most five requests in flight to a partition's leader."""
+
+
+class StoredBatches(NamedTuple):
+    """The first `how_many` batches of an append are stored already, from the batch `first` to `last`."""
+
+    how_many: int
+    first: BatchMetadata
+    last: BatchMetadata
+
+
+class AppendOrigin(enum.Enum):
+    """Who appends: a client, whose sequences are checked, or a coordinator of ours, whose batches carry none."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class ProducerCursor:
+    """Entries that appends would change, laid over those of a state, which stays as it is until `ProducerState.commit`.
+
+    Owner: the plan of these appends. `ongoing` is the first offset of each open transaction by producer id.
+    """
+
+    __slots__ = ("_entries", "_ongoing", "changed", "completed", "touches_transactions")
+
+    def __init__(self, entries: Mapping[int, ProducerEntry], ongoing: Mapping[int, int]) -> None:
+        self._entries = entries
+        self._ongoing = ongoing
+        self.changed: dict[int, ProducerEntry] = {}
+        self.completed: list[CompletedTxn] = []
+        self.touches_transactions = False
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        found = self.changed.get(producer_id)
+        return self._entries.get(producer_id) if found is None else found
+
+    def admit(
+        self, topic_partition: TopicPartition, headers: Sequence[BatchHeader], *, joins_transaction: bool = False
+    ) -> StoredBatches | None:
+        """What a client's append of these batches, of one producer, comes to: None when they may be stored, else how many of
+        them are there already; those behind them may be stored.
+
+        The last one is evidence enough: it was accepted because it followed the others. Snapshots and compaction leave of a
+        producer's batches only the newest for certain, so after a restart it may be all that is known of an append. A server
+        that was killed while it wrote leaves the first batches of an append. `joins_transaction`: the batch opens a transaction
+        here by itself, so of a producer of which nothing is known it is the first (KIP-890).
+
+        Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError.
+        """
+        header = headers[0]
+        entry = self.entry(header.producer_id)
+        if joins_transaction and header.base_sequence and (entry is None or not entry.batches):
+            raise OutOfOrderSequenceError(
+                f"{topic_partition}: producer {header.producer_id} begins a transaction with sequence {header.base_sequence}; "
+                "nothing is known of it here, so 0 was expected"
+            )
+        if len(headers) > 1:
+            _check_consecutive(topic_partition, headers)
+        if entry is None:
+            return None
+        stored = _stored(entry, headers)
+        if stored is None:
+            _check_epoch(topic_partition, entry, header)
+            _check_sequence(topic_partition, entry, header)
+        elif stored.how_many < len(headers):
+            _check_epoch(topic_partition, entry, header)
+        return stored
+
+    def check_epoch(self, topic_partition: TopicPartition, header: BatchHeader) -> None:
+        """What is asked of a coordinator's batch, which carries no sequence. Raises InvalidProducerEpochError,
+        InvalidTxnStateError."""
+        entry = self.entry(header.producer_id)
+        if entry is not None:
+            _check_epoch(topic_partition, entry, header)
+
+    def check_room(self, topic_partition: TopicPartition, producer_id: int, most: int) -> None:
+        """Raises RequestError (POLICY_VIOLATION) when a producer that is not known yet would be more than `most`.
+
+        Markers are not asked: a transaction can always be ended.
+        """
+        known, changed = self._entries, self.changed
+        if len(known) + len(changed) < most or producer_id in known or producer_id in changed:
+            return
+        count = len(known) + sum(each not in known for each in changed)
+        if count >= most:
+            raise RequestError(
+                f"{topic_partition}: producer {producer_id} is new and {count} are remembered, as many as "
+                f"max_producers_per_partition={most} allows; keep producers instead of making new ones, or wait until older "
+                "ones are forgotten (producer_id_expiration_ms)",
+                ErrorCode.POLICY_VIOLATION,
+            )
+
+    def add(self, header: BatchHeader, base_offset: int, append_time: int | None = None) -> None:
+        """Take in a data batch that is stored at `base_offset`."""
+        old = self.entry(header.producer_id) or ProducerEntry(header.producer_id)
+        timestamp = header.max_timestamp if append_time is None else append_time
+        batches = old.batches if old.epoch == header.producer_epoch else ()
+        delta = header.last_offset_delta
+        batches = (*batches[1 - CACHED_BATCHES :], BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp))
+        first_offset = old.current_txn_first_offset
+        if header.is_transactional and first_offset is None:
+            first_offset = base_offset
+            self.touches_transactions = True
+        self.changed[header.producer_id] = ProducerEntry(
+            header.producer_id, header.producer_epoch, old.coordinator_epoch, timestamp, first_offset, batches
+        )
+
+    def check_marker(self, topic_partition: TopicPartition, marker: EndTxnMarker) -> None:
+        """Raises InvalidProducerEpochError or TransactionCoordinatorFencedError."""
+        entry = self.entry(marker.producer_id) or ProducerEntry(marker.producer_id)
+        if marker.producer_epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch}, the log "
+                f"knows {entry.epoch}"
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"{topic_partition}: the marker for producer {marker.producer_id} comes from coordinator epoch "
+                f"{marker.coordinator_epoch}, the log knows {entry.coordinator_epoch}"
+            )
+
+    def check_open(self, topic_partition: TopicPartition, producer_id: int, first_offset: int) -> None:
+        """Raises InvalidTxnStateError unless the producer's transaction that starts at `first_offset` is open."""
+        entry = self.entry(producer_id)
+        found = None if entry is None else entry.current_txn_first_offset
+        if found != first_offset:
+            raise InvalidTxnStateError(
+                f"{topic_partition}: the transaction of producer {producer_id} that starts at offset {first_offset} has ended; "
+                + ("none is open" if found is None else f"the one that is open starts at {found}")
+            )
+
+    def end(self, marker: EndTxnMarker, offset: int) -> AbortedTxn | None:
+        """Take in a marker that is stored at `offset`; the entry for the transaction index if it aborts something."""
+        old = self.entry(marker.producer_id) or ProducerEntry(marker.producer_id)
+        aborted = None
+        if old.current_txn_first_offset is not None:
+            completed = CompletedTxn(marker.producer_id, old.current_txn_first_offset, offset, marker.is_abort)
+            self.completed.append(completed)
+            if marker.is_abort:
+                aborted = AbortedTxn(
+                    marker.producer_id, completed.first_offset, offset, self.last_stable_offset_after(completed)
+                )
+        self.touches_transactions = True
+        self.changed[marker.producer_id] = ProducerEntry(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.timestamp,
+            None,
+            old.batches if old.epoch == marker.producer_epoch else (),
+        )
+        return aborted
+
+    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
+        """First offset of the earliest open transaction of another producer, else the one behind the marker."""
+        firsts = [first for producer_id, first in self._ongoing.items() if producer_id not in self.changed]
+        firsts += [
+            entry.current_txn_first_offset for entry in self.changed.values() if entry.current_txn_first_offset is not None
+        ]
+        own = completed.first_offset
+        others = [first for first in firsts if first != own]
+        return min(others, default=completed.last_offset + 1)
+
+
+def _stored(entry: ProducerEntry, headers: Sequence[BatchHeader]) -> StoredBatches | None:
+    """How many of the batches, from the first one on, the producer has stored: all, if the last is known, or those up to the
+    newest that it has stored."""
+    last, count = entry.find_duplicate(headers[-1]), len(headers)
+    while last is None and count > 1:
+        count -= 1
+        last = entry.find_duplicate(headers[count - 1])
+        if last is not None and last is not entry.batches[-1]:
+            return None  # others were stored behind it: these are old ones, and what is missing of them stays so
+    if last is None:
+        return None
+    return StoredBatches(count, entry.find_duplicate(headers[0]) or _first_before(headers[:count], last), last)
+
+
+def _first_before(headers: Sequence[BatchHeader], last: BatchMetadata) -> BatchMetadata:
+    """The first of the batches that were appended together and end with `last`."""
+    first = headers[0]
+    first_offset = last.first_offset - sum(header.last_offset_delta + 1 for header in headers[:-1])
+    delta = first.last_offset_delta
+    return BatchMetadata(first.last_sequence, first_offset + delta, delta, last.timestamp)
+
+
+def _check_epoch(topic_partition: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
+    if header.producer_epoch < entry.epoch:
+        raise InvalidProducerEpochError(
+            f"{topic_partition}: producer {header.producer_id} sent epoch {header.producer_epoch}, the log knows "
+            f"{entry.epoch}: a newer instance has taken over"
+        )
+    if entry.current_txn_first_offset is not None and not header.is_transactional:
+        raise InvalidTxnStateError(
+            f"{topic_partition}: producer {header.producer_id} has a transaction open since offset "
+            f"{entry.current_txn_first_offset}; a batch outside of it cannot come between"
+        )
+
+
+def _check_consecutive(topic_partition: TopicPartition, headers: Sequence[BatchHeader]) -> None:
+    for before, header in pairwise(headers):
+        if header.base_sequence != increment_sequence(before.last_sequence, 1):
+            raise OutOfOrderSequenceError(
+                f"{topic_partition}: producer {header.producer_id} sent sequence {header.base_sequence} behind "
+                f"{before.last_sequence} in one append"
+            )
+
+
+def _check_sequence(topic_partition: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != entry.epoch:
+        if first == 0 or entry.epoch == NO_PRODUCER_EPOCH:
+            return
+        raise OutOfOrderSequenceError(
+            f"{topic_partition}: producer {header.producer_id} begins its epoch {header.producer_epoch} with sequence {first}, "
+            "a new epoch begins with 0"
+        )
+    last = entry.last_sequence
+    if first == last + 1 or (first == 0 and last == INT32_MAX):
+        return
+    raise OutOfOrderSequenceError(
+        f"{topic_partition}: producer {header.producer_id}, epoch {header.producer_epoch}, sent sequence {first} after {last}; "
+        "a batch between them is missing, or this is an old one"
+    )

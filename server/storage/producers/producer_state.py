@@ -1,0 +1,146 @@
+"""What a log knows of its producers: entries, open transactions, and what is decided for readers (KIP-98; Kafka:
+ProducerStateManager).
+
+An entry is a value; appends work on a `ProducerCursor` that lays new entries over the old ones, so that a plan can be thrown
+away. The file format is in `producer_snapshots`.
+"""
+
+from __future__ import annotations
+
+from ....protocol.records.batch import BatchHeader
+from ....protocol.types import Bytes
+from ..indexes.transaction_index import AbortedTxn
+from .producer_cursor import ProducerCursor
+from .producer_entry import CompletedTxn, ProducerEntry, parse_end_txn_marker
+
+
+class ProducerState:
+    """All producers of a log. Owner: the log.
+
+    `end_offset` (Kafka: lastMapOffset) is the offset up to which batches are reflected, exclusive; `snapshot_offset` (Kafka:
+    lastSnapOffset) that of the newest snapshot file, -1 for none.
+    """
+
+    __slots__ = (
+        "_ongoing",
+        "_unreplicated",
+        "_unsynced",
+        "end_offset",
+        "entries",
+        "first_unstable_offset",
+        "has_newest_only",
+        "log_start_offset",
+        "snapshot_offset",
+    )
+
+    def __init__(self, end_offset: int = 0, entries: dict[int, ProducerEntry] | None = None) -> None:
+        self.entries: dict[int, ProducerEntry] = {} if entries is None else entries
+        self.end_offset = end_offset
+        self.snapshot_offset = -1
+        self.has_newest_only = False
+        """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
+        self.log_start_offset = 0
+        """Stored batches that end before it are passed over: of those any may be missing already."""
+        self._ongoing = {
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in self.entries.values()
+            if entry.current_txn_first_offset is not None
+        }
+        self._unreplicated: list[CompletedTxn] = []
+        self._unsynced: list[CompletedTxn] = []
+        self.first_unstable_offset: int | None = None
+        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
+        self._find_first_unstable()
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        return self.end_offset > self.snapshot_offset
+
+    @property
+    def ongoing(self) -> dict[int, int]:
+        """First offset of each open transaction by producer id."""
+        return dict(self._ongoing)
+
+    def cursor(self) -> ProducerCursor:
+        """For appends that are planned; it sees what is committed meanwhile."""
+        return ProducerCursor(self.entries, self._ongoing)
+
+    def commit(self, cursor: ProducerCursor, end_offset: int) -> None:
+        """Take over what was appended."""
+        self.end_offset = end_offset
+        if not cursor.changed:
+            return
+        self.entries.update(cursor.changed)
+        self._unreplicated += cursor.completed
+        self._unsynced += cursor.completed
+        if cursor.touches_transactions:
+            for entry in cursor.changed.values():
+                if entry.current_txn_first_offset is None:
+                    self._ongoing.pop(entry.producer_id, None)
+                else:
+                    self._ongoing[entry.producer_id] = entry.current_txn_first_offset
+            self._find_first_unstable()
+
+    def replay(self, header: BatchHeader, batch: Bytes) -> AbortedTxn | None:
+        """Take a stored batch in, as recovery and followers do: nothing is refused.
+
+        `batch` needs to hold the records of control batches only. Answers the entry for the transaction index when the batch
+        is the ABORT marker of an open transaction.
+        """
+        aborted = None
+        if header.producer_id >= 0 and header.next_offset > self.log_start_offset:
+            cursor = self.cursor()
+            if header.is_control:
+                marker = parse_end_txn_marker(header, batch)
+                if marker is not None:
+                    aborted = cursor.end(marker, header.last_offset)
+            else:
+                cursor.add(header, header.base_offset)
+            self.commit(cursor, header.next_offset)
+        self.end_offset = header.next_offset
+        return aborted
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Transactions whose marker lies below the high watermark are decided for every reader."""
+        if self._unreplicated:
+            self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= offset]
+            self._find_first_unstable()
+
+    def on_recovery_point(self, offset: int) -> None:
+        """Transactions whose marker lies below the recovery point stay decided whatever happens."""
+        if self._unsynced:
+            self._unsynced = [txn for txn in self._unsynced if txn.last_offset >= offset]
+
+    def take_over_unsynced(self, before: ProducerState) -> None:
+        """Of a log that was cut back, `before` that: a snapshot tells nothing of markers that are not on the device yet."""
+        self._unsynced += [txn for txn in before._unsynced if txn.last_offset < self.end_offset]
+
+    @property
+    def first_unsynced_offset(self) -> int | None:
+        """First offset of the earliest transaction whose marker is not on the device: a power cut could open it again."""
+        return min((txn.first_offset for txn in self._unsynced), default=None)
+
+    @property
+    def unsynced_producers(self) -> set[int]:
+        """Producers with a marker that is not on the device: what was known of them before may count again."""
+        return {txn.producer_id for txn in self._unsynced}
+
+    def on_log_start(self, offset: int) -> None:
+        """Records below `offset` are gone; their producers are remembered."""
+        self.on_high_watermark(offset)
+        self.end_offset = max(self.end_offset, offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that are silent for `expiration_ms` and have no open transaction; answers how many."""
+        gone = [
+            entry.producer_id
+            for entry in self.entries.values()
+            if entry.current_txn_first_offset is None and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.entries[producer_id]
+        return len(gone)
+
+    def _find_first_unstable(self) -> None:
+        firsts = [*self._ongoing.values(), *(txn.first_offset for txn in self._unreplicated)]
+        self.first_unstable_offset = min(firsts, default=None)

@@ -1,0 +1,177 @@
+"""Damaged bytes are moved out of a segment, none are thrown away: `<base offset>.log.corrupt-<position>`.
+
+A segment must be a valid log for every reader of the format, so the good batches before and behind the damage are copied to a
+new file that takes the old one's name. The order makes every step safe against a crash: the side files first, then the entry
+in `quarantine-checkpoint`, then the indexes go (a crash must not leave those of the old file), then the name changes. Whoever
+opens the log after a crash in between finds the damage again, and the same side files with the same content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from ..disk.filesystem import CREATE, READ, WRITE, FileSystem
+from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX
+from ..log.gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
+from .salvage import STAMP_BYTES, Damage
+
+COPY_BYTES: Final = 1 << 20
+MOST_TAILS: Final = 16
+_ZEROS: Final = memoryview(bytes(COPY_BYTES))
+
+
+def set_aside(fs: FileSystem, log_path: str, position: int, size: int, *, durable: bool = True) -> str:
+    """Keep a copy of the bytes [position, position + size) of a log; answers the file's name, `-` when all are zeros.
+
+    A file of that name with other bytes, from an earlier damage, stays: the new one gets a number behind its name. The caller
+    syncs the directory.
+    """
+    source = fs.open(log_path, READ)
+    try:
+        if all(piece == _ZEROS[: len(piece)] for piece in _pieces(fs, source, position, size)):
+            return NO_FILE
+    finally:
+        fs.close(source)
+    path = wanted = f"{log_path}{CORRUPT_MARK}{position}"
+    number = 1
+    while not copy_out(fs, log_path, position, size, path, durable=durable):
+        number += 1
+        path = f"{wanted}.{number}"
+    return path.rpartition("/")[2]
+
+
+def quarantine(
+    fs: FileSystem, log_path: str, damages: Sequence[Damage], *, gap_end: int | None = None, durable: bool = True
+) -> tuple[OffsetGap, ...]:
+    """Take the damages out of a log file, or put the stamps of those right that have one; answers the new gaps.
+
+    `gap_end` ends the gap of a damage at the end of the file whose offsets nobody knows. Indexes of the segment are deleted:
+    positions are others now.
+    """
+    directory = log_path.rpartition("/")[0]
+    gaps = []
+    for damage in damages:
+        if damage.stamp is not None:
+            continue
+        file = set_aside(fs, log_path, damage.position, damage.size, durable=durable)
+        end = damage.next_offset
+        if gap_end is not None and damage is damages[-1]:
+            end = max(end, gap_end)
+        if damage.first_offset < end:
+            gaps.append(OffsetGap(damage.first_offset, end, file))
+    if gaps:
+        write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
+    leave_out(fs, log_path, damages, durable=durable)
+    return tuple(gaps)
+
+
+def cut_tail(fs: FileSystem, log_path: str, position: int, size: int, *, durable: bool = True) -> str:
+    """Cut a log of `size` bytes at `position`; what was there is kept beside it. Answers the file's name or `-`."""
+    file = set_aside(fs, log_path, position, size - position, durable=durable)
+    if durable and file != NO_FILE:
+        fs.sync_directory(log_path.rpartition("/")[0])
+    fd = fs.open(log_path, WRITE)
+    try:
+        fs.truncate(fd, position)
+    finally:
+        fs.close(fd)
+    return file
+
+
+def delete_oldest_tails(fs: FileSystem, directory: str, gaps: Iterable[OffsetGap]) -> list[str]:
+    """Delete what was kept of torn appends, but the newest MOST_TAILS files; answers their names.
+
+    A device that loses power again and again must not fill up with them. What was damaged below a recovery point is named by
+    a gap and stays.
+    """
+    named = {gap.file for gap in gaps}
+    tails = [name for name in fs.list_directory(directory) if CORRUPT_MARK in name and name not in named]
+    if len(tails) <= MOST_TAILS:
+        return []
+    tails.sort(key=lambda name: (fs.modified_ms(f"{directory}/{name}"), name))
+    oldest = tails[:-MOST_TAILS]
+    for name in oldest:
+        fs.unlink(f"{directory}/{name}")
+    return oldest
+
+
+def copy_out(fs: FileSystem, log_path: str, position: int, size: int, target: str, *, durable: bool = True) -> bool:
+    """Copy bytes of a log to a file of their own; False when there is one of that name with other bytes. The caller syncs
+    the directory."""
+    source = fs.open(log_path, READ)
+    try:
+        found = fs.file_size(target)
+        if found is None:
+            _write(fs, target, _pieces(fs, source, position, size), durable=durable)
+        return found is None or (found == size and _is_copy(fs, target, source, position, size))
+    finally:
+        fs.close(source)
+
+
+def leave_out(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durable: bool) -> None:
+    """Put a new file without the damages, with the stamps of those that have one put right, in the place of a log. Nothing is
+    cut: after a power cut the log is as it was, or as it is to be."""
+    directory, temporary = log_path.rpartition("/")[0], log_path + TEMPORARY_SUFFIX
+    source = fs.open(log_path, READ)
+    try:
+        _write(fs, log_path, _kept(fs, source, fs.size(source), damages), durable=durable, rename=False)
+    finally:
+        fs.close(source)
+    for suffix in INDEX_SUFFIXES:
+        path = log_path.removesuffix(LOG_SUFFIX) + suffix
+        if fs.file_size(path) is not None:
+            fs.unlink(path)
+    if durable:
+        fs.sync_directory(directory)
+    fs.rename(temporary, log_path)
+    if durable:
+        fs.sync_directory(directory)
+
+
+def _kept(fs: FileSystem, source: int, size: int, damages: Sequence[Damage]) -> Iterator[memoryview]:
+    """What the file has without the damages."""
+    position = 0
+    for damage in damages:
+        yield from _pieces(fs, source, position, damage.position - position)
+        position = damage.position + damage.size
+        if damage.stamp is not None:
+            yield memoryview(damage.stamp)
+            yield from _pieces(fs, source, damage.position + STAMP_BYTES, damage.size - STAMP_BYTES)
+    yield from _pieces(fs, source, position, size - position)
+
+
+def _pieces(fs: FileSystem, source: int, position: int, size: int) -> Iterator[memoryview]:
+    end = position + size
+    while position < end:
+        piece = fs.read(source, min(COPY_BYTES, end - position), position)
+        if not piece:
+            return
+        yield memoryview(piece)
+        position += len(piece)
+
+
+def _is_copy(fs: FileSystem, path: str, source: int, position: int, size: int) -> bool:
+    copy = fs.open(path, READ)
+    try:
+        pairs = zip(_pieces(fs, copy, 0, size), _pieces(fs, source, position, size), strict=True)
+        return all(mine == theirs for mine, theirs in pairs)
+    finally:
+        fs.close(copy)
+
+
+def _write(fs: FileSystem, path: str, pieces: Iterable[memoryview], *, durable: bool, rename: bool = True) -> None:
+    """A new file under a temporary name, synced; then its own name, if that is wanted already."""
+    target = fs.open(path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC)
+    try:
+        position = 0
+        for piece in pieces:
+            fs.write(target, [piece], position)
+            position += len(piece)
+        if durable:
+            fs.sync(target)
+    finally:
+        fs.close(target)
+    if rename:
+        fs.rename(path + TEMPORARY_SUFFIX, path)

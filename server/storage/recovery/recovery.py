@@ -1,0 +1,377 @@
+"""Opening a log from its directory, and putting it right after an unclean stop (Kafka: LogLoader, LogSegment.recover).
+
+After a clean stop nothing is scanned: every inactive index is trimmed, so its length says how many entries it has. Of each
+segment the part behind its last index entry is looked at. An index that is missing or contradicts that is rebuilt.
+
+After an unclean stop every segment from the recovery point's on is scanned (see `salvage`). Damage before good batches is taken
+out and kept beside the log, its offsets are a gap from then on (see `quarantine`); damage behind the last good batch is a torn
+append and is cut off, unless the recovery point promised what was there. Indexes and producers are rebuilt. Then all that was
+scanned is forced to the device, what lies above the recovery point by writing it again (see `write_again`): the page cache may
+have what the device refused before the stop. Only then recovery point and high watermark are the log end offset: a checkpoint
+is maybe a minute old and must hide nothing that was acknowledged; nothing may be read that the next power cut could take back.
+(Kafka cuts at the first damage and takes all later segments out, and restores the high watermark from its checkpoint.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import CorruptRecordError
+from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_PRODUCERS_PER_PARTITION
+from ....protocol.types import TopicPartition
+from ...config import LogConfig
+from ...system.clock import NowMs
+from ..disk.checkpoints import LOG_START_FILE
+from ..disk.diskops import Procedure, drive
+from ..disk.filesystem import FileSystem
+from ..disk.paths import is_internal
+from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
+from ..log.derived_files import FILE_NAME as DERIVED_FILE
+from ..log.derived_files import DerivedFiles
+from ..log.gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, write_gaps
+from ..log.log import Log
+from ..log.truncate import truncate_fully_and_start_at
+from ..producers.producer_state import ProducerState
+from ..segments.segment import LogSegment
+from ..segments.segments import LogSegments
+from .contain import contain, cut_off
+from .force import Forcing
+from .load import LoadedFiles, load_files
+from .load_indexes import load_indexes
+from .opened_producers import OpenedProducers
+from .overflow import split_overflow
+from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
+from .rebuild import SegmentRebuild, scan_segment
+
+LOGGER: Final = logging.getLogger(__name__)
+"""Errors are logged as text: a handler that keeps records would keep the traceback, and with it the maps of indexes."""
+
+MOST_SCANS: Final = 3
+"""Of one log. A page that the kernel drops between the scan and the writing is seen as lost by the next scan."""
+
+
+@attrs.frozen(kw_only=True)
+class OpenLog:
+    """What it takes to open a log: where, how it is configured, and what its log directory remembers of it."""
+
+    topic_partition: TopicPartition
+    directory: str
+    config: LogConfig
+    now_ms: NowMs
+    was_clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    sync_metadata: bool = True
+    max_producers: int = MAX_PRODUCERS_PER_PARTITION
+
+
+def open_log(fs: FileSystem, request: OpenLog, syncs: FileSystem | None = None) -> Log:
+    """The log in `request.directory`, which exists. Blocks; no descriptor stays open.
+
+    `syncs` brings to the device what was scanned; it may do so later (see `later_syncs`), and then the log counts once that is
+    done. Where anything was damaged it is not asked, but `fs`.
+
+    Raises OSError when the disk fails, StorageError or CorruptRecordError when the files cannot be a log.
+    """
+    scans = 1
+    while True:
+        try:
+            return _Opening(fs, request, fs if syncs is None else syncs).run()
+        except SegmentOffsetOverflowError as exc:
+            syncs = fs
+            LOGGER.warning("%s; the segment is split", str(exc))
+        except LostWriteError as exc:
+            if scans == MOST_SCANS:
+                raise
+            scans, syncs = scans + 1, fs
+            LOGGER.warning("%s; the log is scanned again", str(exc))
+
+
+class _Opening:
+    """One attempt to open a log."""
+
+    def __init__(self, fs: FileSystem, request: OpenLog, syncs: FileSystem) -> None:
+        self.fs = fs
+        self.syncs = syncs
+        self.request = request
+        self.durable = request.sync_metadata
+        self.loaded: LoadedFiles = load_files(fs, request.directory, request.config, request.now_ms())
+        self.segments = self.loaded.segments
+        self.epochs = self.loaded.epochs
+        self.gaps = self.loaded.gaps
+        self.epochs_before = self.epochs.encode()
+        self.rebuilt: list[LogSegment] = []
+        self.behind_cut: list[LogSegment] = []
+        self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
+        self._raise_log_start(log_start_offset)
+        self.producers = OpenedProducers(fs, request.directory, self.segments, self.request.log_start_offset, request.was_clean)
+
+    def _raise_log_start(self, known: int) -> None:
+        """The log start offset that the partition keeps for itself counts if it is the larger one and the log reaches it: a
+        Kafka that has cut the log meanwhile knew nothing of it. Nobody deletes records of the server's own topics."""
+        request = self.request
+        if not self.segments or known <= max(request.log_start_offset, self.segments.first.base_offset):
+            return
+        if is_internal(request.topic_partition.topic) or not drive(self.fs, _reaches(self.segments, known)):
+            return
+        LOGGER.warning(
+            "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the larger one counts, and the "
+            "checkpoint is put right",
+            request.topic_partition,
+            request.directory.rpartition("/")[0],
+            LOG_START_FILE,
+            request.log_start_offset,
+            request.directory,
+            DERIVED_FILE,
+            known,
+        )
+        self.request = attrs.evolve(request, log_start_offset=known)
+
+    def run(self) -> Log:
+        fs, request = self.fs, self.request
+        start = INT64_MAX if request.was_clean else request.recovery_point
+        scanned = self.segments.values(start, INT64_MAX) if start < INT64_MAX else []
+        for segment in self.segments:
+            if segment not in scanned:
+                self._take_over(segment)
+        producers = ProducerState()
+        if scanned:
+            producers, scanned = self.producers.before(scanned)
+            self._scan(scanned, producers)
+        for path in self.loaded.orphans:
+            LOGGER.warning("%s has no log and is deleted; records that it may have pointed to are lost", path)
+            fs.unlink(path)
+        log = self._make_log()
+        if not log.truncations:
+            log.producers = self.producers.at_end(log) if request.was_clean else producers
+            log.producers.end_offset = log.log_end_offset
+        self._close_gap_at_end(log)
+        self._settle(log)
+        return log
+
+    # ---- segments that are not scanned -------------------------------------------------------------------------------------
+
+    def _take_over(self, segment: LogSegment) -> None:
+        """Take the indexes over from their files; rebuild them from the log when one is missing or contradicts itself."""
+        following = self.segments.higher(segment.base_offset)
+        try:
+            next_offset = drive(self.fs, load_indexes(segment, None if following is None else following.base_offset))
+            drive(self.fs, self.derived.check(segment))
+        except (CorruptIndexError, CorruptRecordError) as exc:
+            LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
+            next_offset = self._rebuild(segment)
+        self.loaded.check_hole(segment, next_offset, self.request.log_start_offset)
+
+    def _rebuild(self, segment: LogSegment) -> int:
+        """Scan a segment whose bytes were promised: nothing is cut, damage at its end is a gap too. Answers its end offset."""
+        following = self.segments.higher(segment.base_offset)
+        end_offset = None if following is None else following.base_offset
+        producers = self.producers.at(segment.base_offset)
+        rebuild = scan_segment(self.fs, segment, self.epochs, producers, end_offset=end_offset)
+        self._check_file(rebuild, is_last=False)
+        self._finish(rebuild, gap_end=self.request.recovery_point if end_offset is None else end_offset)
+        return rebuild.next_offset
+
+    # ---- segments that are scanned -----------------------------------------------------------------------------------------
+
+    def _scan(self, segments: Sequence[LogSegment], producers: ProducerState) -> None:
+        """Scan to the end of the log. A damage that no good batch follows waits until it is known to be the end."""
+        pending: list[SegmentRebuild] = []
+        for segment in segments:
+            following = self.segments.higher(segment.base_offset)
+            if producers.end_offset <= segment.base_offset and segment is not self.segments.first:
+                producers.end_offset = segment.base_offset
+                self.producers.take_snapshot(producers)
+            end_offset = None if following is None else following.base_offset
+            rebuild = scan_segment(self.fs, segment, self.epochs, producers, end_offset=end_offset)
+            self._check_file(rebuild, is_last=following is None)
+            if rebuild.batches:
+                for earlier in pending:
+                    self._finish(earlier)
+                pending.clear()
+            if rebuild.trailing or not rebuild.batches:
+                pending.append(rebuild)
+            else:
+                self._finish(rebuild)
+        self._finish_end(pending)
+
+    def _finish_end(self, pending: Sequence[SegmentRebuild]) -> None:
+        """The last segments, of which at most the first has a good batch."""
+        damaged = next((slot for slot, rebuild in enumerate(pending) if rebuild.trailing), len(pending))
+        promised = self.request.recovery_point
+        end = pending[damaged].next_offset if damaged < len(pending) else promised
+        if end < promised <= end + INT32_MAX:
+            for rebuild in pending:
+                self._finish(rebuild, gap_end=promised if rebuild is pending[-1] else None)
+            return
+        for rebuild in pending[:damaged]:
+            self._finish(rebuild)
+        if damaged < len(pending):
+            self._finish(cut_off(self.fs, pending[damaged], durable=self.durable))
+        for rebuild in pending[damaged + 1 :]:
+            segment = rebuild.segment
+            set_aside(self.fs, segment.log.path, 0, segment.size, durable=self.durable)
+            self.behind_cut.append(segment)
+            LOGGER.warning("%s lies behind the cut and is taken out; no good batch is in it", segment.log.path)
+
+    def _finish(self, rebuild: SegmentRebuild, *, gap_end: int | None = None) -> None:
+        """Take what is damaged out of the segment, and let it have its indexes."""
+        self.gaps = merge_gaps([*self.gaps, *contain(self.fs, rebuild, gap_end=gap_end, durable=self.durable)])
+        self.rebuilt.append(rebuild.segment)
+
+    def _check_file(self, rebuild: SegmentRebuild, *, is_last: bool) -> None:
+        """Raises SegmentOffsetOverflowError when it was split, StorageError when the file is not this segment's."""
+        if rebuild.damages:
+            self.syncs = self.fs
+        misplaced = [damage for damage in rebuild.damages if damage.is_misplaced]
+        if not misplaced:
+            return
+        path = rebuild.segment.log.path
+        # Behind an unclean stop a single one may be a flipped bit.
+        only_begun = len(misplaced) == 1 and not self.request.was_clean
+        split_overflow(self.fs, rebuild, misplaced, only_begun=only_begun, durable=self.durable)
+        if len(misplaced) > 1 and not (is_last and rebuild.batches):
+            following = self.segments.higher(rebuild.segment.base_offset)
+            behind = "" if following is None else f" and before {following.log.path}"
+            raise StorageError(
+                f"{path}: {len(misplaced)} whole batches, the first at position {misplaced[0].position}, have offsets that "
+                f"cannot be here{behind}: {misplaced[0].reason}; a file of another log or another segment lies under this "
+                "name: put the right one back or move it away"
+            )
+
+    # ---- the log -----------------------------------------------------------------------------------------------------------
+
+    def _make_log(self) -> Log:
+        request = self.request
+        log = Log(
+            topic_partition=request.topic_partition,
+            directory=request.directory,
+            config=request.config,
+            segments=self.segments,
+            leader_epochs=self.epochs,
+            now_ms=request.now_ms,
+            log_start_offset=request.log_start_offset,
+            log_end_offset=request.log_start_offset,
+            high_watermark=request.log_start_offset,
+            recovery_point=0,
+            sync_metadata=request.sync_metadata,
+            max_producers=request.max_producers,
+            derived=self.derived,
+        )
+        drive(self.fs, log.take_out(self.behind_cut))
+        if not self.segments:
+            log.segments.add(drive(self.fs, log.create_segment(request.log_start_offset)))
+            close_files(self.fs, log)
+        _find_end(self.fs, log, request.log_start_offset)
+        return log
+
+    def _close_gap_at_end(self, log: Log) -> None:
+        """Offsets that were promised and lost at the end of the log are not given out again: a segment starts behind them.
+
+        After a clean stop the checkpoint promised all of the log. (After another one it may be older than a truncation.)
+        """
+        promised = self.request.recovery_point
+        if self.request.was_clean and log.log_end_offset < promised <= log.log_end_offset + INT32_MAX:
+            lost = OffsetGap(log.log_end_offset, promised, NO_FILE)
+            LOGGER.warning(
+                "%s ends at offset %d and had %d offsets when it was closed: offsets %d to %d are lost",
+                log.active.log.path,
+                log.log_end_offset,
+                promised,
+                lost.start_offset,
+                promised - 1,
+            )
+            self.gaps = merge_gaps([*self.gaps, lost])
+        last, end = self.gaps[-1] if self.gaps else None, log.log_end_offset
+        if last is not None and last.start_offset <= end < last.end_offset <= end + INT32_MAX:
+            log.log_end_offset = log.producers.end_offset = last.end_offset
+            self.rebuilt.append(log.active)
+            drive(self.fs, log.roll())
+            close_files(self.fs, log)
+        log.gaps = gaps_within(self.gaps, log.log_start_offset, log.log_end_offset)
+        if log.gaps != self.loaded.gaps:
+            write_gaps(self.fs, log.directory, log.gaps, durable=self.durable)
+
+    def _settle(self, log: Log) -> None:
+        fs = self.fs
+        log.leader_epochs.go_on_from(log.log_end_offset)
+        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        if log.leader_epochs.encode() != self.epochs_before:
+            drive(fs, log.write_leader_epochs())
+        self.producers.settle(log)
+        if self.rebuilt or self.behind_cut or self.producers.written:
+            forcing = Forcing(fs=fs, syncs=self.syncs, recovery_point=self.request.recovery_point, vouches=self._vouches)
+            forcing.run(log, self.rebuilt, self.producers.written)
+            if gone := delete_oldest_tails(fs, log.directory, log.gaps):
+                LOGGER.warning(
+                    "%s: what torn appends left behind is kept %d times; deleted: %s", log.directory, MOST_TAILS, gone
+                )
+        self._settle_derived(log)
+        log.recovery_point = log.log_end_offset
+        log.producers.on_recovery_point(log.recovery_point)
+        log.high_watermark_to_end()
+        log.check_invariant()
+
+    def _settle_derived(self, log: Log) -> None:
+        """Know what the transaction indexes say that were made anew, or that Kafka wrote."""
+        for segment in log.segments:
+            if segment in self.rebuilt or (segment.transaction_index.entries and not self.derived.is_known(segment)):
+                drive(self.fs, self.derived.note(segment))
+        drive(self.fs, log.write_derived(durable=True))
+
+    @property
+    def _vouches(self) -> bool:
+        """Whether a sync is enough. Not after an unclean stop: the process may have ended because one had failed."""
+        return self.request.was_clean or not self.durable
+
+
+# ---- helpers of an opening -------------------------------------------------------------------------------------------------
+
+
+def _reaches(segments: LogSegments, offset: int) -> Procedure[bool]:
+    """Whether an offset lies in the log, or at its end."""
+    active = segments.active
+    if active.base_offset >= offset:
+        return True
+    try:
+        return (yield from active.records.find_batch(lambda header: header.next_offset >= offset)) is not None
+    except CorruptRecordError:
+        return False
+
+
+def close_files(fs: FileSystem, log: Log) -> None:
+    """Close every descriptor that the log has open."""
+    for file in log.files():
+        if file.fd is not None:
+            fs.close(file.fd)
+            file.fd = None
+
+
+def _find_end(fs: FileSystem, log: Log, log_start_checkpoint: int) -> None:
+    """Log end and log start offset from the segments and the checkpoint; make the active segment ready for appends."""
+    log.log_end_offset = drive(fs, log.active.read_next_offset())
+    log.log_start_offset = log.high_watermark = max(log_start_checkpoint, log.segments.first.base_offset)
+    if log.log_end_offset < log.log_start_offset:
+        kept = [
+            set_aside(fs, segment.log.path, 0, segment.size, durable=log.sync_metadata)
+            for segment in log.segments
+            if segment.size
+        ]
+        LOGGER.warning(
+            "%s: the log ends at %d, before its log start offset %d; it goes on empty from there%s",
+            log.topic_partition,
+            log.log_end_offset,
+            log.log_start_offset,
+            f", and what it had is kept in {', '.join(kept)}" if kept else "",
+        )
+        drive(fs, truncate_fully_and_start_at(log, log.log_start_offset))
+        close_files(fs, log)
+    active = log.active
+    active.roll_jitter_ms = log.new_segment(active.base_offset).roll_jitter_ms
+    active.offset_index.grow()
+    active.time_index.grow()
+    drive(fs, active.load_rolling_based_timestamp())

@@ -1,0 +1,323 @@
+"""One segment: a `.log` of record batches with its offset, time and transaction index (Kafka: LogSegment).
+
+`LogSegment` is the state, changed by the log's owner only. What a reader holds of it is a `SegmentView` (see `segment_view`).
+Appending happens on a `SegmentCursor`, a scratch copy of what an append changes, so
+that a plan can be made for many appends at once and thrown away if the disk refuses it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from ....protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
+from ....protocol.records.batch import BatchHeader
+from ....protocol.types import NO_TIMESTAMP, Bytes
+from ...config import LogConfig
+from ..disk.diskops import DiskOp, FileHandle, Procedure, Sync, Truncate, Write, WriteBatchesAgain, WriteIndexAgain
+from ..disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from ..errors import SegmentOffsetOverflowError
+from ..indexes.file_records import FileSlice
+from ..indexes.index import AbstractIndex, IndexTail
+from ..indexes.offset_index import OffsetIndex
+from ..indexes.time_index import TimeIndex
+from ..indexes.transaction_index import AbortedTxn, TransactionIndex, encode_entry
+from .segment_view import SegmentView
+
+
+@attrs.define(eq=False)
+class SegmentCursor:
+    """What appending changes in a segment, as a scratch copy, with the bytes that are due on disk."""
+
+    size: int
+    bytes_since_last_index_entry: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    rolling_based_timestamp: int | None
+    offset_tail: IndexTail
+    time_tail: IndexTail
+    buffers: list[Bytes] = attrs.field(factory=list)
+    offset_entries: bytearray = attrs.field(factory=bytearray)
+    time_entries: bytearray = attrs.field(factory=bytearray)
+    aborted: list[AbortedTxn] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
+class LogSegment:
+    """Files and counters of one segment. Owner: the log's actor."""
+
+    base_offset: int
+    config: LogConfig
+    log: FileHandle
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    transaction_index: TransactionIndex
+    created_ms: int
+    size: int = 0
+    roll_jitter_ms: int = 0
+    bytes_since_last_index_entry: int = 0
+    rolling_based_timestamp: int | None = None
+    max_timestamp: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = -1
+
+    @classmethod
+    def at(cls, directory: str, base_offset: int, config: LogConfig, *, created_ms: int, jitter_ms: int = 0) -> LogSegment:
+        """The segment with that base offset in a directory; its files need not exist yet."""
+
+        def path(suffix: str) -> str:
+            return f"{directory}/{segment_file(base_offset, suffix)}"
+
+        return cls(
+            base_offset=base_offset,
+            config=config,
+            log=FileHandle(path=path(LOG_SUFFIX), writable=True),
+            offset_index=OffsetIndex(path(INDEX_SUFFIX), base_offset, config.segment_index_bytes),
+            time_index=TimeIndex(path(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes),
+            transaction_index=TransactionIndex(path(TRANSACTION_INDEX_SUFFIX), base_offset),
+            created_ms=created_ms,
+            roll_jitter_ms=jitter_ms,
+            offset_of_max_timestamp=base_offset,
+        )
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Those that are looked up in a map."""
+        return self.offset_index, self.time_index
+
+    @property
+    def files(self) -> list[FileHandle]:
+        """The log, and the files of the indexes that are there once the segment is inactive."""
+        files = [self.log, self.offset_index.file, self.time_index.file]
+        if self.transaction_index.entries:
+            files.append(self.transaction_index.file)
+        return files
+
+    @property
+    def all_files(self) -> list[FileHandle]:
+        """The log and every index, whether its file is there or not."""
+        return [self.log, self.offset_index.file, self.time_index.file, self.transaction_index.file]
+
+    def view(self) -> SegmentView:
+        return SegmentView(
+            self.base_offset,
+            self.log,
+            self.size,
+            self.max_timestamp,
+            self.offset_index,
+            self.offset_index.tail.entries,
+            self.time_index,
+            self.time_index.tail.entries,
+            self.transaction_index,
+            self.transaction_index.entries,
+        )
+
+    @property
+    def records(self) -> FileSlice:
+        return FileSlice(self.log, 0, self.size)
+
+    # ---- append: plan on a cursor, write, take the cursor over -------------------------------------------------------
+
+    def cursor(self) -> SegmentCursor:
+        return SegmentCursor(
+            size=self.size,
+            bytes_since_last_index_entry=self.bytes_since_last_index_entry,
+            max_timestamp=self.max_timestamp,
+            offset_of_max_timestamp=self.offset_of_max_timestamp,
+            rolling_based_timestamp=self.rolling_based_timestamp,
+            offset_tail=self.offset_index.tail,
+            time_tail=self.time_index.tail,
+        )
+
+    def plan_append(
+        self,
+        cursor: SegmentCursor,
+        *,
+        largest_offset: int,
+        largest_timestamp: int,
+        offset_of_max_timestamp: int,
+        buffers: list[Bytes],
+        size: int,
+    ) -> None:
+        """Put one batch on the cursor: at most one entry per index, for what earlier ones have accumulated.
+
+        The offset entry pairs the *last* offset of the batch with the position where it *starts*; the time entry already
+        counts its largest timestamp. An index that an append of many batches has filled gets no more: it is sparse anyway,
+        and the next append rolls. Raises SegmentOffsetOverflowError before anything is changed.
+        """
+        if not 0 <= largest_offset - self.base_offset <= INT32_MAX:
+            raise SegmentOffsetOverflowError(
+                f"{self.log.path}: offset {largest_offset} does not lie 0 to {INT32_MAX} above the base offset"
+            )
+        if cursor.size + size > MAX_SEGMENT_BYTES:
+            raise ValueError(f"{self.log.path}: {cursor.size} + {size} bytes are above {MAX_SEGMENT_BYTES}")
+        if cursor.size == 0:
+            cursor.rolling_based_timestamp = largest_timestamp
+        if largest_timestamp > cursor.max_timestamp:
+            cursor.max_timestamp, cursor.offset_of_max_timestamp = largest_timestamp, offset_of_max_timestamp
+        if cursor.bytes_since_last_index_entry > self.config.index_interval_bytes and self._has_index_room(cursor):
+            cursor.offset_tail, entry = self.offset_index.entry_after(cursor.offset_tail, largest_offset, cursor.size)
+            cursor.offset_entries += entry
+            cursor.time_tail, entry = self.time_index.entry_after(
+                cursor.time_tail, cursor.max_timestamp, cursor.offset_of_max_timestamp
+            )
+            cursor.time_entries += entry
+            cursor.bytes_since_last_index_entry = 0
+        cursor.bytes_since_last_index_entry += size
+        cursor.buffers.extend(buffers)
+        cursor.size += size
+
+    def plan_aborted(self, cursor: SegmentCursor, txn: AbortedTxn) -> None:
+        """Put an aborted transaction, whose marker is on the cursor, into the transaction index."""
+        last = cursor.aborted[-1].last_offset if cursor.aborted else self.transaction_index.last_offset
+        self.transaction_index.check_next(last, txn)
+        cursor.aborted.append(txn)
+
+    def _has_index_room(self, cursor: SegmentCursor) -> bool:
+        return (
+            cursor.offset_tail.entries < self.offset_index.max_entries
+            and cursor.time_tail.entries < self.time_index.max_entries - 1
+        )
+
+    def files_for(self, cursor: SegmentCursor) -> list[FileHandle]:
+        """The files that must be open before `writes_for` can run."""
+        files = [self.log]
+        if cursor.offset_entries:
+            files.append(self.offset_index.file)
+        if cursor.time_entries:
+            files.append(self.time_index.file)
+        if cursor.aborted:
+            files.append(self.transaction_index.file)
+        return files
+
+    def writes_for(self, cursor: SegmentCursor) -> list[Write]:
+        """Log first, then the indexes: an index never points behind the log's end."""
+        writes = [Write(self.log, self.size, cursor.buffers)] if cursor.buffers else []
+        if cursor.offset_entries:
+            writes.append(Write(self.offset_index.file, self.offset_index.size_in_bytes, [cursor.offset_entries]))
+        if cursor.time_entries:
+            writes.append(Write(self.time_index.file, self.time_index.size_in_bytes, [cursor.time_entries]))
+        if cursor.aborted:
+            entries = [encode_entry(txn) for txn in cursor.aborted]
+            writes.append(Write(self.transaction_index.file, self.transaction_index.size_in_bytes, entries))
+        return writes
+
+    def commit(self, cursor: SegmentCursor) -> None:
+        """Take over what was written."""
+        self.size = cursor.size
+        self.bytes_since_last_index_entry = cursor.bytes_since_last_index_entry
+        self.max_timestamp = cursor.max_timestamp
+        self.offset_of_max_timestamp = cursor.offset_of_max_timestamp
+        self.rolling_based_timestamp = cursor.rolling_based_timestamp
+        self.offset_index.tail = cursor.offset_tail
+        self.time_index.tail = cursor.time_tail
+        if cursor.aborted:
+            entries = self.transaction_index.entries + len(cursor.aborted)
+            self.transaction_index.take(entries, cursor.aborted[-1].last_offset)
+
+    # ---- roll --------------------------------------------------------------------------------------------------------
+
+    def should_roll(
+        self, cursor: SegmentCursor, *, size: int, largest_offset: int, largest_timestamp: int, now_ms: int
+    ) -> str | None:
+        """Why an append of `size` bytes needs a new segment, None when it does not. All comparisons are strict."""
+        config = self.config
+        if cursor.size > config.segment_bytes - size:
+            return f"size: {cursor.size} + {size} bytes are above segment.bytes={config.segment_bytes}"
+        if cursor.size > 0:
+            waited_ms = self.time_waited_for_roll(cursor, now_ms, largest_timestamp)
+            most_ms = config.max_segment_ms
+            if waited_ms > most_ms - self.roll_jitter_ms:
+                return f"time: {waited_ms} ms are above segment.ms={most_ms} - {self.roll_jitter_ms} ms of jitter"
+        if cursor.offset_tail.entries >= self.offset_index.max_entries:
+            return f"the offset index has all of its {self.offset_index.max_entries} entries"
+        if cursor.time_tail.entries >= self.time_index.max_entries - 1:
+            return f"the time index has all of its {self.time_index.max_entries - 1} entries"
+        if not self.offset_index.can_append_offset(largest_offset):
+            return f"offset {largest_offset} does not fit in 32 bits above {self.base_offset}"
+        return None
+
+    def time_waited_for_roll(self, cursor: SegmentCursor, now_ms: int, message_timestamp: int) -> int:
+        """ms between the segment's first timestamp and the message's; without timestamps, since it was created."""
+        first = cursor.rolling_based_timestamp
+        if first is not None and first >= 0:
+            return message_timestamp - first
+        return now_ms - self.created_ms
+
+    def become_inactive(self) -> Procedure[None]:
+        """Write the closing time index entry and cut the preallocated rest off all files."""
+        if self.max_timestamp > self.time_index.tail.key:
+            yield from self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
+        yield from self.offset_index.trim()
+        yield from self.time_index.trim()
+        yield from self.transaction_index.trim()
+        if self.config.preallocate:
+            yield Truncate(self.log, self.size)
+
+    def sync(self, recovery_point: int = 0) -> Procedure[None]:
+        """Force the log and its indexes to the device."""
+        for file in self.files:
+            yield from (operation for operation in self.sync_of(file, recovery_point))
+
+    def sync_of(self, file: FileHandle, recovery_point: int) -> list[DiskOp]:
+        """What forces one of the segment's files to the device. After a sync that failed, what lies above the recovery point is
+        written again before."""
+        if file.failed_sync is None:
+            return [Sync(file)]
+        if file is self.log:
+            return [WriteBatchesAgain(file, self._position_before(recovery_point), self.size, recovery_point), Sync(file)]
+        index: AbstractIndex | TransactionIndex = self.transaction_index
+        for mapped in self.indexes:
+            if mapped.file is file:
+                mapped.buffer, index = None, mapped  # the kernel does not forget a page that is mapped
+        return [WriteIndexAgain(file, index.size_in_bytes, index.content_check()), Sync(file)]
+
+    def _position_before(self, offset: int) -> int:
+        """Where a batch starts before which all offsets are smaller, as far as memory knows."""
+        index, buffer = self.offset_index, self.offset_index.buffer
+        if buffer is None or len(buffer) < index.size_in_bytes:
+            return 0
+        return index.lookup_in(buffer, index.entries, offset)[2]
+
+    # ---- truncate and re-read ----------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int) -> Procedure[int]:
+        """Cut the batch that holds `offset` and all behind it off; answers the bytes removed.
+
+        Whole batches go: records of that batch below `offset` too. The caller takes a gap up to `offset` as normal.
+        """
+        found = yield from self.view().translate_offset(offset)
+        yield from self.offset_index.truncate_to(offset)
+        yield from self.time_index.truncate_to(offset)
+        yield from self.transaction_index.truncate_to(offset)
+        self.offset_index.grow()
+        self.time_index.grow()
+        removed = 0
+        if found is not None:
+            yield Truncate(self.log, found.position)
+            removed, self.size = self.size - found.position, found.position
+        if self.size == 0:
+            self.created_ms, self.rolling_based_timestamp = now_ms, None
+        self.bytes_since_last_index_entry = 0
+        yield from self.load_max_timestamp()
+        return removed
+
+    def load_max_timestamp(self) -> Procedure[None]:
+        """Largest timestamp from the time index's last entry and the batches behind it."""
+        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+        _, _, position = yield from self.view().position_of(self.offset_of_max_timestamp)
+
+        def see(header: BatchHeader, _: int) -> None:
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+
+        yield from self.view().bytes_from(position).visit_headers(see)
+
+    def load_rolling_based_timestamp(self) -> Procedure[None]:
+        """The largest timestamp of the first batch on disk."""
+        first = yield from self.records.find_batch(lambda header: True)
+        self.rolling_based_timestamp = None if first is None else first.header.max_timestamp
+
+    def read_next_offset(self) -> Procedure[int]:
+        """The offset behind the last whole batch; the base offset when there is none."""
+        _, position = yield from self.offset_index.lookup(self.offset_index.last_offset)
+        next_offset, _ = yield from self.view().bytes_from(position).find_end(self.base_offset)
+        return next_offset

@@ -1,0 +1,163 @@
+"""What a reader holds of a segment: immutable, and good until the segment's files are deleted. Lookups by offset and by
+timestamp run on it, through the indexes as they were then. The segment makes it, see `segment`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....protocol.errors import RequestError
+from ....protocol.records.batch import BatchHeader
+from ....protocol.records.record import NOT_FOUND, FoundRecord, can_reach, first_record_steps
+from ....protocol.records.unpacking import is_large
+from ....protocol.types import NO_TIMESTAMP
+from ..disk.diskops import FileHandle, Procedure
+from ..indexes.file_records import FileSlice, FoundBatch
+from ..indexes.offset_index import OffsetIndex
+from ..indexes.time_index import TimeIndex
+from ..indexes.transaction_index import AbortedTxn, TransactionIndex
+from .unpacked_batches import checked, dropped, unpacked
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record's timestamp in ms, its offset, and the leader epoch of its batch (-1: none)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int = -1
+
+
+class SegmentView(NamedTuple):
+    """A segment as it was when a snapshot was taken: file, size, and how many entries its indexes had."""
+
+    base_offset: int
+    log: FileHandle
+    size: int
+    max_timestamp: int
+    offset_index: OffsetIndex
+    offset_entries: int
+    time_index: TimeIndex
+    time_entries: int
+    transaction_index: TransactionIndex
+    transaction_entries: int
+
+    def position_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
+        """(slot, offset, position) of the offset index's greatest entry <= `offset`; (-1, base offset, 0) for none."""
+        entries = self.offset_entries
+        if not entries:
+            return -1, self.base_offset, 0
+        index = self.offset_index
+        buffer = yield from index.mapped(entries)
+        return index.lookup_in(buffer, entries, offset)
+
+    def offset_behind(self, position: int) -> Procedure[int | None]:
+        """An offset that certainly lies behind all bytes before `position`, None when the index does not say."""
+        entries = self.offset_entries
+        if not entries:
+            return None
+        index = self.offset_index
+        buffer = yield from index.mapped(entries)
+        _, slot = index.search(buffer, entries, position, by_value=True)
+        return None if slot < 0 else index.entry_at(buffer, slot)[0]
+
+    def position_before(self, position: int) -> Procedure[int]:
+        """Where a batch starts at or before a position; 0 when the index does not say."""
+        entries = self.offset_entries
+        if not entries or position <= 0:
+            return 0
+        index = self.offset_index
+        buffer = yield from index.mapped(entries)
+        slot, _ = index.search(buffer, entries, position, by_value=True)
+        return 0 if slot < 0 else index.entry_at(buffer, slot)[1]
+
+    def first_offset_of(self, timestamp: int) -> Procedure[tuple[int, int, int]]:
+        """(slot, timestamp, offset) of the time index's greatest entry <= `timestamp`; (-1, -1, base offset) for none."""
+        entries = self.time_entries
+        if not entries:
+            return -1, NO_TIMESTAMP, self.base_offset
+        index = self.time_index
+        buffer = yield from index.mapped(entries)
+        return index.lookup_in(buffer, entries, timestamp)
+
+    def bytes_from(self, position: int, end: int | None = None) -> FileSlice:
+        return FileSlice(self.log, position, self.size if end is None else min(end, self.size))
+
+    def aborted_transactions(self) -> Procedure[list[AbortedTxn]]:
+        """The entries of the transaction index, in the order of their markers."""
+        return (yield from self.transaction_index.read_entries(self.transaction_entries))
+
+    def translate_offset(self, offset: int) -> Procedure[FoundBatch | None]:
+        """The first batch whose last offset is >= `offset`: it starts a whole batch and may hold smaller offsets.
+
+        An index entry that leads to a batch behind its own offset is damaged, and what lies before would be missed: the segment
+        is looked through from its start then.
+        """
+        _, indexed, position = yield from self.position_of(offset)
+        found = yield from self.bytes_from(position).find_batch(lambda header: header.last_offset >= offset)
+        if position and (found is None or (found.position == position and found.header.base_offset > indexed)):
+            found = yield from self.bytes_from(0).find_batch(lambda header: header.last_offset >= offset)
+        return found
+
+    def find_offset_by_timestamp(
+        self, timestamp: int, starting_offset: int, *, max_bytes: int, end: int | None = None, check_crcs: bool = False
+    ) -> Procedure[TimestampAndOffset | None]:
+        """The first record with a timestamp >= `timestamp` and an offset >= `starting_offset`, before position `end`.
+
+        Through both indexes to a position, then over headers to batches that can hold it.
+        """
+        _, _, indexed = yield from self.first_offset_of(timestamp)
+        _, _, position = yield from self.position_of(max(indexed, starting_offset))
+        return (
+            yield from self.scan_for_timestamp(
+                timestamp, starting_offset, position, end, max_bytes=max_bytes, check_crcs=check_crcs
+            )
+        )
+
+    def scan_for_timestamp(
+        self,
+        timestamp: int,
+        starting_offset: int,
+        position: int,
+        end: int | None,
+        *,
+        max_bytes: int,
+        check_crcs: bool = False,
+    ) -> Procedure[TimestampAndOffset | None]:
+        """`find_offset_by_timestamp` from a position that both indexes gave. With `check_crcs` it raises CorruptRecordError for
+        a damaged batch among those that it looks into."""
+
+        def can_hold(header: BatchHeader) -> bool:
+            return header.max_timestamp >= timestamp and header.last_offset >= starting_offset
+
+        while True:
+            area = self.bytes_from(position, end)
+            found = yield from area.find_batch(can_hold)
+            if found is None:
+                return None
+            batch = yield from area.read_batch(found)
+            if check_crcs:
+                yield from checked(batch, found.header)
+            hit = yield from _first_in(batch, found.header, timestamp, starting_offset, max_bytes)
+            if hit is not NOT_FOUND:
+                return TimestampAndOffset(hit.timestamp, hit.offset, found.header.partition_leader_epoch)
+            position = found.position + found.header.size_bytes
+
+
+def _first_in(
+    batch: memoryview, header: BatchHeader, timestamp: int, min_offset: int, max_bytes: int
+) -> Procedure[FoundRecord]:
+    """The first record with at least both of these; NOT_FOUND for none."""
+    if not can_reach(header, timestamp):
+        return NOT_FOUND
+    data = yield from unpacked(batch, header, max_bytes)
+    try:
+        for found in first_record_steps(data, header, timestamp=timestamp, min_offset=min_offset):
+            if found is None:
+                yield None
+    except RequestError:
+        yield from dropped(data)
+        raise
+    if is_large(data):
+        yield from dropped(data)
+    assert found is not None
+    return found

@@ -1,0 +1,1 @@
+"""Files that other processes write or read beside the server: staged batches, leased segments."""

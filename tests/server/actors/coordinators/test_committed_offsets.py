@@ -1,0 +1,363 @@
+"""Committed offsets: kept, read back after any stop, expired, deleted, and part of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.coordinator.offsets import (
+    OFFSETS_TOPIC,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from triolog.protocol.coordinator.partitioner import coordinator_partition
+from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
+from triolog.server.broker import Broker
+from triolog.server.storage.log.prepare import prepare_append
+from triolog.server.storage.producers.producer_cursor import AppendOrigin
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, until
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, Clock
+from tests.support.transactions import TransactionalProducer, committed_offset
+
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
+OTHER = TopicPartition(TOPIC, 1)
+DAY_MS = 86_400_000
+
+
+async def commit(broker: Broker, offset: int, *, group: str = "group", partition: TopicPartition = PARTITION) -> None:
+    assert await broker.offsets.commit(group, [(partition, offset, None)]) == [None]
+
+
+async def put_records(broker: Broker, *records: tuple[bytes, bytes | None]) -> None:
+    """Records in `__consumer_offsets` as Kafka may have left them."""
+    await broker._manager.create_internal_topic(OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+    actor = actor_of(broker, OFFSETS)
+    batch = build_batch([(START_MS, key, value, ()) for key, value in records])
+    prepared = prepare_append(batch, OFFSETS, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
+    await store(actor, prepared, lambda _: None)
+
+
+def group_names(broker: Broker) -> list[str]:
+    return [each.group_id for each in broker.groups.listings()]
+
+
+def code_of(answers: Sequence[RequestError | None]) -> list[ErrorCode | None]:
+    return [None if error is None else error.code for error in answers]
+
+
+async def test_nothing_is_made_before_the_first_commit(broker: Broker) -> None:
+    assert await broker.offsets.fetch("group", [PARTITION]) == [(PARTITION, -1, "")]
+    assert await broker.offsets.fetch("group", None) == []
+    assert group_names(broker) == []
+    assert list(broker.topics.names()) == [TOPIC]
+
+
+async def test_a_committed_offset_is_read_back_with_its_note(broker: Broker) -> None:
+    assert await broker.offsets.commit("group", [(PARTITION, 5, "note")]) == [None]
+    assert await broker.offsets.fetch("group", [PARTITION, OTHER]) == [(PARTITION, 5, "note"), (OTHER, -1, "")]
+    await commit(broker, 3)
+    assert await broker.offsets.fetch("group", None) == [(PARTITION, 3, "")]
+    assert await broker.offsets.fetch("other", [PARTITION]) == [(PARTITION, -1, "")]
+    assert group_names(broker) == ["group"]
+
+
+async def test_the_log_holds_what_kafka_would_have_written(broker: Broker) -> None:
+    await broker.offsets.commit("group", [(PARTITION, 5, "note")])
+    [record] = await records_from(broker, OFFSETS)
+    assert decode_offsets_key(record.key or b"") == OffsetCommitKey("group", PARTITION)
+    assert decode_offset_commit_value(record.value or b"") == OffsetCommitValue(5, "note", START_MS)
+    description = broker.topics.describe(OFFSETS_TOPIC)
+    assert description.configs == INTERNAL_TOPIC_CONFIG
+    assert len(description.partitions) == 1
+
+
+async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
+    unknown = TopicPartition("unknown", 0)
+    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+        answers = await broker.offsets.commit(
+            "group",
+            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None), (PARTITION, -1, None)],
+        )
+        assert code_of(answers) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            None,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_REQUEST,
+        ]
+        assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "é" * 5)]
+
+
+async def test_a_commit_of_nothing_valid_writes_nothing(broker: Broker) -> None:
+    assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert OFFSETS_TOPIC not in broker.topics.names()
+
+
+@pytest.mark.parametrize("group", ["", "g" * 40_000])
+async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: str) -> None:
+    for call in (
+        broker.offsets.commit(group, [(PARTITION, 1, None)]),
+        broker.offsets.fetch(group),
+        broker.groups.delete(group),
+    ):
+        with pytest.raises(RequestError) as refused:
+            await call
+        assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"max.message.bytes": "300"}) as broker:
+        with pytest.raises(RequestError, match="fewer at a time") as refused:
+            await broker.offsets.commit("group", [(PARTITION, number, "note " * 10) for number in range(5)])
+        assert refused.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        await commit(broker, 1)
+        async with held(fs.hold("sync", ".log"), commit, broker, 2):
+            assert await committed_offset(broker, "group", PARTITION) == 1
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_a_commit_that_could_not_be_written_does_not_count(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 1)
+        fs.fail("write", ".log")
+        with pytest.raises(RequestError) as failed:
+            await commit(broker, 2)
+        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        await broker.groups.delete("group")
+
+
+async def test_the_last_of_commits_at_once_counts_for_all_readers(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(commit, broker, number)
+        last = (await records_from(broker, OFFSETS))[-1]
+        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == decode_offset_commit_value(last.value or b"").offset
+
+
+async def test_a_commit_whose_caller_went_away_is_kept(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 1)
+        async with held(fs.hold("write", ".log"), commit, broker, 2) as nursery:
+            nursery.cancel_scope.cancel()
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+async def test_offsets_survive_a_clean_stop(tmp_path: Path, partitions: int) -> None:
+    groups = [f"group-{number}" for number in range(20)]
+    async with one_partition(tmp_path, offsets_topic_num_partitions=partitions) as broker:
+        for number, group in enumerate(groups):
+            await commit(broker, number, group=group)
+            place = TopicPartition(OFFSETS_TOPIC, coordinator_partition(group, partitions))
+            assert (await records_from(broker, place))[-1].key == OffsetCommitKey(group, PARTITION).encode()
+    async with one_partition(tmp_path) as broker:
+        assert group_names(broker) == sorted(groups)
+        assert [await committed_offset(broker, group, PARTITION) for group in groups] == list(range(20))
+        await commit(broker, 99, group="group-3")
+    async with one_partition(tmp_path, offsets_topic_num_partitions=7) as broker:
+        assert await committed_offset(broker, "group-3", PARTITION) == 99
+
+
+async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, clock: Clock) -> None:
+    """Value version 1 with an expiry of its own, a group without members, and a kind of record that is not known here."""
+    old = bytes.fromhex("0001" + "0000000000000007" + "0000" + f"{START_MS:016x}" + f"{START_MS + 10:016x}")
+    async with one_partition(tmp_path) as broker:
+        await put_records(
+            broker,
+            (OffsetCommitKey("old", PARTITION).encode(), old),
+            (
+                GroupMetadataKey("members").encode(),
+                bytes.fromhex("0000" + "0008" + b"consumer".hex() + "00000007ffffffff00000000"),
+            ),
+            (b"\x00\x0b\x00\x05group", b"of a share group"),
+        )
+    async with one_partition(tmp_path, clock=clock) as broker:
+        assert group_names(broker) == ["members", "old"]
+        assert await committed_offset(broker, "old", PARTITION) == 7
+        await broker.groups.delete("members")
+        clock.advance(10)
+        assert await broker.groups.expire() == 1
+        assert group_names(broker) == []
+
+
+async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
+    """The offset below it would come back otherwise."""
+    async with one_partition(tmp_path) as broker:
+        await put_records(broker, (OffsetCommitKey("group", PARTITION).encode(), b"\x00\x63"))
+    async with one_partition(tmp_path) as broker:
+        for call in (broker.offsets.fetch("group", [PARTITION]), broker.offsets.commit("group", [(PARTITION, 1, None)])):
+            with pytest.raises(RequestError, match=r"version 99.*triolog verify") as refused:
+                await call
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert group_names(broker) == []
+        await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
+
+
+async def test_a_group_that_commits_right_now_is_not_deleted_and_does_not_expire(
+    tmp_path: Path, fs: GateFileSystem, clock: Clock
+) -> None:
+    async with one_partition(tmp_path, fs=fs, clock=clock) as broker:
+        await commit(broker, 1)
+        clock.advance(8 * DAY_MS)
+        async with held(fs.hold("write", ".log"), commit, broker, 2):
+            with pytest.raises(RequestError) as refused:
+                await broker.groups.delete("group")
+            assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+            assert await broker.groups.expire() == 0
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path: Path, clock: Clock) -> None:
+    async with running_broker(tmp_path, clock=clock) as broker:
+        await broker.topics.create(TOPIC, 2)
+        await commit(broker, 1)
+        clock.advance(DAY_MS)
+        await commit(broker, 2, partition=OTHER)
+        clock.advance(6 * DAY_MS - 1)
+        assert await broker.groups.expire() == 0
+        clock.advance(1)
+        assert await broker.groups.expire() == 1
+        assert await broker.offsets.fetch("group", None) == [(OTHER, 2, "")]
+        clock.advance(DAY_MS)
+        assert await broker.groups.expire() == 1
+        assert group_names(broker) == []
+    async with running_broker(tmp_path, clock=clock) as broker:
+        assert group_names(broker) == []
+
+
+async def test_what_expired_while_the_server_was_down_goes_after_the_start(tmp_path: Path, clock: Clock) -> None:
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await commit(broker, 1)
+    clock.advance(8 * DAY_MS)
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await until(lambda: group_names(broker) == [])
+
+
+async def test_many_offsets_expire_in_several_batches(tmp_path: Path, clock: Clock) -> None:
+    async with running_broker(tmp_path, clock=clock, topic={"segment.index.bytes": "100"}) as broker:
+        await broker.topics.create(TOPIC, 30)
+        partitions = [TopicPartition(TOPIC, number) for number in range(30)]
+        for number in range(10):
+            group = "g" * 1000 + str(number)
+            assert await broker.offsets.commit(group, [(each, 1, None) for each in partitions]) == [None] * 30
+        end = broker.reader.snapshot(OFFSETS).log_end_offset
+        clock.advance(8 * DAY_MS)
+        assert await broker.groups.expire() == 300
+        assert broker.reader.snapshot(OFFSETS).log_end_offset == end + 300
+        assert group_names(broker) == []
+
+
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC)
+        await broker.topics.create("kept")
+        await commit(broker, 5)
+        await commit(broker, 6, partition=TopicPartition("kept", 0))
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        assert await broker.offsets.fetch("group", None) == [(TopicPartition("kept", 0), 6, "")]
+    async with running_broker(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_clients_cannot_write_or_delete_what_belongs_to_the_coordinator(broker: Broker) -> None:
+    await commit(broker, 1)
+    for call in (
+        broker.writer.append(OFFSETS, [(START_MS, b"k", b"v", ())]),
+        broker.writer.append(OFFSETS, build_batch([(START_MS, b"k", b"v", ())])),
+        broker.topics.delete(OFFSETS_TOPIC),
+    ):
+        with pytest.raises(InvalidTopicError, match="belongs to the server"):
+            await call
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts(tmp_path: Path, outcome: str) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        with pytest.raises(RequestError, match="topic-0") as unstable:
+            await broker.offsets.fetch("group", None, require_stable=True)
+        assert unstable.value.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await broker.offsets.fetch("other", [PARTITION], require_stable=True) == [(PARTITION, -1, "")]
+        with pytest.raises(RequestError, match="still open"):
+            await broker.groups.delete("group")
+        await (producer.commit() if outcome == "commit" else producer.abort())
+        expected = 2 if outcome == "commit" else 1
+        assert await broker.offsets.fetch("group", [PARTITION], require_stable=True) == [(PARTITION, expected, "")]
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == expected
+
+
+async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_path: Path) -> None:
+    """[OffsetMetadataManager] The later record of the log counts, whenever its transaction ends."""
+    async with one_partition(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        await commit(broker, 3)
+        await producer.commit()
+        assert await committed_offset(broker, "group", PARTITION) == 3
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == 3
+
+
+async def test_offsets_below_an_open_transaction_do_not_expire(tmp_path: Path, clock: Clock) -> None:
+    async with one_partition(tmp_path, clock=clock) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        clock.advance(8 * DAY_MS)
+        assert await broker.groups.expire() == 0
+
+
+async def test_a_topic_is_deleted_although_its_offsets_cannot_be_taken_back(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 5)
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        await broker.topics.delete(TOPIC)
+        assert TOPIC not in broker.topics.names()
+    assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_transaction(tmp_path: Path, restarts: bool) -> None:
+    kept = TopicPartition("kept", 0)
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.create("kept")
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 5)
+        await producer.commit_offset("group", kept, 6)
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        if not restarts:
+            await producer.commit()
+            assert await broker.offsets.fetch("group", None) == [(kept, 6, "")]
+    async with one_partition(tmp_path) as broker:
+        producer.broker = broker
+        if restarts:
+            await producer.commit()
+        assert await broker.offsets.fetch("group", None) == [(kept, 6, "")]

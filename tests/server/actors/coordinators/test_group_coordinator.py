@@ -1,0 +1,524 @@
+"""Members of groups: callers who wait, deadlines, and records that are in the log before anybody is told what they say."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.coordinator.consumer_protocol import ConsumerProtocolSubscription, encode_consumer_protocol
+from triolog.protocol.coordinator.group_metadata import decode_group_metadata_value
+from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey, decode_offsets_key
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
+from triolog.server.broker import (
+    Broker,
+    CommittingMember,
+    GroupListing,
+    GroupState,
+    Heartbeat,
+    Join,
+    JoinAnswer,
+    LeavingMember,
+    Sync,
+    SyncAnswer,
+)
+from triolog.server.storage.log.prepare import prepare_append
+from triolog.server.storage.producers.producer_cursor import AppendOrigin
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, until
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, Clock
+from tests.support.transactions import TransactionalProducer, committed_offset
+
+GROUP = "group"
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
+SESSION_MS = 10_000
+DAY_MS = 86_400_000
+SUBSCRIPTION = encode_consumer_protocol(ConsumerProtocolSubscription(topics=[TOPIC], owned_partitions=[]), 1)
+
+
+@asynccontextmanager
+async def serving(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
+    async with one_partition(directory, group_initial_rebalance_delay_ms=0, **settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with serving(tmp_path) as broker:
+        yield broker
+
+
+async def join(broker: Broker, member_id: str = "", *, group: str = GROUP, **changes: Any) -> JoinAnswer:
+    """As a consumer does: with the member id that it is given, if it has none."""
+    request = Join(
+        group_id=group,
+        protocol_type="consumer",
+        protocols=(("range", SUBSCRIPTION),),
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        client_id="client",
+        client_host="/127.0.0.1",
+    )
+    request = attrs.evolve(request, **changes)
+    answer = await broker.groups.join(request)
+    if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+        answer = await broker.groups.join(attrs.evolve(request, member_id=answer.member_id))
+    return answer
+
+
+async def sync(broker: Broker, joined: JoinAnswer, *, group: str = GROUP) -> SyncAnswer:
+    """A leader gives every member its own name."""
+    assignments = tuple((each.member_id, each.member_id.encode()) for each in joined.members)
+    return await broker.groups.sync(
+        Sync(group_id=group, generation=joined.generation, member_id=joined.member_id, assignments=assignments)
+    )
+
+
+async def become_member(broker: Broker, *, group: str = GROUP, **changes: Any) -> JoinAnswer:
+    """The only member of a stable group."""
+    joined = await join(broker, group=group, **changes)
+    assert joined.error is ErrorCode.NONE
+    assert (await sync(broker, joined, group=group)).error is ErrorCode.NONE
+    return joined
+
+
+async def become_empty(broker: Broker) -> None:
+    """A group that its only member has left, as the log knows."""
+    joined = await become_member(broker)
+    broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+    await until(lambda: not broker.groups._members.is_being_stored(GROUP))
+
+
+def heartbeat(broker: Broker, joined: JoinAnswer) -> ErrorCode:
+    return broker.groups.heartbeat(Heartbeat(group_id=GROUP, generation=joined.generation, member_id=joined.member_id))
+
+
+def state(broker: Broker, group: str = GROUP) -> GroupState:
+    return broker.groups.describe(group).state
+
+
+def committing(joined: JoinAnswer) -> CommittingMember:
+    return CommittingMember(generation=joined.generation, member_id=joined.member_id)
+
+
+async def put_record(broker: Broker, key: bytes, value: bytes) -> None:
+    """A record in `__consumer_offsets` as another program may have left it."""
+    await broker._manager.create_internal_topic(OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+    actor = actor_of(broker, OFFSETS)
+    batch = build_batch([(START_MS, key, value, ())])
+    await store(
+        actor, prepare_append(batch, OFFSETS, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR), lambda _: None
+    )
+
+
+async def test_a_member_joins_syncs_commits_and_leaves(broker: Broker) -> None:
+    joined = await join(broker)
+    assert (joined.error, joined.generation, joined.leader) == (ErrorCode.NONE, 1, joined.member_id)
+    assert state(broker) is GroupState.COMPLETING_REBALANCE
+    synced = await sync(broker, joined)
+    assert (synced.protocol, synced.assignment) == ("range", joined.member_id.encode())
+    assert heartbeat(broker, joined) is ErrorCode.NONE
+    assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined)) == [None]
+    [member] = broker.groups.describe(GROUP).members
+    assert (member.client_id, member.client_host, member.metadata) == ("client", "/127.0.0.1", SUBSCRIPTION)
+    left = broker.groups.leave(GROUP, [LeavingMember(joined.member_id), LeavingMember("nobody")])
+    assert [each.error for each in left.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert state(broker) is GroupState.EMPTY
+    assert await committed_offset(broker, GROUP, PARTITION) == 5
+
+
+async def test_members_wait_for_each_other_and_for_the_leader(broker: Broker) -> None:
+    first = await become_member(broker)
+    synced: dict[str, SyncAnswer] = {}
+
+    async def live(member_id: str) -> None:
+        joined = await join(broker, member_id)
+        assert (joined.generation, joined.leader) == (2, first.member_id)
+        synced[joined.member_id] = await sync(broker, joined)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live, "")
+        await until(lambda: state(broker) is GroupState.PREPARING_REBALANCE)
+        assert heartbeat(broker, first) is ErrorCode.REBALANCE_IN_PROGRESS
+        nursery.start_soon(live, first.member_id)
+    assert len(synced) == 2
+    assert all(answer.assignment == member_id.encode() for member_id, answer in synced.items())
+    assert state(broker) is GroupState.STABLE
+
+
+async def test_a_caller_that_is_gone_is_a_member_until_its_time_is_over(
+    broker: Broker, mock_clock: trio.testing.MockClock
+) -> None:
+    first = await become_member(broker)
+    with trio.CancelScope() as connection:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(join, broker)
+            await until(lambda: len(broker.groups.describe(GROUP).members) == 2)
+            connection.cancel()
+    assert len(broker.groups.describe(GROUP).members) == 2
+    assert not broker.groups._callers
+    again = await join(broker, first.member_id)
+    assert (again.generation, len(again.members)) == (2, 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sync, broker, again)
+        await until(lambda: state(broker) is GroupState.STABLE)
+    mock_clock.jump(SESSION_MS / 1000 / 2)
+    assert heartbeat(broker, again) is ErrorCode.NONE
+    mock_clock.jump(SESSION_MS / 1000 / 2 + 0.01)
+    await until(lambda: len(broker.groups.describe(GROUP).members) == 1)
+    assert heartbeat(broker, again) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_members_that_are_not_heard_of_are_gone_in_memory_and_in_the_log(
+    broker: Broker, mock_clock: trio.testing.MockClock
+) -> None:
+    joined = await become_member(broker)
+    for _ in range(3):
+        mock_clock.jump(SESSION_MS / 1000 - 0.1)
+        assert heartbeat(broker, joined) is ErrorCode.NONE
+    mock_clock.jump(SESSION_MS / 1000 + 0.01)
+    await until(lambda: state(broker) is GroupState.EMPTY)
+    assert heartbeat(broker, joined) is ErrorCode.UNKNOWN_MEMBER_ID
+    await until(lambda: not broker.groups._members.is_being_stored(GROUP))
+    value = decode_group_metadata_value((await records_from(broker, OFFSETS))[-1].value or b"")
+    assert (value.members, value.generation, value.current_state_timestamp) == ([], 2, START_MS)
+
+
+async def test_the_initial_delay_is_waited_for(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    async with one_partition(tmp_path, group_initial_rebalance_delay_ms=3_000) as broker:
+        answers: list[JoinAnswer] = []
+
+        async def come() -> None:
+            answers.append(await join(broker))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(come)
+            await until(lambda: state(broker) is GroupState.PREPARING_REBALANCE)
+            nursery.start_soon(come)
+            await until(lambda: len(broker.groups.describe(GROUP).members) == 2)
+            assert answers == []
+            for _ in range(2):
+                mock_clock.jump(3.01)
+                await trio.testing.wait_all_tasks_blocked()
+        assert {answer.generation for answer in answers} == {1}
+
+
+async def test_who_waits_when_the_server_stops_is_told_to_look_elsewhere(tmp_path: Path) -> None:
+    answers: list[JoinAnswer] = []
+
+    async def come(broker: Broker) -> None:
+        answers.append(await join(broker))
+
+    async with trio.open_nursery() as nursery:
+        async with serving(tmp_path) as broker:
+            await become_member(broker)
+            nursery.start_soon(come, broker)
+            await until(lambda: state(broker) is GroupState.PREPARING_REBALANCE)
+    assert [answer.error for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    coordinator = broker.groups
+    request = Join(group_id=GROUP, protocol_type="consumer", protocols=(), session_timeout_ms=1)
+    assert (await coordinator.join(request)).error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_nobody_has_an_assignment_before_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+        await broker.offsets.commit("other", [(PARTITION, 1, None)])
+        joined = await join(broker)
+        async with held(fs.hold("sync", ".log"), sync, broker, joined):
+            assert state(broker) is GroupState.COMPLETING_REBALANCE
+        assert state(broker) is GroupState.STABLE
+
+
+async def test_an_assignment_that_cannot_be_written_is_given_to_nobody_and_the_next_one_may(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    async with serving(tmp_path, fs=fs) as broker:
+        await broker.offsets.commit("other", [(PARTITION, 1, None)])
+        joined = await join(broker)
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        answer = await sync(broker, joined)
+        assert answer == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+        assert heartbeat(broker, joined) is ErrorCode.REBALANCE_IN_PROGRESS
+        again = await join(broker, joined.member_id)
+        assert (await sync(broker, again)).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_group_goes_on_after_the_server_was_stopped_or_killed(tmp_path: Path, end: str) -> None:
+    async with serving(tmp_path / "1") as broker:
+        joined = await become_member(broker, group_instance_id="one")
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
+        before = broker.groups.describe(GROUP)
+        if end == "kill":
+            shutil.copytree(tmp_path / "1", tmp_path / "2")
+    async with serving(tmp_path / ("1" if end == "stop" else "2")) as broker:
+        assert broker.groups.describe(GROUP) == before
+        assert heartbeat(broker, joined) is ErrorCode.NONE
+        assert await broker.offsets.commit(GROUP, [(PARTITION, 6, None)], member=committing(joined)) == [None]
+        back = await join(broker, group_instance_id="one", supports_skipping_assignment=True)
+        assert (back.error, back.generation, back.skip_assignment) == (ErrorCode.NONE, 1, True)
+        assert (await sync(broker, back)).assignment == joined.member_id.encode()
+
+
+async def test_members_that_do_not_come_back_after_a_restart_expire(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    async with serving(tmp_path) as broker:
+        await become_member(broker)
+    async with serving(tmp_path) as broker:
+        mock_clock.jump(SESSION_MS / 1000 - 0.5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert state(broker) is GroupState.STABLE
+        mock_clock.jump(0.6)
+        await until(lambda: state(broker) is GroupState.EMPTY)
+
+
+async def test_records_of_groups_that_wait_are_written_together(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+        await broker.offsets.commit("other", [(PARTITION, 1, None)])
+        names = [f"group-{number}" for number in range(20)]
+        joined = {name: await join(broker, group=name) for name in names}
+
+        async def come(name: str) -> None:
+            assert (await sync(broker, joined[name], group=name)).error is ErrorCode.NONE
+
+        before = broker.logs.statistics(OFFSETS).appends
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", ".log") as gate:
+                for name in names:
+                    nursery.start_soon(come, name)
+                await gate.reached()
+        assert broker.logs.statistics(OFFSETS).appends - before <= 2
+        assert {each.state for each in broker.groups.listings(["stable"])} == {GroupState.STABLE}
+        assert len(broker.groups.listings(["STABLE"])) == 20
+
+
+async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with serving(tmp_path, fs=fs, durability="fsync", topic={"max.message.bytes": "1000"}) as broker:
+        await broker.offsets.commit("other", [(PARTITION, 1, None)])
+        joined = {name: await join(broker, group=name) for name in ("first", "large", "small")}
+        answers: dict[str, ErrorCode] = {}
+
+        async def come(name: str) -> None:
+            assignments = ((joined[name].member_id, bytes(2_000 if name == "large" else 10)),)
+            answers[name] = (
+                await broker.groups.sync(
+                    Sync(group_id=name, generation=1, member_id=joined[name].member_id, assignments=assignments)
+                )
+            ).error
+
+        async with held(fs.hold("sync", ".log"), come, "first") as nursery:
+            nursery.start_soon(come, "large")
+            nursery.start_soon(come, "small")
+            await trio.testing.wait_all_tasks_blocked()
+        assert answers == {
+            "first": ErrorCode.NONE,
+            "small": ErrorCode.NONE,
+            "large": ErrorCode.UNKNOWN_SERVER_ERROR,
+        }
+
+
+async def test_groups_of_a_log_that_cannot_be_read_have_no_coordinator(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        await put_record(broker, GroupMetadataKey(GROUP).encode(), b"\x00\x63")
+    async with serving(tmp_path) as broker:
+        joined = await join(broker)
+        assert joined.error is ErrorCode.NOT_COORDINATOR
+        assert (await sync(broker, joined)).error is heartbeat(broker, joined) is ErrorCode.NOT_COORDINATOR
+        assert broker.groups.leave(GROUP, []).error is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(RequestError, match="version 99"):
+            broker.groups.describe(GROUP)
+
+
+@pytest.mark.parametrize("group", ["", "g" * 40_000])
+async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: str) -> None:
+    assert (await join(broker, group=group)).error is ErrorCode.INVALID_GROUP_ID
+    assert broker.groups.leave(group, []).error is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_a_group_with_members_takes_commits_of_them_only_and_not_before_they_have_an_assignment(broker: Broker) -> None:
+    joined = await join(broker)
+    with pytest.raises(RequestError, match="REBALANCE_IN_PROGRESS"):
+        await broker.offsets.commit(GROUP, [(PARTITION, 1, None)], member=committing(joined))
+    assert OFFSETS_TOPIC not in broker.topics.names()
+    await sync(broker, joined)
+    for member, expected in (
+        (CommittingMember(), ErrorCode.UNKNOWN_MEMBER_ID),
+        (CommittingMember(generation=1, member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (CommittingMember(generation=7, member_id=joined.member_id), ErrorCode.ILLEGAL_GENERATION),
+    ):
+        with pytest.raises(RequestError) as refused:
+            await broker.offsets.commit(GROUP, [(PARTITION, 1, None)], member=member)
+        assert refused.value.code is expected
+    assert await committed_offset(broker, GROUP, PARTITION) == -1
+    producer = await TransactionalProducer.start(broker)
+    await producer.commit_offset(GROUP, PARTITION, 2)
+    await producer.commit()
+    assert await committed_offset(broker, GROUP, PARTITION) == 2
+
+
+async def test_who_commits_first_of_all_may_no_more_when_a_member_has_come_while_the_topic_was_made(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    async with serving(tmp_path, fs=fs) as broker:
+        refused: list[ErrorCode] = []
+
+        async def commit() -> None:
+            try:
+                await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
+            except RequestError as exc:
+                refused.append(exc.code)
+
+        async with held(fs.hold("make_directory", "__consumer_offsets-0"), commit):
+            await join(broker)
+        assert refused == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert await broker.offsets.fetch(GROUP) == []
+
+
+async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retention(tmp_path: Path, clock: Clock) -> None:
+    async with serving(tmp_path, clock=clock) as broker:
+        coordinator = broker.groups
+        joined = await become_member(broker)
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
+        clock.advance(30 * DAY_MS)
+        assert await coordinator.expire() == 0
+        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        await until(lambda: not coordinator._members.is_being_stored(GROUP))
+        clock.advance(7 * DAY_MS - 1)
+        assert await coordinator.expire() == 0
+        clock.advance(1)
+        assert await coordinator.expire() == 1
+        assert broker.groups.listings() == []
+        assert len(coordinator._members) == 0
+    async with serving(tmp_path, clock=clock) as broker:
+        assert broker.groups.listings() == []
+
+
+async def test_offsets_expire_although_the_log_has_once_refused_that_the_group_is_empty(
+    tmp_path: Path, fs: GateFileSystem, clock: Clock
+) -> None:
+    async with serving(tmp_path, clock=clock, fs=fs) as broker:
+        coordinator = broker.groups
+        joined = await become_member(broker)
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        await until(lambda: not coordinator._members.is_being_stored(GROUP))
+        clock.advance(8 * DAY_MS)
+        assert await coordinator.expire() == 0
+        await until(lambda: not coordinator._members.is_being_stored(GROUP))
+        clock.advance(7 * DAY_MS)
+        assert await coordinator.expire() == 1
+        assert broker.groups.listings() == []
+
+
+async def test_nothing_of_a_new_group_expires_although_the_log_does_not_know_its_members_yet(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with serving(tmp_path, clock=clock) as broker:
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)])
+        await join(broker)
+        clock.advance(8 * DAY_MS)
+        assert await broker.groups.expire() == 0
+
+
+async def test_offsets_of_topics_that_are_read_are_not_deleted(tmp_path: Path) -> None:
+    other = TopicPartition("other", 0)
+    async with serving(tmp_path) as broker:
+        await broker.topics.create("other")
+        with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
+            await broker.offsets.delete(GROUP, [PARTITION])
+        joined = await become_member(broker)
+        offsets = [(PARTITION, 5, None), (other, 6, None)]
+        await broker.offsets.commit(GROUP, offsets, member=committing(joined))
+        asked = [PARTITION, other, TopicPartition("none", 0)]
+        answers = await broker.offsets.delete(GROUP, asked)
+        assert [error and error.code for error in answers] == [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+            None,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert await broker.offsets.fetch(GROUP) == [(PARTITION, 5, "")]
+        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        assert await broker.offsets.delete(GROUP, [PARTITION]) == [None]
+        assert await broker.offsets.fetch(GROUP) == []
+    async with serving(tmp_path) as broker:
+        assert await broker.offsets.fetch(GROUP) == []
+
+
+async def test_groups_are_listed_by_state_and_type(broker: Broker) -> None:
+    await broker.offsets.commit("simple", [(PARTITION, 1, None)])
+    await become_member(broker)
+    simple, group = GroupListing("simple"), GroupListing(GROUP, "consumer", GroupState.STABLE)
+    assert broker.groups.listings() == [group, simple]
+    assert broker.groups.listings(["stable", "dead"]) == [group]
+    assert broker.groups.listings(["Empty"], ["Classic"]) == [simple]
+    assert broker.groups.listings([], ["consumer"]) == []
+    assert broker.groups.describe("simple").state is GroupState.EMPTY
+    assert broker.groups.describe("nobody's").state is GroupState.DEAD
+
+
+async def test_a_group_with_members_is_not_deleted_and_one_that_they_have_left_is(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        joined = await become_member(broker)
+        await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
+        with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*is Stable and has 1 members"):
+            await broker.groups.delete(GROUP)
+        broker.groups.leave(GROUP, [LeavingMember(joined.member_id)])
+        await broker.groups.delete(GROUP)
+        assert broker.groups.listings() == []
+        with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
+            await broker.groups.delete(GROUP)
+    async with serving(tmp_path) as broker:
+        assert broker.groups.listings() == []
+        key = decode_offsets_key((await records_from(broker, OFFSETS))[-1].key or b"")
+        assert key == GroupMetadataKey(GROUP)
+
+
+async def test_a_group_of_which_the_log_knows_nothing_is_deleted_too(broker: Broker) -> None:
+    await broker.groups.join(
+        Join(group_id=GROUP, protocol_type="consumer", protocols=(("range", b""),), session_timeout_ms=SESSION_MS)
+    )
+    assert [each.group_id for each in broker.groups.listings()] == [GROUP]
+    await broker.groups.delete(GROUP)
+    assert broker.groups.listings() == []
+
+
+async def test_nobody_joins_a_group_while_it_is_being_deleted(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+        await become_empty(broker)
+        async with held(fs.hold("sync", ".log"), broker.groups.delete, GROUP):
+            assert (await join(broker)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
+                await broker.groups.delete(GROUP)
+        assert (await join(broker)).generation == 1
+
+
+async def test_a_deletion_that_has_begun_is_carried_out_although_nobody_waits_for_it(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+        await become_empty(broker)
+        with trio.CancelScope() as connection:
+            async with held(fs.hold("sync", ".log"), broker.groups.delete, GROUP):
+                connection.cancel()
+        assert broker.groups.listings() == []
+        assert (await join(broker)).generation == 1
+
+
+async def test_a_group_that_could_not_be_deleted_is_as_it_was(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with serving(tmp_path, fs=fs) as broker:
+        await become_empty(broker)
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        with pytest.raises(RequestError, match="KAFKA_STORAGE_ERROR"):
+            await broker.groups.delete(GROUP)
+        assert (await join(broker)).generation == 3

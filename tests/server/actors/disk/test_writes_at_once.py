@@ -1,0 +1,117 @@
+"""Small writes need no thread, as long as the device takes them at once."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+from triolog.server.actors.disk.disk import OperationFailedError
+from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
+from triolog.server.actors.disk.writes_at_once import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_BYTES, SLOW_S, WritesAtOnce
+from triolog.server.faults.disk_faults import DiskFaults, DiskRule
+from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
+from triolog.server.storage.disk.filesystem import OsFileSystem
+
+from tests.server.actors.disk.test_disk import open_disk, writable
+from tests.support.gate_fs import GateFileSystem, held
+
+FILE = FileHandle(path="log", writable=True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def small(size: int = 1) -> list[DiskOp]:
+    return [Write(FILE, 0, [bytes(size)])]
+
+
+@pytest.mark.parametrize(
+    ("operations", "suits"),
+    [
+        (small(), True),
+        ([Write(FILE, 0, [b"a", b"bc"]), Write(FILE, 3, [b"d"])], True),
+        (small(MAX_BYTES), True),
+        (small(MAX_BYTES + 1), False),
+        ([*small(MAX_BYTES), *small()], False),
+        ([*small(), Sync(FILE)], False),
+        ([Truncate(FILE, 0)], False),
+    ],
+)
+def test_only_small_writes_that_nothing_is_forced_to_the_device_with(operations: list[DiskOp], suits: bool) -> None:
+    assert WritesAtOnce().suits(OsFileSystem(), operations) is suits
+
+
+def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
+    faults = DiskFaults()
+    assert WritesAtOnce().suits(FaultyFileSystem(faults), small())
+    faults.add(DiskRule(effect="delay", operation="write", delay_ms=1))
+    assert not WritesAtOnce().suits(FaultyFileSystem(faults), small())
+
+
+def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
+    clock = Clock()
+    writes = WritesAtOnce(clock)
+    writes.took(SLOW_S / 2)
+    assert writes.suits(OsFileSystem(), small())
+    pauses = []
+    for _ in range(12):
+        writes.took(SLOW_S)
+        since_s = clock.now_s
+        while not writes.suits(OsFileSystem(), small()):
+            clock.now_s += FIRST_PAUSE_S / 2
+        pauses.append(clock.now_s - since_s)
+    assert pauses[:4] == pytest.approx([FIRST_PAUSE_S * 2**power for power in range(4)], abs=FIRST_PAUSE_S / 2)
+    assert pauses[-1] == pytest.approx(LONGEST_PAUSE_S, abs=FIRST_PAUSE_S / 2)
+    clock.now_s += LONGEST_PAUSE_S
+    writes.took(SLOW_S)
+    clock.now_s += FIRST_PAUSE_S
+    assert writes.suits(OsFileSystem(), small())
+
+
+async def test_a_small_write_takes_no_hop_once_its_file_is_open(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.lets_write_at_once = True
+    async with open_disk(fs) as disk:
+        file = writable(tmp_path / "log")
+        await disk.run([Write(file, 0, [b"a"])], [file])
+        before = disk.statistics()
+        fs.calls.clear()
+        await disk.run([Write(file, 1, [b"b"])], [file])
+        after = disk.statistics()
+        assert (after.hops, after.writes_at_once) == (before.hops, before.writes_at_once + 1)
+        assert {call.thread for call in fs.calls} == {threading.current_thread().name}
+    assert (tmp_path / "log").read_bytes() == b"ab"
+
+
+async def test_beside_a_write_that_takes_long_a_small_one_gets_a_thread_too(tmp_path: Path) -> None:
+    """What holds up one may hold up the other, and the loop with it."""
+    fs = GateFileSystem()
+    async with open_disk(fs) as disk:
+        slow, quick = writable(tmp_path / "slow"), writable(tmp_path / "quick")
+        for file in (slow, quick):
+            await disk.run([Write(file, 0, [b"a"])], [file])
+        async with held(fs.hold("sync", "slow"), disk.run, [Sync(slow)], [slow]):
+            fs.lets_write_at_once = True
+            before = disk.statistics()
+            await disk.run([Write(quick, 1, [b"b"])], [quick])
+            assert disk.statistics().writes_at_once == before.writes_at_once
+
+
+async def test_one_that_fails_is_told_as_one_in_a_thread(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.lets_write_at_once = True
+    async with open_disk(fs) as disk:
+        file = writable(tmp_path / "log")
+        await disk.run([Write(file, 0, [b"a"])], [file])
+        fs.fail("write", "log", number=errno.ENOSPC)
+        failing = Write(file, 1, [b"b"])
+        with pytest.raises(OperationFailedError, match=r"Write: .*No space") as raised:
+            await disk.run([failing], [file])
+        assert raised.value.operation is failing

@@ -1,0 +1,178 @@
+"""The reserve of the whole disk: who gives up what, who is refused, and that it is seen."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.manager.disk_guard import MOST_FRUITLESS
+from triolog.server.broker import Broker
+
+from tests.support.brokers import actor_of, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, batch
+
+SIZE: Final = len(batch(value=b"0" * 10))
+RESERVE: Final = 1_000_000
+LOGS, ORDERS, AUDIT = TopicPartition("logs", 0), TopicPartition("orders", 0), TopicPartition("audit", 0)
+
+
+class ShrinkingDevice(GateFileSystem):
+    """A device of RESERVE bytes whose free space grows by what is unlinked."""
+
+    def __init__(self, free: int) -> None:
+        super().__init__()
+        self.free: int | None = free
+        self.gives_back = True
+
+    def unlink(self, path: str) -> None:
+        size = self.file_size(path) or 0
+        super().unlink(path)
+        if self.gives_back and path.endswith(".log.deleted"):
+            assert self.free is not None
+            self.free += size
+
+
+async def fill(broker: Broker) -> None:
+    """Five segments of five records: `logs` and `audit` may lose theirs, those of `logs` are older, `orders` may not."""
+    await broker.topics.create("logs", 1, {"disk.full.policy": "expire-oldest"})
+    await broker.topics.create("audit", 1, {"disk.full.policy": "expire-oldest"})
+    await broker.topics.create("orders", 1)
+    for partition, timestamp in ((LOGS, START_MS - 2), (AUDIT, START_MS - 1), (ORDERS, START_MS - 1000)):
+        for number in range(25):
+            await broker.writer.append(partition, value(f"{number:010d}", timestamp))
+
+
+def starts(broker: Broker) -> list[int]:
+    return [actor_of(broker, partition).log.log_start_offset for partition in (LOGS, AUDIT, ORDERS)]
+
+
+async def test_nothing_happens_without_a_reserve(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(0)
+    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}) as broker:
+        await fill(broker)
+        await broker._manager.guard.check()
+        assert starts(broker) == [0, 0, 0]
+        assert broker.directories.describe()[0].free_bytes is None
+
+
+async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        guard = broker._manager.guard
+        await guard.check()
+        assert starts(broker) == [0, 0, 0]
+        fs.free = RESERVE - 6 * SIZE
+        with caplog.at_level(logging.WARNING):
+            await guard.check()
+        assert starts(broker) == [10, 0, 0], "two segments of five records make up for six"
+        assert fs.free == RESERVE + 4 * SIZE, "unlinked at once, whatever file.delete.delay.ms says"
+        assert "2 oldest segments" in caplog.text
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker, LOGS)
+        fs.free = RESERVE - 15 * SIZE
+        await guard.check()
+        assert starts(broker) == [20, 5, 0]
+        (described,) = broker.directories.describe()
+        assert (described.free_bytes, described.is_refusing, described.given_up_segments) == (fs.free, False, 5)
+        await broker.writer.append(ORDERS, value("x"))
+
+
+async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        fs.free = RESERVE - 6 * SIZE
+        async with held(fs.hold("unlink", ".log.deleted"), broker._manager.guard.check) as nursery:
+            nursery.start_soon(broker._manager.guard.check)
+            for _ in range(20):  # thread hops, in which a second look would see how much is missing
+                await trio.to_thread.run_sync(int)
+        assert starts(broker) == [10, 0, 0]
+        assert fs.free == RESERVE + 4 * SIZE
+
+
+async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
+        await broker.topics.create("orders")
+        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker.writer.append(ORDERS, value("before"))
+        guard = broker._manager.guard
+        fs.free = RESERVE - 1
+        with caplog.at_level(logging.WARNING):
+            await guard.check()
+            await guard.check()
+        with pytest.raises(RequestError, match=f"has {RESERVE - 1} bytes left, below disk_reserve_bytes={RESERVE}") as raised:
+            await broker.writer.append(ORDERS, value("x"))
+        assert raised.value.code is ErrorCode.POLICY_VIOLATION
+        assert not raised.value.retriable, "a client says so at once"
+        assert await values_from(broker, ORDERS) == [b"before"], "reads go on"
+        assert broker._manager.topics.writable(TopicPartition("__consumer_offsets", 0)), "the server's own topics go on"
+        await broker.topics.create("later")
+        await guard.check()
+        with pytest.raises(RequestError, match="bytes left"):
+            await broker.writer.append(TopicPartition("later", 0), value("x"))
+        assert broker.directories.describe()[0].is_refusing
+        fs.free = RESERVE
+        await guard.check()
+        assert (await broker.writer.append(ORDERS, value("after"))).base_offset == 1
+        assert not broker.directories.describe()[0].is_refusing
+    said = [record.levelname for record in caplog.records if "disk_reserve_bytes" in record.getMessage()]
+    assert said == ["ERROR", "WARNING"], "one line for each change"
+
+
+async def test_the_active_segment_of_a_willing_topic_stays_and_its_appends_are_refused_too(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        fs.free = 0
+        for _ in range(2):
+            await broker._manager.guard.check()
+        assert starts(broker) == [20, 20, 0]
+        for partition in (LOGS, ORDERS):
+            with pytest.raises(RequestError, match="bytes left"):
+                await broker.writer.append(partition, value("x"))
+
+
+async def test_segments_that_free_nothing_are_not_given_up_for_ever(tmp_path: Path) -> None:
+    """Hard links of a backup keep the space."""
+    fs = ShrinkingDevice(RESERVE)
+    fs.gives_back = False
+    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(SIZE)}, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        fs.free = RESERVE - 1
+        for _ in range(MOST_FRUITLESS + 5):
+            await broker._manager.guard.check()
+        assert starts(broker) == [MOST_FRUITLESS, 0, 0]
+        assert broker.directories.describe()[0].is_refusing
+
+
+async def test_maintenance_watches_the_reserve(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(RESERVE - 1)
+    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE, checkpoint_interval_ms=100) as broker:
+        await until(lambda: broker.directories.describe()[0].is_refusing)
+
+
+async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
+    class TwoDevices(GateFileSystem):
+        def free_bytes(self, path: str) -> int:
+            return 0 if path.endswith("two") else RESERVE
+
+    async with running_broker(tmp_path / "one", tmp_path / "two", fs=TwoDevices(), disk_reserve_bytes=RESERVE) as broker:
+        await broker.topics.create("orders", 2)
+        await broker._manager.guard.check()
+        await broker.writer.append(ORDERS, value("x"))
+        with pytest.raises(RequestError, match="bytes left"):
+            await broker.writer.append(TopicPartition("orders", 1), value("x"))

@@ -1,0 +1,214 @@
+"""Several log directories: one that fails goes out of service with its partitions, the others serve."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.directory.log_directory import PROBE_FILE, is_passing
+from triolog.server.storage.directory.topics_file import TOPICS_FILE
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
+from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
+
+from tests.support.brokers import TOPIC, actor_of, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem
+
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+async def fill(one: Path, two: Path) -> None:
+    """Partition 0 in the first directory, 1 in the second, a record in each."""
+    async with running_broker(one, two) as broker:
+        await broker.topics.create(TOPIC, 2)
+        for partition in (FIRST, SECOND):
+            await broker.writer.append(partition, value(str(partition.partition)))
+        assert (one / "topic-0").exists()
+        assert (two / "topic-1").exists()
+
+
+def errors_of(broker: Broker) -> list[bool]:
+    """Which of the directories are out of service."""
+    return [each.error is not None for each in broker.directories.describe()]
+
+
+def a_file_in_its_place(fs: GateFileSystem, path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.touch()
+
+
+def a_read_only_mount(fs: GateFileSystem, path: Path) -> None:
+    fs.fail("write", f"{path.name}/{TOPICS_FILE}.tmp", number=errno.EROFS, times=None)
+    fs.fail("unlink", f"{path.name}/{CLEAN_SHUTDOWN_FILE}", number=errno.EROFS, times=None)
+
+
+def a_device_that_cannot_be_read(fs: GateFileSystem, path: Path) -> None:
+    fs.fail("open", f"{path.name}/{TOPICS_FILE}", number=errno.EIO, times=None)
+
+
+@pytest.mark.parametrize("breaks", [a_file_in_its_place, a_read_only_mount, a_device_that_cannot_be_read])
+async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out_and_the_others_serve(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, breaks: Callable[[GateFileSystem, Path], None]
+) -> None:
+    """Kafka: LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash (the directory goes offline, the start goes on)."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    await fill(one, two)
+    breaks(fs, two)
+    async with running_broker(one, two, fs=fs) as broker:
+        assert errors_of(broker) == [False, True]
+        assert await values_from(broker, FIRST) == [b"0"]
+        with pytest.raises(LogOfflineError, match=f"{two} is out of service") as raised:
+            await broker.writer.append(SECOND, value("x"))
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await broker.topics.create("other", 2)
+        assert {path.name for path in one.iterdir() if path.is_dir()} == {"topic-0", "other-0", "other-1"}
+    assert next(record.levelname for record in caplog.records if "out of service" in record.getMessage()) == "CRITICAL"
+    assert (one / CLEAN_SHUTDOWN_FILE).exists()
+
+
+async def test_a_directory_that_is_back_serves_what_it_has(tmp_path: Path, fs: GateFileSystem) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    await fill(one, two)
+    a_device_that_cannot_be_read(fs, two)
+    async with running_broker(one, two, fs=fs) as broker:
+        await broker.writer.append(FIRST, value("more"))
+    async with running_broker(one, two) as broker:
+        assert errors_of(broker) == [False, False]
+        assert await values_from(broker, SECOND) == [b"1"]
+        assert await values_from(broker, FIRST) == [b"0", b"more"]
+
+
+async def test_a_topic_deleted_meanwhile_does_not_come_back_with_its_directory(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    await fill(one, two)
+    for recreated in (False, True):
+        fs = GateFileSystem()
+        a_device_that_cannot_be_read(fs, two)
+        async with running_broker(one, two, fs=fs) as broker:
+            if not recreated:
+                await broker.topics.delete(TOPIC)
+            else:
+                await broker.topics.create(TOPIC, 2)
+                await broker.writer.append(SECOND, value("new"))
+    for _ in range(2):
+        async with running_broker(one, two, topic={"file.delete.delay.ms": "0"}) as broker:
+            assert await values_from(broker, SECOND) == [b"new"]
+            await broker._manager.delete_doomed()
+            assert [path.name for path in two.iterdir() if path.is_dir()] == []
+            assert "deleted_topic_ids" not in (one / TOPICS_FILE).read_text()
+
+
+async def test_without_any_directory_the_server_does_not_start(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    with pytest.raises(LogDirectoryError, match=r"no log directory can be used: .*one: .*; .*two: "):
+        async with running_broker(tmp_path / "one", tmp_path / "two"):
+            pass
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "rename"])
+async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    await fill(one, two)
+    async with running_broker(one, two, fs=fs) as broker:
+        await broker.writer.append(SECOND, value("x"))
+        fs.fail(operation, f"two/{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
+        actor_of(broker, SECOND).log.recovery_point = 0
+        await broker._manager.write_checkpoints()
+        assert errors_of(broker) == [False, True]
+        for attempt in (broker.writer.append(SECOND, value("y")), values_from(broker, SECOND)):
+            with pytest.raises(LogOfflineError, match="is out of service"):
+                await attempt
+        await broker.writer.append(FIRST, value("y"))
+        assert await values_from(broker, FIRST) == [b"0", b"y"]
+        await broker.topics.create("other", 1)
+        assert (one / "other-0").exists()
+    assert any(record.levelname == "CRITICAL" and "two is out of service" in record.getMessage() for record in caplog.records)
+    assert (one / CLEAN_SHUTDOWN_FILE).exists()
+    assert not (two / CLEAN_SHUTDOWN_FILE).exists()
+
+
+async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(tmp_path, fs=fs) as broker:
+        await broker.topics.create(TOPIC)
+        await broker.writer.append(FIRST, value("x"))
+        fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            await broker._manager.write_checkpoints()
+        assert errors_of(broker) == [False]
+        await broker._manager.write_checkpoints()
+
+
+async def test_the_last_directory_ends_the_server(tmp_path: Path, fs: GateFileSystem) -> None:
+    with pytest.RaisesGroup(LogDirectoryError, allow_unwrapped=True, flatten_subgroups=True):
+        async with running_broker(tmp_path, fs=fs, checkpoint_interval_ms=100) as broker:
+            await broker.topics.create(TOPIC)
+            fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
+            await broker.writer.append(FIRST, value("x"))
+            await trio.sleep_forever()
+
+
+async def test_a_log_that_fails_goes_alone_when_its_directory_can_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
+        await broker.topics.create(TOPIC, 4)
+        fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
+        with pytest.raises(LogOfflineError, match="a sync failed"):
+            await broker.writer.append(FIRST, value("x"))
+        await until(lambda: fs.count("unlink", f"one/{PROBE_FILE}") == 1)
+        assert errors_of(broker) == [False, False]
+        await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+
+
+async def test_a_log_that_fails_takes_a_directory_along_that_cannot_be_written(tmp_path: Path, fs: GateFileSystem) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two, fs=fs, durability="fsync", checkpoint_interval_ms=100) as broker:
+        await broker.topics.create(TOPIC, 4)
+        fs.fail("sync", "topic-0/00000000000000000000.log", number=errno.EIO)
+        fs.fail("sync", f"one/{PROBE_FILE}.tmp", number=errno.EIO)
+        with pytest.raises(LogOfflineError, match="a sync failed"):
+            await broker.writer.append(FIRST, value("x"))
+        await until(lambda: errors_of(broker) == [True, False])
+        with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
+            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+        await broker.writer.append(TopicPartition(TOPIC, 3), value("x"))
+
+
+async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Kafka: LogManagerTest.testCreateLogWithLogDirFallback."""
+    paths = [tmp_path / str(number) for number in range(5)]
+    async with running_broker(*paths, fs=fs) as broker:
+        fs.fail("make_directory", "topic-0", number=errno.EIO, times=2)
+        await broker.topics.create(TOPIC)
+        assert [path.name for path in paths if (path / "topic-0").exists()] == ["2"]
+        await broker.writer.append(FIRST, value("x"))
+    assert fs.count("make_directory", "topic-0") == 3
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO, errno.EROFS, errno.ENOENT])
+def test_what_may_pass_is_told_from_what_does_not(number: int) -> None:
+    assert is_passing(OSError(number, "x")) == (number in (errno.ENOSPC, errno.EMFILE))
+
+
+async def test_stray_directories_are_reported_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stray = tmp_path / f"old-3.{'0' * 32}-stray"
+    future = tmp_path / f"old-4.{'1' * 32}-future"
+    for path in (stray, future):
+        path.mkdir()
+        (path / "kept").touch()
+    with caplog.at_level(logging.WARNING):
+        async with running_broker(tmp_path) as broker:
+            assert list(broker.topics.names()) == []
+            (described,) = broker.directories.describe()
+            assert set(described.stray) == {str(stray), str(future)}
+    assert (stray / "kept").exists()
+    assert (future / "kept").exists()
+    assert sum("is left alone" in record.getMessage() for record in caplog.records) == 2

@@ -1,0 +1,726 @@
+"""The log manager: start and stop, clean or not; topics made and deleted; directories of Kafka; what is offline and why."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError, TopicAlreadyExistsError
+from triolog.protocol.types import LATEST_TIMESTAMP, TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    MAX_CHECKPOINT_BYTES,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+    decode_meta_properties,
+    decode_offsets,
+    encode_offsets,
+    encode_partition_metadata,
+    random_uuid,
+)
+from triolog.server.storage.errors import CheckpointError, LogDirectoryError, LogOfflineError, StorageError
+from triolog.server.storage.log.truncate import truncate_to
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.golden import GOLDEN
+
+settled = trio.testing.wait_all_tasks_blocked
+EXPECTED: Final[dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
+
+MARKERS_SINCE: Final = {"txn": 1}
+"""After its last answer Kafka aborted the transaction that was left open: there is one marker more on disk."""
+
+
+def has_marker(directory: Path) -> bool:
+    return (directory / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def offsets_in(directory: Path, name: str) -> dict[TopicPartition, int]:
+    return decode_offsets(name, (directory / name).read_bytes())
+
+
+def topics_in(directory: Path) -> tuple[int, list[str]]:
+    """Generation and names of topics.json."""
+    generation, topics = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
+    return generation, [topic.name for topic in topics]
+
+
+def partition_directories(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.is_dir())
+
+
+async def refused(broker: Broker, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> RequestError:
+    """The error that making the topic is answered with, with and without `validate_only`."""
+    with pytest.raises(RequestError) as validating:
+        await broker.topics.create(name, partitions, configs, validate_only=True)
+    with pytest.raises(RequestError) as making:
+        await broker.topics.create(name, partitions, configs)
+    assert (validating.value.code, validating.value.message) == (making.value.code, making.value.message)
+    return making.value
+
+
+async def test_a_topic_is_there_after_a_restart_with_its_records_and_configuration(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic_id = await broker.topics.create(TOPIC, 3, {"segment.bytes": "10000", "durability": "group:5"})
+        await broker.writer.append(TopicPartition(TOPIC, 2), value("kept"))
+        assert list(broker.topics.names()) == [TOPIC]
+    async with running_broker(tmp_path) as broker:
+        description = broker.topics.describe(TOPIC)
+        assert (description.topic_id, len(description.partitions)) == (topic_id, 3)
+        assert description.configs == {"segment.bytes": "10000", "durability": "group:5"}
+        assert await values_from(broker, TopicPartition(TOPIC, 2)) == [b"kept"]
+
+
+async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
+    made = trio.Event()
+    async with running_broker(tmp_path, fs=fs) as broker:
+
+        async def create() -> None:
+            await broker.topics.create(TOPIC)
+            made.set()
+
+        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), create):
+            await settled()
+            assert not made.is_set()
+        await made.wait()
+        assert topics_in(tmp_path)[1] == [TOPIC]
+        assert fs.count("sync_directory", f"/{TOPIC}-0") >= 1
+
+
+async def test_a_creation_that_is_cancelled_half_way_is_made_all_the_same(tmp_path: Path, fs: GateFileSystem) -> None:
+    scope = trio.CancelScope()
+    async with running_broker(tmp_path, fs=fs) as broker:
+
+        async def create() -> None:
+            with scope:
+                await broker.topics.create(TOPIC, 2)
+
+        async with held(fs.hold("open", f"{TOPIC}-0/00000000000000000000.log", most=1), create):
+            scope.cancel()
+            await settled()
+        assert len(broker.topics.describe(TOPIC).partitions) == 2
+        await broker.writer.append(PARTITION, value("x"))
+
+
+async def test_validating_makes_nothing(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        assert await broker.topics.create(TOPIC, 2, {"retention.ms": "5"}, validate_only=True) == ""
+        assert list(broker.topics.names()) == []
+        assert partition_directories(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a/b", "x" * 250])
+async def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
+    async with running_broker(tmp_path) as broker:
+        assert (await refused(broker, name)).code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_names_that_differ_only_in_dots_and_underscores_collide(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("a.b_c")
+        error = await refused(broker, "a_b.c")
+        assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "a.b_c" in error.message
+        assert (await refused(broker, "a.b_c")).code is ErrorCode.TOPIC_ALREADY_EXISTS
+        await broker.topics.create("a-b-c")
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 10_001])
+async def test_impossible_numbers_of_partitions_are_refused(tmp_path: Path, partitions: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        assert (await refused(broker, TOPIC, partitions)).code is ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize(
+    "configs", [{"no.such.key": "1"}, {"segment.bytes": "many"}, {"segment.bytes": "1"}, {"durability": "sometimes"}], ids=str
+)
+async def test_impossible_configurations_are_refused_by_name(tmp_path: Path, configs: dict[str, str]) -> None:
+    async with running_broker(tmp_path) as broker:
+        error = await refused(broker, TOPIC, 1, configs)
+        assert error.code is ErrorCode.INVALID_CONFIG
+        assert next(iter(configs)) in error.message
+
+
+async def test_of_two_creations_at_once_one_is_refused(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
+
+        async def create() -> None:
+            try:
+                await broker.topics.create(TOPIC)
+                outcomes.append("made")
+            except TopicAlreadyExistsError:
+                outcomes.append("refused")
+
+        nursery.start_soon(create)
+        nursery.start_soon(create)
+    assert sorted(outcomes) == ["made", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "suffix"), [("write", f"{TOPICS_FILE}.tmp"), ("open", f"{TOPIC}-1/00000000000000000000.log")]
+)
+async def test_a_creation_that_the_disk_refuses_leaves_nothing_and_can_be_repeated(
+    tmp_path: Path, fs: GateFileSystem, operation: str, suffix: str
+) -> None:
+    async with running_broker(tmp_path / "one", tmp_path / "two", fs=fs) as broker:
+        fs.fail(operation, suffix, times=2)
+        with pytest.raises(LogOfflineError, match="could not be made"):
+            await broker.topics.create(TOPIC, 2)
+        assert list(broker.topics.names()) == []
+        assert partition_directories(tmp_path / "one") == partition_directories(tmp_path / "two") == []
+        fs.heal()
+        await broker.topics.create(TOPIC, 2)
+    assert fs.open_paths == []
+
+
+async def test_new_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    """Kafka: LogManagerTest.testLeastLoadedAssignment."""
+    directories = [tmp_path / name for name in ("one", "two", "three")]
+    async with running_broker(*directories) as broker:
+        for number in range(20):
+            await broker.topics.create(f"topic-{number}")
+            counts = [len(partition_directories(directory)) for directory in directories]
+            assert max(counts) <= min(counts) + 1
+        await broker.topics.create("wide", 7)
+        assert sorted(len(partition_directories(directory)) for directory in directories) == [9, 9, 9]
+    async with running_broker(*directories) as broker:
+        assert len(list(broker.topics.names())) == 21
+        await broker.writer.append(TopicPartition("wide", 6), value("x"))
+
+
+async def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 2, {"file.delete.delay.ms": "0"})
+        await broker.topics.create("later", 1, {"file.delete.delay.ms": "3600000"})
+        await broker.writer.append(PARTITION, value("x"))
+        await broker.topics.delete(TOPIC)
+        await broker.topics.delete("later")
+        assert list(broker.topics.names()) == topics_in(tmp_path)[1] == []
+        assert all(name.endswith("-delete") for name in partition_directories(tmp_path))
+        await broker._manager.delete_doomed()
+        assert len(partition_directories(tmp_path)) == 1
+        assert partition_directories(tmp_path)[0].startswith("later-0.")
+        with pytest.raises(RequestError, match="there is no topic"):
+            await broker.topics.delete(TOPIC)
+
+
+async def test_a_deleted_topic_can_be_made_again_and_is_empty(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        first = broker.topics.describe(TOPIC).topic_id
+        await broker.writer.append(PARTITION, value("old"))
+        await broker.topics.delete(TOPIC)
+        assert await broker.topics.create(TOPIC) != first
+        assert await values_from(broker) == []
+        await broker.writer.append(PARTITION, value("new"))
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker) == [b"new"]
+
+
+async def test_directories_on_their_way_out_are_deleted_after_the_next_start(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 3)
+        await broker.topics.delete(TOPIC)
+        assert len(partition_directories(tmp_path)) == 3
+    async with running_broker(tmp_path, topic={"file.delete.delay.ms": "0"}) as broker:
+        assert list(broker.topics.names()) == []
+        await broker._manager.delete_doomed()
+        assert partition_directories(tmp_path) == []
+
+
+async def test_what_is_left_of_an_older_topic_of_that_name_does_not_delete_the_newer_one(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        await broker.writer.append(PARTITION, value("new"))
+        assert len(partition_directories(tmp_path)) == 2
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker) == [b"new"]
+
+
+async def test_a_deletion_that_the_disk_refuses_is_answered_with_the_next_step(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.fail("rename", "topic-0", number=errno.EIO)
+        with pytest.raises(LogOfflineError, match="restart the server"):
+            await broker.topics.delete(TOPIC)
+
+
+async def test_segment_files_taken_out_are_deleted_when_due(tmp_path: Path, fs: GateFileSystem) -> None:
+    topic = {"segment.bytes": "200", "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, fs=fs, topic=topic) as broker:
+        for number in range(5):
+            await broker.writer.append(PARTITION, value(f"{number}" * 80))
+        await actor_of(broker).perform(lambda log: truncate_to(log, 1))
+        directory = tmp_path / "topic-0"
+        assert list(directory.glob("*.deleted"))
+        await broker._manager.delete_doomed()
+        assert not list(directory.glob("*.deleted"))
+        assert actor_of(broker).log.doomed == []
+
+
+async def test_the_clean_marker_is_there_between_a_stop_and_the_next_start_only(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert not has_marker(tmp_path)
+        await broker.writer.append(PARTITION, value("x"))
+    assert has_marker(tmp_path)
+    async with one_partition(tmp_path) as broker:
+        assert not has_marker(tmp_path)
+        assert [directory.was_clean for directory in broker._manager.directories] == [True]
+    (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
+    async with one_partition(tmp_path) as broker:
+        assert [directory.was_clean for directory in broker._manager.directories] == [False]
+        assert await values_from(broker) == [b"x"]
+
+
+async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, durability="fsync") as broker:
+        await broker.topics.create("b", 2)
+        await broker.topics.create("a")
+        for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
+            await broker.writer.append(partition, value("x"))
+        await broker._manager.write_checkpoints()
+        assert (tmp_path / RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / LOG_START_FILE).read_text() == "0\n0\n"
+
+
+async def test_after_a_clean_stop_no_log_is_scanned(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"index.interval.bytes": "0"}) as broker:
+        for number in range(50):
+            await broker.writer.append(PARTITION, value(f"{number}" * 1000))
+    log = tmp_path / "topic-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[5000] ^= 0xFF
+    log.write_bytes(data)
+    async with one_partition(tmp_path) as broker:
+        assert actor_of(broker).log.gaps == ()
+    (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
+    (tmp_path / RECOVERY_POINT_FILE).unlink()
+    async with one_partition(tmp_path) as broker:
+        assert [gap.start_offset for gap in actor_of(broker).log.gaps] == [4]
+
+
+async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Path, fs: GateFileSystem) -> None:
+    answers: list[Any] = []
+    async with trio.open_nursery() as nursery:
+        with fs.hold("write", ".log") as gate:
+            async with one_partition(tmp_path, fs=fs) as broker:
+                actor = actor_of(broker)
+                for number in range(10):
+                    _, prepared = await broker.writer.prepare_records(PARTITION, value(str(number)))
+                    await actor.append(prepared, -1, answers.append)
+                await gate.reached()
+
+                async def release_later() -> None:
+                    await settled()
+                    gate.release()
+
+                nursery.start_soon(release_later)
+    assert [answer.base_offset for answer in answers] == list(range(10))
+    assert has_marker(tmp_path)
+    async with one_partition(tmp_path) as broker:
+        assert len(await values_from(broker)) == 10
+
+
+async def test_a_stop_that_takes_too_long_is_not_clean(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with trio.open_nursery() as nursery:
+        with fs.hold("sync", ".log") as gate:
+            async with one_partition(tmp_path, fs=fs, durability="fsync", stop_timeout_ms=1) as broker:
+                _, prepared = await broker.writer.prepare_records(PARTITION, value("x"))
+                await actor_of(broker).append(prepared, -1, lambda _: None)
+                await gate.reached()
+
+                async def release_later() -> None:
+                    await until(lambda: actor_of(broker)._scope.cancel_called)
+                    gate.release()
+
+                nursery.start_soon(release_later)
+    assert not has_marker(tmp_path)
+    assert fs.open_paths == []
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker) == [b"x"]
+
+
+async def test_a_stop_with_a_log_offline_is_not_clean(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        fs.fail("sync", ".log", number=errno.EIO)
+        with pytest.raises(LogOfflineError):
+            await broker.writer.append(PARTITION, value("x"))
+    assert not has_marker(tmp_path)
+
+
+async def test_a_final_sync_that_fails_is_not_a_clean_stop(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+        fs.fail("sync", ".log", number=errno.EIO)
+    assert not has_marker(tmp_path)
+    assert fs.open_paths == []
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is_and_the_stop_is_clean(tmp_path: Path) -> None:
+    async def block() -> None:
+        async with one_partition(tmp_path) as broker:
+            await broker.writer.append(PARTITION, value("x"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await block()
+    assert has_marker(tmp_path)
+
+
+async def test_a_stop_that_fails_does_not_replace_what_ended_the_block(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def block() -> None:
+        async with one_partition(tmp_path, fs=fs) as broker:
+            await broker.writer.append(PARTITION, value("x"))
+            fs.fail("open", ".tmp", number=errno.EIO, times=None)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await block()
+    assert not has_marker(tmp_path)
+    assert "the stop is not clean" in caplog.text
+
+
+async def test_a_cancelled_block_ends_in_a_clean_stop(tmp_path: Path) -> None:
+    with trio.CancelScope() as scope:
+        async with one_partition(tmp_path) as broker:
+            await broker.writer.append(PARTITION, value("x"))
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert has_marker(tmp_path)
+
+
+async def test_a_second_manager_in_this_process_is_refused_and_the_first_keeps_its_lock(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        for _ in range(2):
+            with pytest.raises(LogDirectoryError, match=r"locked by triolog, process \d+; stop it first"):
+                async with running_broker(tmp_path):
+                    pass
+        assert "refused" in _try_locks(tmp_path)
+        await broker.writer.append(PARTITION, value("x"))
+    assert _try_locks(tmp_path).count("taken") == 2
+
+
+def _try_locks(directory: Path) -> str:
+    """What another process gets when it tries the lock that Kafka takes, and the one that triolog takes."""
+    program = """
+import fcntl, sys
+for take in (fcntl.lockf, fcntl.flock):
+    with open(sys.argv[1], "r+b") as stream:
+        try:
+            take(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            print("taken")
+        except OSError:
+            print("refused")
+"""
+    command = [sys.executable, "-c", program, str(directory / ".lock")]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert output.count("taken") in (0, 2), f"one lock of two is held: {output.split()}"
+    return output
+
+
+async def test_a_start_that_fails_unlocks_what_it_locked(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "held"):
+        with pytest.raises(LogDirectoryError):
+            async with running_broker(tmp_path / "free", tmp_path / "held"):
+                pass
+        async with running_broker(tmp_path / "free"):
+            pass
+
+
+async def test_identity_is_chosen_once_and_kept(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "one", tmp_path / "two") as broker:
+        identity = broker.cluster_id, broker.node_id
+    async with running_broker(tmp_path / "two", tmp_path / "one") as broker:
+        assert (broker.cluster_id, broker.node_id) == identity
+    fields = [decode_meta_properties("", (tmp_path / name / META_PROPERTIES_FILE).read_bytes()) for name in ("one", "two")]
+    assert fields[0]["cluster.id"] == fields[1]["cluster.id"] == identity[0]
+    assert fields[0]["directory.id"] != fields[1]["directory.id"]
+
+
+@pytest.mark.parametrize(("key", "said"), [({"node_id": 7}, "node.id=1"), ({"cluster_id": "elsewhere"}, "cluster.id=")])
+async def test_a_directory_of_another_server_is_refused(tmp_path: Path, key: dict[str, Any], said: str) -> None:
+    async with running_broker(tmp_path):
+        pass
+    with pytest.raises(LogDirectoryError, match="belongs to another server") as raised:
+        async with running_broker(tmp_path, **key):
+            pass
+    assert said in str(raised.value)
+    assert META_PROPERTIES_FILE in str(raised.value)
+
+
+async def test_directories_of_two_servers_are_refused_together(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        async with running_broker(tmp_path / name):
+            pass
+    with pytest.raises(LogDirectoryError, match="belongs to another server"):
+        async with running_broker(tmp_path / "one", tmp_path / "two"):
+            pass
+
+
+async def test_the_copy_of_topics_json_with_the_highest_generation_counts(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two) as broker:
+        await broker.topics.create("old", 2)
+        older = (two / TOPICS_FILE).read_bytes()
+        await broker.topics.create("new", 2, {"segment.ms": "12345"})
+        assert topics_in(one) == topics_in(two)
+    (two / TOPICS_FILE).write_bytes(older)
+    for _ in range(2):
+        async with running_broker(two, one) as broker:
+            assert list(broker.topics.names()) == ["new", "old"]
+            assert broker.topics.describe("new").configs == {"segment.ms": "12345"}
+    assert topics_in(one) == topics_in(two)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "error"),
+    [
+        (TOPICS_FILE, lambda path: path.write_text("{"), CheckpointError),
+        (TOPICS_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
+        (META_PROPERTIES_FILE, lambda path: os.truncate(path, MAX_CHECKPOINT_BYTES + 1), StorageError),
+        ("photos", Path.mkdir, LogDirectoryError),
+    ],
+    ids=["unreadable", "too large topics", "too large properties", "foreign directory"],
+)
+async def test_what_cannot_be_read_or_is_foreign_keeps_the_server_from_starting_and_is_named(
+    tmp_path: Path, name: str, damage: Callable[[Path], object], error: type[Exception]
+) -> None:
+    async with one_partition(tmp_path):
+        pass
+    damage(tmp_path / name)
+    with pytest.raises(error, match=name):
+        async with running_broker(tmp_path):
+            pass
+
+
+async def test_a_partition_in_two_directories_keeps_the_server_from_starting(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "one", tmp_path / "two") as broker:
+        await broker.topics.create(TOPIC)
+    shutil.copytree(tmp_path / "one" / "topic-0", tmp_path / "two" / "topic-0")
+    with pytest.raises(LogDirectoryError, match="move one of them away"):
+        async with running_broker(tmp_path / "one", tmp_path / "two"):
+            pass
+
+
+async def offline_error(broker: Broker, partition: TopicPartition) -> str:
+    """What every call for the partition is answered with."""
+    messages = []
+    for attempt in (
+        lambda: broker.writer.append(partition, value("x")),
+        lambda: values_from(broker, partition),
+        lambda: broker.reader.offset_for_time(partition, 0),
+    ):
+        with pytest.raises(LogOfflineError) as raised:
+            await attempt()
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        messages.append(raised.value.message)
+    assert len(set(messages)) == 1
+    assert broker.topics.describe(partition.topic).partitions[partition.partition].error is not None
+    return messages[0]
+
+
+async def make_three(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 3)
+        for number in range(3):
+            await broker.writer.append(TopicPartition(TOPIC, number), value(str(number)))
+
+
+async def test_a_partition_without_directory_is_offline_and_the_others_serve(tmp_path: Path) -> None:
+    await make_three(tmp_path)
+    shutil.rmtree(tmp_path / "topic-1")
+    async with running_broker(tmp_path) as broker:
+        message = await offline_error(broker, TopicPartition(TOPIC, 1))
+        assert "topic-1" in message
+        assert f"none of the log directories {tmp_path} holds it" in message
+        assert await values_from(broker, TopicPartition(TOPIC, 2)) == [b"2"]
+        await broker.writer.append(PARTITION, value("more"))
+
+
+def a_directory_as_segment(directory: Path) -> None:
+    (directory / "00000000000000000007.log").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (a_directory_as_segment, "00000000000000000007.log"),
+        (lambda path: (path / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid())), "topic id"),
+    ],
+)
+async def test_a_partition_that_cannot_be_opened_is_offline_says_why_and_the_others_serve(
+    tmp_path: Path, damage: Any, said: str
+) -> None:
+    await make_three(tmp_path)
+    damage(tmp_path / "topic-1")
+    async with running_broker(tmp_path) as broker:
+        message = await offline_error(broker, TopicPartition(TOPIC, 1))
+        assert "topic-1 is offline since the start" in message
+        assert said in message
+        for number in (0, 2):
+            assert await values_from(broker, TopicPartition(TOPIC, number)) == [str(number).encode()]
+    assert not has_marker(tmp_path)
+
+
+async def test_checkpoints_of_an_offline_partition_are_kept(tmp_path: Path) -> None:
+    await make_three(tmp_path)
+    (tmp_path / LOG_START_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 1): 1}))
+    a_directory_as_segment(tmp_path / "topic-1")
+    async with running_broker(tmp_path):
+        pass
+    assert offsets_in(tmp_path, LOG_START_FILE) == {TopicPartition(TOPIC, 1): 1}
+    assert offsets_in(tmp_path, RECOVERY_POINT_FILE) == {TopicPartition(TOPIC, number): 1 for number in range(3)}
+    (tmp_path / "topic-1" / "00000000000000000007.log").rmdir()
+    async with running_broker(tmp_path) as broker:
+        assert broker.reader.snapshot(TopicPartition(TOPIC, 1)).log_start_offset == 1
+
+
+async def test_a_topic_with_an_offline_partition_can_be_deleted_and_stays_deleted(tmp_path: Path) -> None:
+    await make_three(tmp_path)
+    a_directory_as_segment(tmp_path / "topic-1")
+    shutil.rmtree(tmp_path / "topic-2")
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.delete(TOPIC)
+        assert all(name.endswith("-delete") for name in partition_directories(tmp_path))
+    async with running_broker(tmp_path) as broker:
+        assert list(broker.topics.names()) == []
+
+
+def kafka_directory(tmp_path: Path, state: str) -> Path:
+    """A writable copy."""
+    directory = tmp_path / state
+    shutil.copytree(GOLDEN / state, directory, copy_function=shutil.copyfile)
+    for path in (directory, *directory.iterdir()):
+        if path.is_dir():
+            path.chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize("state", ["clean", "unclean"])
+async def test_every_topic_of_a_kafka_directory_is_adopted_and_served(tmp_path: Path, state: str) -> None:
+    directory = kafka_directory(tmp_path, state)
+    properties = decode_meta_properties("", (directory / META_PROPERTIES_FILE).read_bytes())
+    configs = {name: topic["config"] for name, topic in EXPECTED.items()}
+    for adopted in (configs, {}):
+        async with running_broker(directory, adopted_topics=adopted) as broker:
+            assert broker.cluster_id == properties["cluster.id"]
+            assert list(broker.topics.names()) == sorted(EXPECTED)
+            for name, topic in EXPECTED.items():
+                description = broker.topics.describe(name)
+                assert description.configs == topic["config"]
+                assert len(description.partitions) == len(topic["partitions"])
+                for number, expected in topic["partitions"].items():
+                    partition = TopicPartition(name, int(number))
+                    answers = expected["read_uncommitted"]
+                    latest = await broker.reader.offset_for_time(partition, LATEST_TIMESTAMP)
+                    assert latest.offset == answers["latest"][0] + MARKERS_SINCE.get(name, 0), partition
+                    assert broker.reader.snapshot(partition).log_start_offset == answers["earliest"][0], partition
+    assert topics_in(directory)[1] == sorted(EXPECTED)
+
+
+async def test_an_adopted_topic_keeps_kafkas_id_and_takes_appends(tmp_path: Path) -> None:
+    directory = kafka_directory(tmp_path, "clean")
+    topic_id = (directory / "codec-none-0" / "partition.metadata").read_text().rpartition(" ")[2]
+    partition = TopicPartition("codec-none", 0)
+    async with running_broker(directory) as broker:
+        assert broker.topics.describe("codec-none").topic_id == topic_id
+        assert (await broker.writer.append(partition, value("ours"))).base_offset == 150
+    async with running_broker(directory) as broker:
+        assert (await values_from(broker, partition))[150:] == [b"ours"]
+        assert broker.topics.describe("codec-none").topic_id == topic_id
+
+
+async def test_configuration_for_adopted_topics_that_is_wrong_keeps_the_server_from_starting(tmp_path: Path) -> None:
+    directory = kafka_directory(tmp_path, "clean")
+    with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
+        async with running_broker(directory, adopted_topics={"times": {"segment.bytes": "-5"}}):
+            pass
+
+
+async def test_a_topic_that_is_known_is_not_adopted_again(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 1, {"segment.ms": "777"})
+    async with running_broker(tmp_path, adopted_topics={TOPIC: {"segment.ms": "888"}}) as broker:
+        assert broker.topics.describe(TOPIC).configs == {"segment.ms": "777"}
+
+
+async def test_a_topics_json_without_directories_is_a_topic_that_is_offline(tmp_path: Path) -> None:
+    tmp_path.joinpath(TOPICS_FILE).write_bytes(encode_topics(5, [Topic(name=TOPIC, topic_id=random_uuid(), partitions=2)]))
+    async with running_broker(tmp_path) as broker:
+        for number in range(2):
+            assert "none of the log directories" in await offline_error(broker, TopicPartition(TOPIC, number))
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        await broker.writer.append(PARTITION, value("x"))
+
+
+async def test_a_server_starts_on_a_full_disk_and_serves_what_it_has(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.writer.append(PARTITION, value("kept"))
+    fs.fail("write", ".tmp", number=errno.ENOSPC, times=None)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert await values_from(broker) == [b"kept"]
+        with pytest.raises(LogOfflineError, match="could not be made"):
+            await broker.topics.create("other")
+        fs.heal()
+        await broker.topics.create("other")
+
+
+async def test_topics_are_adopted_without_space_and_written_down_with_the_next_change(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        topic_id = broker.topics.describe(TOPIC).topic_id
+        await broker.writer.append(PARTITION, value("kept"))
+    for name in (TOPICS_FILE, META_PROPERTIES_FILE):
+        (tmp_path / name).unlink()
+    fs.fail("write", ".tmp", number=errno.ENOSPC, times=None)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert await values_from(broker) == [b"kept"]
+        assert broker.topics.describe(TOPIC).topic_id == topic_id
+        assert not (tmp_path / TOPICS_FILE).exists()
+        fs.heal()
+        await broker.topics.create("other")
+        assert topics_in(tmp_path)[1] == ["other", TOPIC]
+        await broker._manager.write_checkpoints()
+        assert (tmp_path / META_PROPERTIES_FILE).exists()
+
+
+async def test_a_start_that_changes_nothing_writes_no_topics_json(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "one", tmp_path / "two") as broker:
+        await broker.topics.create(TOPIC)
+    before = topics_in(tmp_path / "one")
+    async with running_broker(tmp_path / "one", tmp_path / "two"):
+        assert topics_in(tmp_path / "one") == before
+    async with running_broker(tmp_path / "one", tmp_path / "two", tmp_path / "three"):
+        assert topics_in(tmp_path / "three") == topics_in(tmp_path / "one") == (before[0] + 1, [TOPIC])
+
+
+async def test_a_directory_that_could_not_be_deleted_is_tried_again(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs, topic={"file.delete.delay.ms": "0"}) as broker:
+        await broker.topics.delete(TOPIC)
+        fs.fail("unlink", ".log", number=errno.EBUSY)
+        with pytest.raises(OSError, match="busy"):
+            await broker._manager.delete_doomed()
+        assert len(partition_directories(tmp_path)) == 1
+        await broker._manager.delete_doomed()
+        assert partition_directories(tmp_path) == []

@@ -1,0 +1,350 @@
+"""Retention and DeleteRecords on a running broker: what goes, what readers see, what is on the device when."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offsets
+from triolog.server.storage.errors import LogOfflineError
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, Clock, batch
+
+SIZE: Final = len(batch(value=b"0" * 10))
+DAY_MS: Final = 86_400_000
+YEAR_2013_MS: Final = 1_357_000_000_000
+
+
+def started_at(directory: Path, name: str = LOG_START_FILE) -> int | None:
+    """What the checkpoint says of the partition."""
+    return decode_offsets(name, (directory / name).read_bytes()).get(PARTITION)
+
+
+def files(directory: Path, pattern: str) -> list[str]:
+    return sorted(path.name for path in (directory / "topic-0").glob(pattern))
+
+
+async def append(broker: Broker, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        await broker.writer.append(PARTITION, value(f"{number:010d}"))
+
+
+@asynccontextmanager
+async def ten_segments(directory: Path, clock: Clock | None = None, **topic: str) -> AsyncIterator[Broker]:
+    """Fifty records, five in each segment, stamped START_MS."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.ms": "-1"} | {
+        key.replace("_", "."): text for key, text in topic.items()
+    }
+    async with one_partition(directory, clock=clock or Clock(), topic=settings) as broker:
+        await append(broker, range(50))
+        yield broker
+
+
+async def test_expired_segments_go_and_reading_them_is_out_of_range(tmp_path: Path, clock: Clock) -> None:
+    """Kafka: LogManagerTest.testCleanupExpiredSegments."""
+    async with ten_segments(tmp_path, clock, retention_ms=str(DAY_MS), file_delete_delay_ms="1000") as broker:
+        manager = broker._manager
+        assert await manager.retention.run_pass() == 0
+        clock.advance(DAY_MS + 1)
+        assert await manager.retention.run_pass() == 10
+        assert len(actor_of(broker).log.segments) == 1
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker)
+        assert len(files(tmp_path, "*.log.deleted")) == 10
+        await manager.delete_doomed()
+        assert len(files(tmp_path, "*.log.deleted")) == 10
+        clock.advance(1000)
+        await manager.delete_doomed()
+        assert files(tmp_path, "*.deleted") == []
+        assert files(tmp_path, "*.log") == [f"{50:020d}.log"]
+        assert (await broker.writer.append(PARTITION, value("next"))).base_offset == 50
+        assert await values_from(broker, offset=50) == [b"next"]
+
+
+async def test_no_file_is_unlinked_before_all_new_names_are_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    """A power cut could give the others their old names back: a log with a hole."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": "0", "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(12))
+        assert await broker._manager.retention.run_pass() == 3
+        fs.fail("sync_directory", "topic-0")
+        with pytest.raises(OSError, match="No space"):
+            await broker._manager.delete_doomed()
+        assert len(files(tmp_path, "*.log.deleted")) == 3
+        await broker._manager.delete_doomed()
+        assert files(tmp_path, "*.deleted") == []
+
+
+async def test_size_keeps_at_least_retention_bytes(tmp_path: Path) -> None:
+    """Kafka: LogManagerTest.testCleanupSegmentsToMaintainSize."""
+    async with ten_segments(tmp_path, retention_bytes=str(25 * SIZE + 10)) as broker:
+        assert await broker._manager.retention.run_pass() == 4
+        assert len(actor_of(broker).log.segments) == 6
+        assert len(await values_from(broker, offset=20)) == 30
+
+
+async def test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed(tmp_path: Path, fs: GateFileSystem) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": "0"}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(12))
+        async with held(fs.hold("rename", f"{0:020d}.log"), broker._manager.retention.run_pass):
+            assert started_at(tmp_path) == 12
+        assert files(tmp_path, "*.log") == [f"{12:020d}.log"]
+
+
+async def test_a_checkpoint_that_cannot_be_written_keeps_the_files_and_the_next_pass_goes_on(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(15))
+        fs.fail("open", f"{LOG_START_FILE}.tmp", number=errno.EMFILE)
+        with pytest.raises(OSError, match="Too many open files"):
+            await broker._manager.retention.run_pass()
+        assert len(files(tmp_path, "*.log")) == 3
+        assert await broker._manager.retention.run_pass() == 2
+        assert started_at(tmp_path) == 10
+
+
+async def test_without_room_for_a_checkpoint_each_segment_is_gone_on_the_device_before_the_next(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    """A power cut leaves a log that starts further up, not one with a hole; nothing is written and nothing renamed."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(20))
+        await until(lambda: actor_of(broker).log.recovery_point >= 15)  # the flush behind the last roll
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC, times=None)
+        before = len(fs.calls)
+        assert await broker._manager.retention.run_pass() == 3
+        await broker._manager.retention.delete_doomed()
+        calls = [(call.operation, call.path.rpartition("/")[2]) for call in fs.calls[before:] if "topic-0" in call.path]
+        steps = [call for call in calls if call[0] == "unlink" or call == ("sync_directory", "topic-0")]
+        expected = []
+        for base in (0, 5, 10):
+            expected += [("unlink", f"{base:020d}.log"), ("sync_directory", "topic-0")]
+            expected += [
+                ("unlink", f"{base:020d}.{suffix}") for suffix in ("index", "timeindex", "txnindex", "snapshot", "batches")
+            ]
+        assert steps[steps.index(expected[0]) :] == expected
+        assert not [call for call in calls if call[0] == "rename" and call[1].endswith(".log")]
+        assert files(tmp_path, "*.log") == [f"{15:020d}.log"]
+        assert len(await values_from(broker, offset=15)) == 5
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker)
+        fs.heal()
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        assert broker.topics.describe(TOPIC).partitions[0].log_start_offset == 15
+
+
+async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tmp_path: Path, clock: Clock) -> None:
+    """Kafka: LogManagerTest.testCheckpointLogStartOffsetForNormalTopic."""
+    async with ten_segments(tmp_path, clock, file_delete_delay_ms="1000") as broker:
+        manager = broker._manager
+        assert await broker.logs.delete_records(PARTITION, 31) == 31
+        assert started_at(tmp_path) == 31
+        assert await broker.logs.delete_records(PARTITION, 35) == 35
+        assert await manager.retention.run_pass() == 7
+        await manager.write_checkpoints()
+        assert started_at(tmp_path) == 35, "renames that a power cut takes back would bring older segments back"
+        clock.advance(1000)
+        await manager.delete_doomed()
+        await manager.write_checkpoints()
+        assert started_at(tmp_path) is None
+
+
+async def test_appends_and_reads_go_on_between_the_pieces_of_a_deletion(tmp_path: Path, fs: GateFileSystem) -> None:
+    """A turn of the log renames 16 segments at most; an append that waits comes before the next ones."""
+    settings = {"segment.bytes": str(SIZE), "retention.bytes": str(SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(101))
+        with fs.hold("rename", f"{0:020d}.log") as gate:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker._manager.retention.run_pass)
+                await gate.reached()
+                nursery.start_soon(broker.writer.append, PARTITION, value("in between"))
+                assert (await values_from(broker, offset=100))[0] == f"{100:010d}".encode()
+                gate.release()
+                await until(lambda: actor_of(broker).log.log_end_offset == 102)
+                assert len(actor_of(broker).log.segments) > 2, "the append did not wait for all of it"
+        assert len(actor_of(broker).log.segments) == 2
+
+
+async def test_maintenance_runs_retention_at_its_interval(tmp_path: Path) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE), "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, topic=settings, retention_check_interval_ms=1) as broker:
+        await append(broker, range(15))
+        await until(lambda: files(tmp_path, "*") != [] and len(files(tmp_path, "*.log*")) == 1)
+        assert actor_of(broker).log.log_start_offset == 10
+
+
+async def test_a_partition_that_is_offline_is_left_out(tmp_path: Path) -> None:
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, topic=settings) as broker:
+        await broker.topics.create(TOPIC, 2)
+        for number in range(2):
+            for count in range(15):
+                await broker.writer.append(TopicPartition(TOPIC, number), value(f"{count:010d}"))
+        actor_of(broker).take_offline("a test says so")
+        assert await broker._manager.retention.run_pass() == 2
+        assert len(files(tmp_path, "*.log")) == 3
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_old_records_are_warned_of_and_expire_unless_retention_says_otherwise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: bool
+) -> None:
+    configs = {"retention.ms": "-1"} if kept else {}
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 1, configs)
+        with caplog.at_level(logging.WARNING):
+            for number in range(3):
+                await broker.writer.append(PARTITION, value(f"flight {number}", YEAR_2013_MS))
+        warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
+        assert len(warnings) == (0 if kept else 1)
+        assert kept or ("older than retention.ms=604800000" in warnings[0] and "set retention.ms=-1" in warnings[0])
+        assert broker.topics.describe_config(TOPIC)["retention.ms"] == (("-1", "topic") if kept else ("604800000", "default"))
+        assert await broker._manager.retention.run_pass() == (0 if kept else 1)
+        assert len(await values_from(broker, offset=actor_of(broker).log.log_start_offset)) == (3 if kept else 0)
+        assert actor_of(broker).log.log_end_offset == 3
+
+
+async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> None:
+    async with ten_segments(tmp_path / "live") as broker:
+        assert await broker.logs.delete_records(PARTITION, 17) == 17
+        assert started_at(tmp_path / "live") == 17
+        _copy(tmp_path / "live", tmp_path / "crashed")
+    async with one_partition(tmp_path / "crashed") as broker:
+        with pytest.raises(OffsetOutOfRangeError):
+            await values_from(broker, offset=16)
+        assert (await values_from(broker, offset=17))[0] == f"{17:010d}".encode()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The files as a killed process leaves them."""
+    for path in source.rglob("*"):
+        if path.is_file():
+            (target / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+            (target / path.relative_to(source)).write_bytes(path.read_bytes())
+
+
+async def test_minus_one_deletes_up_to_the_high_watermark(tmp_path: Path) -> None:
+    async with ten_segments(tmp_path) as broker:
+        assert await broker.logs.delete_records(PARTITION, -1) == 50
+        assert await values_from(broker, offset=50) == []
+        assert await broker.logs.delete_records(PARTITION, 3) == 50, "the log start offset never goes back"
+
+
+@pytest.mark.parametrize("offset", [51, -2])
+async def test_offsets_that_are_not_there_are_refused(tmp_path: Path, offset: int) -> None:
+    async with ten_segments(tmp_path) as broker:
+        with pytest.raises(OffsetOutOfRangeError):
+            await broker.logs.delete_records(PARTITION, offset)
+        assert actor_of(broker).log.log_start_offset == 0
+
+
+async def test_a_compacted_topic_refuses_and_one_with_both_policies_does_not(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})
+        await broker.writer.append(PARTITION, [(START_MS, b"key", b"value", ())])
+        with pytest.raises(RequestError, match=r"cleanup\.policy=compact has no delete") as raised:
+            await broker.logs.delete_records(PARTITION, 1)
+        assert raised.value.code is ErrorCode.POLICY_VIOLATION
+        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact,delete"})
+        assert await broker.logs.delete_records(PARTITION, 1) == 1
+
+
+async def test_the_servers_own_topics_refuse(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        with pytest.raises(RequestError, match="the server's own") as raised:
+            await broker.logs.delete_records(TopicPartition("__consumer_offsets", 0), 0)
+        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_it_is_answered_once_the_checkpoint_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    answers: list[int] = []
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+
+        async def delete() -> None:
+            answers.append(await broker.logs.delete_records(PARTITION, 1))
+
+        async with held(fs.hold("sync", f"{LOG_START_FILE}.tmp"), delete):
+            await trio.testing.wait_all_tasks_blocked()
+            assert answers == []
+        await until(lambda: answers == [1])
+
+
+async def test_many_partitions_share_a_checkpoint_and_each_has_an_answer_of_its_own(tmp_path: Path, fs: GateFileSystem) -> None:
+    many = [TopicPartition("many", number) for number in range(20)]
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.topics.create("many", len(many))
+        for each in many:
+            await broker.writer.append(each, value("x"))
+        before = len(fs.calls)
+        answers = await broker.logs.delete_records_of(
+            [*((each, -1) for each in many), (many[0], 5), (TopicPartition("gone", 0), 1)]
+        )
+        renamed = [call.path for call in fs.calls[before:] if call.operation == "rename"]
+        assert [Path(path).name for path in renamed].count(f"{LOG_START_FILE}.tmp") == 1
+        assert answers[: len(many)] == [1] * len(many)
+        assert [type(each) for each in answers[len(many) :]] == [OffsetOutOfRangeError, UnknownTopicOrPartitionError]
+    on_device = decode_offsets(LOG_START_FILE, (tmp_path / LOG_START_FILE).read_bytes())
+    assert [on_device[each] for each in many] == [1] * len(many)
+
+
+async def test_a_full_disk_is_answered_with_the_next_step(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(LogOfflineError, match=r"cannot be written: .*No space.*; free space, then ask again"):
+            await broker.logs.delete_records(PARTITION, 1)
+        assert await broker.logs.delete_records(PARTITION, 1) == 1
+        assert started_at(tmp_path) == 1
+
+
+async def test_a_flush_in_the_background_and_retention_take_turns(tmp_path: Path, fs: GateFileSystem) -> None:
+    """A flush that was planned syncs files by the names that they have."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(10))
+        await until(lambda: actor_of(broker).log.recovery_point == 5)
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", f"{5:020d}.log") as gate:
+                await append(broker, range(10, 15))
+                await gate.reached()
+                nursery.start_soon(broker._manager.retention.run_pass)
+                await trio.testing.wait_all_tasks_blocked()
+                assert files(tmp_path, "*.deleted") == []
+        await until(lambda: len(files(tmp_path, "*.log.deleted")) == 2)
+        assert actor_of(broker).log.offline is None
+        assert not [call for call in fs.calls if call.operation == "sync" and call.path.endswith(".deleted")]
+
+
+async def test_producer_snapshots_go_with_their_segments(tmp_path: Path, clock: Clock) -> None:
+    """Kafka: UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
+    record = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=0)
+    settings = {"segment.bytes": str(len(record)), "retention.bytes": "0", "file.delete.delay.ms": "1000"}
+    async with one_partition(tmp_path, clock=clock, topic=settings) as broker:
+        for sequence in range(3):
+            records = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            await broker.writer.append(PARTITION, records)
+        assert files(tmp_path, "*.snapshot") == [f"{offset:020d}.snapshot" for offset in (1, 2)]
+        assert await broker._manager.retention.run_pass() == 3
+        clock.advance(1000)
+        await broker._manager.delete_doomed()
+        assert files(tmp_path, "*.snapshot*") == [f"{3:020d}.snapshot"]
+        assert actor_of(broker).log.producers.entries[1].last_sequence == 2

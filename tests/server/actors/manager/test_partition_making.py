@@ -1,0 +1,67 @@
+"""Partitions of a topic are forced to the device together; what one directory does not take another one does."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from triolog.server.storage.errors import LogOfflineError
+
+from tests.support.brokers import running_broker
+from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
+
+
+async def test_a_hundred_partitions_take_as_many_syncs_as_one(tmp_path: Path) -> None:
+    fs = SyncCountingFileSystem()
+    async with running_broker(*made_directories(fs, tmp_path, 1), fs=fs) as broker:
+        taken = []
+        for name, count in (("one", 1), ("many", 100)):
+            before = fs.syncs
+            await broker.topics.create(name, count)
+            taken.append(fs.syncs - before)
+    assert taken[0] == taken[1] < 10
+
+
+async def test_where_not_all_can_be_synced_at_once_each_file_is(tmp_path: Path) -> None:
+    fs = SyncCountingFileSystem()
+    (path,) = made_directories(fs, tmp_path, 1)
+    async with running_broker(path, fs=fs) as broker:
+        fs.fail_next("sync_all", errno.EIO)
+        before = fs.syncs
+        await broker.topics.create("many", 50)
+        assert fs.syncs - before > 100
+        for number in range(50):
+            assert fs.durable_content(f"{path}/many-{number}/partition.metadata") is not None
+            assert fs.durable_content(f"{path}/many-{number}/00000000000000000000.log") == b""
+
+
+async def test_a_partition_that_one_directory_cannot_sync_is_made_in_another_one(tmp_path: Path) -> None:
+    fs = SyncCountingFileSystem()
+    paths = made_directories(fs, tmp_path, 2)
+    async with running_broker(*paths, fs=fs) as broker:
+        for _ in paths:
+            fs.fail_next("sync_all", errno.EIO)
+        fs.refuses = f"{paths[0]}/many-"
+        await broker.topics.create("many", 4)
+        assert [name for name in fs.list_directory(str(paths[0])) if name.startswith("many-")] == []
+        assert [name for name in fs.list_directory(str(paths[1])) if name.startswith("many-")] == [
+            "many-0",
+            "many-1",
+            "many-2",
+            "many-3",
+        ]
+    async with running_broker(*paths, fs=fs) as broker:
+        assert [each.error for each in broker.topics.describe("many").partitions] == [None] * 4
+
+
+async def test_a_topic_that_no_directory_can_sync_is_not_made_and_leaves_nothing(tmp_path: Path) -> None:
+    fs = SyncCountingFileSystem()
+    (path,) = made_directories(fs, tmp_path, 1)
+    async with running_broker(path, fs=fs) as broker:
+        fs.fail_next("sync_all", errno.EIO)
+        fs.refuses = "many-2/"
+        with pytest.raises(LogOfflineError, match="could not be made"):
+            await broker.topics.create("many", 4)
+        assert "many" not in broker.topics.names()
+        assert [name for name in fs.list_directory(str(path)) if name.startswith("many-")] == []

@@ -1,0 +1,396 @@
+"""Topics that grow and are configured while they are served: in effect when it is answered, and there after a restart."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_topics
+from triolog.server.storage.disk.checkpoints import decode_uuid
+from triolog.server.storage.errors import LogOfflineError
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, value, values_from
+from tests.support.gate_fs import GateFileSystem, held
+
+
+def stored_configs(directory: Path) -> dict[str, str]:
+    """What topics.json says of the topic."""
+    _, topics = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
+    return next(topic.configs for topic in topics if topic.name == TOPIC)
+
+
+def segments(broker: Broker) -> int:
+    return len(actor_of(broker).log.segments)
+
+
+async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        for _ in range(3):
+            await broker.writer.append(PARTITION, value("x"))
+        assert segments(broker) == 1
+        await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100", "retention.ms": "1"})
+        assert broker.topics.describe_config(TOPIC)["segment.bytes"] == ("100", "topic")
+        assert stored_configs(tmp_path) == {"segment.bytes": "100", "retention.ms": "1"}
+        for _ in range(2):
+            await broker.writer.append(PARTITION, value("x"))
+        assert segments(broker) == 3
+        await broker.topics.alter_configs(TOPIC, {}, ["retention.ms"])
+    async with one_partition(tmp_path) as broker:
+        assert broker.topics.describe(TOPIC).configs == {"segment.bytes": "100"}
+        assert broker.topics.describe_config(TOPIC)["retention.ms"][1] == "default"
+
+
+async def test_retention_follows_a_change(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"segment.bytes": "100"}) as broker:
+        for _ in range(5):
+            await broker.writer.append(PARTITION, value("x"))
+        retention = broker._manager.retention
+        assert await retention.run_pass() == 0
+        await broker.topics.alter_configs(TOPIC, {"retention.bytes": "100"})
+        assert await retention.run_pass() == 3
+        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact", "retention.bytes": "0"})
+        assert await retention.run_pass() == 0
+        await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "delete"})
+        assert await retention.run_pass() == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "deletes", "said"),
+    [
+        ({"no.such.key": "1"}, [], "no.such.key"),
+        ({}, ["no.such.key"], "no.such.key"),
+        ({"segment.bytes": "5"}, [], "5 is not in 14..2147483647"),
+        ({"retention.ms": "-2"}, [], "-2 is not in -1.."),
+        ({"disk.full.policy": "panic"}, [], "none of refuse, expire-oldest"),
+        ({"retention.ms": "5"}, ["retention.ms"], "say one of both"),
+        ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, [], "is above"),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_the_range_and_changes_nothing(
+    tmp_path: Path, broker: Broker, changes: dict[str, str], deletes: list[str], said: str
+) -> None:
+    before = broker.topics.describe_config(TOPIC)
+    for validate_only in (True, False):
+        with pytest.raises(InvalidConfigError) as raised:
+            await broker.topics.alter_configs(TOPIC, changes, deletes, validate_only=validate_only)
+        assert raised.value.code is ErrorCode.INVALID_CONFIG
+        assert said in raised.value.message
+    assert broker.topics.describe_config(TOPIC) == before
+    assert stored_configs(tmp_path) == {}
+
+
+async def test_validating_changes_nothing(tmp_path: Path, broker: Broker) -> None:
+    await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"}, validate_only=True)
+    assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
+
+
+async def test_a_key_that_is_kept_is_shown_and_can_be_taken_away(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.alter_configs(TOPIC, {"unclean.leader.election.enable": "true", "message.format.version": "2.0"})
+        assert broker.topics.describe_config(TOPIC)["unclean.leader.election.enable"] == ("true", "topic")
+    async with one_partition(tmp_path) as broker:
+        assert broker.topics.describe_config(TOPIC)["message.format.version"] == ("2.0", "topic")
+        await broker.topics.alter_configs(TOPIC, {}, ["unclean.leader.election.enable", "message.format.version"])
+        assert broker.topics.describe(TOPIC).configs == {}
+
+
+async def test_an_unknown_key_that_a_lenient_server_took_bothers_nobody_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        with pytest.raises(InvalidConfigError):
+            await broker.topics.create(TOPIC, 1, {"no.such.key": "1"})
+        await broker.topics.create(TOPIC, 1, {"no.such.key": "1"}, lenient=True)
+        assert "no such keys, they are kept and mean nothing" in caplog.text
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.alter_configs(TOPIC, {"retention.ms": "5"})
+        assert broker.topics.describe_config(TOPIC)["no.such.key"] == ("1", "topic")
+        with pytest.raises(InvalidConfigError):
+            await broker.topics.alter_configs(TOPIC, {"no.such.key": "2"})
+        await broker.topics.change_configs(TOPIC, lambda overrides: {**overrides, "no.such.key": "2"}, lenient=True)
+        await broker.topics.alter_configs(TOPIC, {}, ["no.such.key"])
+    assert stored_configs(tmp_path) == {"retention.ms": "5"}
+
+
+async def test_a_change_that_the_disk_refuses_is_not_in_effect(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.fail("write", f"{TOPICS_FILE}.tmp", number=errno.ENOSPC)
+        with pytest.raises(LogOfflineError, match="stays as it was"):
+            await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert actor_of(broker).config.segment_bytes != 100
+        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
+        await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert actor_of(broker).config.segment_bytes == 100
+
+
+async def test_a_stricter_durability_holds_for_what_was_written_before(broker: Broker) -> None:
+    await broker.writer.append(PARTITION, value("x"))
+    assert actor_of(broker).log.recovery_point == 0
+    await broker.topics.alter_configs(TOPIC, {"durability": "fsync"})
+    assert actor_of(broker).log.recovery_point == 1
+    await broker.writer.append(PARTITION, value("y"))
+    assert actor_of(broker).log.recovery_point == 2
+
+
+async def test_a_partition_that_is_offline_does_not_keep_the_others_from_a_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 2)
+        actor_of(broker).take_offline("a test says so")
+        with caplog.at_level(logging.WARNING):
+            await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
+        assert "takes its configuration over at the next start" in caplog.text
+        assert actor_of(broker, TopicPartition(TOPIC, 1)).config.segment_bytes == 100
+
+
+async def test_a_preallocated_segment_is_cut_to_its_data_when_preallocation_is_switched_off(tmp_path: Path) -> None:
+    path = tmp_path / "topic-0" / f"{0:020d}.log"
+    async with one_partition(tmp_path, topic={"preallocate": "true", "segment.bytes": "10000"}) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+        assert path.stat().st_size == 10_000
+        await broker.topics.alter_configs(TOPIC, {"preallocate": "false"})
+        assert path.stat().st_size == actor_of(broker).log.size_in_bytes
+        await broker.writer.append(PARTITION, value("y" * 9900))
+    async with one_partition(tmp_path) as broker:
+        assert len(await values_from(broker)) == 2
+
+
+async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic_id = await broker.topics.create(TOPIC, 2, {"segment.bytes": "1000"})
+        await broker.writer.append(TopicPartition(TOPIC, 1), value("kept"))
+        await broker.topics.create_partitions(TOPIC, 4)
+        await broker.writer.append(TopicPartition(TOPIC, 3), value("new"))
+    async with running_broker(tmp_path) as broker:
+        description = broker.topics.describe(TOPIC)
+        assert (description.topic_id, len(description.partitions)) == (topic_id, 4)
+        assert await values_from(broker, TopicPartition(TOPIC, 1)) == [b"kept"]
+        assert await values_from(broker, TopicPartition(TOPIC, 3)) == [b"new"]
+        assert actor_of(broker, TopicPartition(TOPIC, 3)).config.segment_bytes == 1000
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 10_001])
+async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: Path, total: int) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create(TOPIC, 2)
+        for validate_only in (True, False):
+            with pytest.raises(RequestError) as raised:
+                await broker.topics.create_partitions(TOPIC, total, validate_only=validate_only)
+            assert raised.value.code is ErrorCode.INVALID_PARTITIONS
+        assert len(broker.topics.describe(TOPIC).partitions) == 2
+
+
+async def test_validating_more_partitions_makes_none(tmp_path: Path, broker: Broker) -> None:
+    await broker.topics.create_partitions(TOPIC, 5, validate_only=True)
+    assert not (tmp_path / "topic-1").exists()
+
+
+async def test_partitions_are_on_the_device_before_they_are_seen(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
+            with pytest.raises(RequestError, match="partitions 0 to 0"):
+                await broker.writer.append(TopicPartition(TOPIC, 1), value("x"))
+
+
+async def test_a_partition_left_by_an_addition_that_was_cut_off_is_reported_left_alone_and_taken_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.create_partitions(TOPIC, 2)
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.topics.create_partitions(TOPIC, 3)
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    with caplog.at_level(logging.WARNING):
+        async with one_partition(tmp_path) as broker:
+            assert len(broker.topics.describe(TOPIC).partitions) == 2
+            assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "topic-2"),)]
+            await broker.topics.create_partitions(TOPIC, 3)
+            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+    assert "topic-2 is left alone" in caplog.text
+
+
+async def test_records_that_are_in_the_way_are_never_taken_over(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.topics.create_partitions(TOPIC, 2)
+        await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    async with one_partition(tmp_path) as broker:
+        with pytest.raises(LogOfflineError, match="holds records of a partition that is not served; move it away first"):
+            await broker.topics.create_partitions(TOPIC, 2)
+        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+
+
+async def test_records_that_are_in_the_way_stay_when_they_cannot_be_looked_at(tmp_path: Path) -> None:
+    class Blind(GateFileSystem):
+        """The directory cannot be listed once: no descriptor is left."""
+
+        is_blind = False
+
+        def list_directory(self, path: str) -> list[str]:
+            if self.is_blind and path.endswith("topic-1"):
+                self.is_blind = False
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return super().list_directory(path)
+
+    fs = Blind()
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        await broker.topics.create_partitions(TOPIC, 2)
+        await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    async with one_partition(tmp_path, fs=fs) as broker:
+        fs.is_blind = True
+        with pytest.raises(LogOfflineError, match="topic-1 cannot be looked at"):
+            await broker.topics.create_partitions(TOPIC, 2)
+        assert b"precious" in (tmp_path / "topic-1" / f"{0:020d}.log").read_bytes()
+
+
+def cut_off(directory: Path, name: str, topic_id: str, *, first: int = 0, partitions: int = 9) -> None:
+    """Let it look as if the server had ended while it made that."""
+    generation, _ = decode_topics(TOPICS_FILE, (directory / TOPICS_FILE).read_bytes())
+    creation = Creation(name=name, topic_id=decode_uuid(topic_id), first_partition=first, partitions=partitions)
+    (directory / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
+
+
+async def test_what_is_being_made_is_on_the_device_before_its_first_directory_and_gone_afterwards(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    async with running_broker(tmp_path, fs=fs, durability="fsync") as broker:
+        fs.calls.clear()
+        await broker.topics.create(TOPIC, 30)
+        calls = [(call.operation, call.path.removeprefix(f"{tmp_path}/")) for call in fs.calls]
+        synced = [place for place, call in enumerate(calls) if call == ("sync_directory", str(tmp_path))]
+        assert calls.index(("sync", f"{CREATIONS_FILE}.tmp")) < calls.index(("rename", f"{CREATIONS_FILE}.tmp")) < synced[0]
+        assert synced[0] < calls.index(("make_directory", f"{TOPIC}-0"))
+        assert calls.index(("make_directory", f"{TOPIC}-29")) < synced[1] < calls.index(("open", f"{TOPICS_FILE}.tmp"))
+        assert synced[-1] < calls.index(("unlink", CREATIONS_FILE))
+        assert [call for call in calls if CREATIONS_FILE in call[1]].count(("sync", f"{CREATIONS_FILE}.tmp")) == 1
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_partitions_with_records_are_adopted_even_where_some_were_being_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A person has put them there, from another server or from a copy."""
+    async with running_broker(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        topic_id = await broker.topics.create(TOPIC, 2)
+        await broker.writer.append(TopicPartition(TOPIC, 1), value("precious"))
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    cut_off(tmp_path, TOPIC, topic_id)
+    async with running_broker(tmp_path) as broker:
+        assert "topic topic was being given partitions 0 to 8 when the server ended" in caplog.text
+        assert await values_from(broker, TopicPartition(TOPIC, 1)) == [b"precious"]
+        assert not (tmp_path / f"{TOPIC}-0").exists()
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_without_its_list_of_topics_a_directory_is_adopted_whole(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic_id = await broker.topics.create(TOPIC, 2)
+        cut_off(tmp_path, TOPIC, topic_id)
+    (tmp_path / TOPICS_FILE).unlink()
+    async with running_broker(tmp_path) as broker:
+        assert len(broker.topics.describe(TOPIC).partitions) == 2
+
+
+async def test_a_list_of_what_is_being_made_that_cannot_be_read_is_said_and_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+    (tmp_path / CREATIONS_FILE).write_bytes(b"{")
+    async with running_broker(tmp_path) as broker:
+        assert await values_from(broker) == [b"x"]
+        assert f"{CREATIONS_FILE} cannot be read" in caplog.text
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_when_it_is_back(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two) as broker:
+        older = [(path / TOPICS_FILE).read_bytes() for path in (one, two)]
+        topic_id = await broker.topics.create(TOPIC, 4)
+    for path, data in zip((one, two), older, strict=True):
+        (path / TOPICS_FILE).write_bytes(data)
+        cut_off(path, TOPIC, topic_id, partitions=4)
+    async with running_broker(one) as broker:
+        assert list(broker.topics.names()) == []
+        await broker.topics.create(TOPIC, 3, {"retention.ms": "5"})
+    async with running_broker(one, two) as broker:
+        assert len(broker.topics.describe(TOPIC).partitions) == 3
+        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "5"}
+        assert not list(two.glob(f"{TOPIC}-*"))
+
+
+async def test_what_was_being_made_is_remembered_as_long_as_a_directory_has_an_older_list_of_topics(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    """The first one has the topic already, the second one has no space for its entry when the server starts again."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two) as broker:
+        older = (two / TOPICS_FILE).read_bytes()
+        topic_id = await broker.topics.create(TOPIC, 2, {"retention.ms": "5"})
+    (two / TOPICS_FILE).write_bytes(older)
+    cut_off(one, TOPIC, topic_id, partitions=2)
+    cut_off(two, TOPIC, topic_id, partitions=2)
+    fs.fail("write", f"two/{TOPICS_FILE}.tmp", times=None)
+    async with running_broker(one, two, fs=fs) as broker:
+        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "5"}
+    async with running_broker(two) as broker:
+        assert list(broker.topics.names()) == []
+    assert not list(two.glob(f"{TOPIC}-*"))
+
+
+async def test_what_cannot_be_removed_is_named_until_it_can(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        older = (tmp_path / TOPICS_FILE).read_bytes()
+        topic_id = await broker.topics.create("made", 2)
+    (tmp_path / TOPICS_FILE).write_bytes(older)
+    cut_off(tmp_path, "made", topic_id)
+    fs.fail("unlink", "made-1/00000000000000000000.log", number=errno.EIO, times=None)
+    async with running_broker(tmp_path, fs=fs) as broker:
+        assert list(broker.topics.names()) == [TOPIC]
+        assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "made-1"),)]
+        assert "what a creation of topic made left cannot be removed" in caplog.text
+        await broker.topics.create("another")
+        assert (tmp_path / CREATIONS_FILE).exists()
+    async with running_broker(tmp_path) as broker:
+        assert sorted(broker.topics.names()) == ["another", TOPIC]
+        assert not (tmp_path / "made-1").exists()
+        assert not (tmp_path / CREATIONS_FILE).exists()
+
+
+async def test_internal_topics_are_made_by_the_server_only_and_stay(tmp_path: Path) -> None:
+    name = "__transaction_state"
+    async with running_broker(tmp_path) as broker:
+        with pytest.raises(RequestError, match="the server's own"):
+            await broker.topics.create(name)
+        await broker._manager.create_internal_topic(name, 3, {"cleanup.policy": "compact"})
+        for refused in (broker._manager.delete_topic(name), broker.topics.create_partitions(name, 5)):
+            with pytest.raises(RequestError, match="the server's own") as raised:
+                await refused
+            assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    async with running_broker(tmp_path) as broker:
+        assert broker.topics.describe(name).configs == {"cleanup.policy": "compact"}
+
+
+async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_it_was_configured(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker.topics.create("said")
+    (tmp_path / TOPICS_FILE).unlink()
+    async with running_broker(tmp_path, adopted_topics={"said": {"segment.ms": "777"}}) as broker:
+        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "-1", "retention.bytes": "-1"}
+        assert broker.topics.describe("said").configs == {"segment.ms": "777"}
+        assert broker.topics.describe("__consumer_offsets").configs["cleanup.policy"] == "compact"

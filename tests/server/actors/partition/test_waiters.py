@@ -1,0 +1,61 @@
+"""Waking those who wait for a partition: all of them, once, and none that has left."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+from triolog.server.actors.partition.waiters import Waiters, waiting_on
+
+
+async def test_waking_wakes_all_who_wait() -> None:
+    waiters = Waiters()
+    woken: list[int] = []
+
+    async def wait(number: int) -> None:
+        with waiting_on([waiters]) as moved:
+            await moved.wait()
+            woken.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(wait, number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(waiters) == 5
+        waiters.wake_all()
+    assert sorted(woken) == list(range(5))
+    assert len(waiters) == 0
+
+
+async def test_any_of_several_partitions_wakes_and_all_forget() -> None:
+    several = [Waiters() for _ in range(3)]
+    for moving in several:
+        with waiting_on(several) as moved:
+            assert [len(each) for each in several] == [1, 1, 1]
+            moving.wake_all()
+            assert moved.is_set()
+        assert [len(each) for each in several] == [0, 0, 0]
+
+
+async def test_a_move_between_the_look_and_the_wait_is_not_missed() -> None:
+    waiters = Waiters()
+    with waiting_on([waiters]) as moved:
+        waiters.wake_all()
+        with trio.fail_after(30):
+            await moved.wait()
+
+
+async def test_who_is_cancelled_is_forgotten() -> None:
+    waiters = Waiters()
+    with trio.move_on_after(0):
+        with waiting_on([waiters, Waiters()]) as moved:
+            await moved.wait()
+    assert len(waiters) == 0
+    waiters.wake_all()
+
+
+async def test_waiting_on_the_same_partition_twice_is_fine() -> None:
+    waiters = Waiters()
+    with waiting_on([waiters, waiters]) as moved:
+        waiters.wake_all()
+        assert moved.is_set()
+    assert len(waiters) == 0

@@ -1,0 +1,59 @@
+"""What programs without trio call is what trio programs call."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from triolog.server.control.blocking_views import (
+    BlockingClock,
+    BlockingFault,
+    BlockingFaults,
+    BlockingGroups,
+    BlockingLog,
+    BlockingRequests,
+)
+from triolog.server.control.clock import MovedClock
+from triolog.server.control.fault_views import FaultsView, FaultView, RequestsView
+from triolog.server.control.groups_view import GroupsView
+from triolog.server.control.log_view import LogView
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker
+
+PAIRS = (
+    (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
+    (FaultView, BlockingFault, set()),
+    (FaultsView, BlockingFaults, {"get", "get_disk", "add_disk_rule"}),
+    (RequestsView, BlockingRequests, set()),
+    (LogView, BlockingLog, set()),
+    (GroupsView, BlockingGroups, set()),
+    (MovedClock, BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
+)
+"""A class of the trio thread, the one that stands for it, and what only the first one has."""
+
+
+@pytest.mark.parametrize(("target", "proxy", "inner"), PAIRS, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_proxy_has_every_public_method_of_its_target_with_the_same_parameters_and_words(
+    target: Any, proxy: Any, inner: set[str]
+) -> None:
+    methods = {name: each for name, each in vars(target).items() if inspect.isfunction(each) and not name.startswith("_")}
+    assert methods
+    for name, method in methods.items():
+        if name in inner:
+            continue
+        called = getattr(proxy, name)
+        assert not inspect.iscoroutinefunction(called)
+        assert parameters(called) == parameters(method), name
+        assert inspect.getdoc(called), name
+
+
+def parameters(method: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(method).parameters.values())
+
+
+def test_a_proxy_that_outlives_its_broker_says_that_the_broker_does_not_run() -> None:
+    with BlockingBroker(topics=["t"]) as broker:
+        log, faults = broker.log("t"), broker.faults
+    for call in (log.end_offsets, log.values, faults.clear, broker.topics):
+        with pytest.raises(RuntimeError, match="does not run"):
+            call()

@@ -1,0 +1,226 @@
+"""Accounts of memory: who is charged what, who waits, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.limits import KIB, MIB
+from triolog.server.listeners.connections.budget import FREE_BYTES, PROGRESS_BYTES, SMALL_BYTES, STALL_S, InFlightBudget, Share
+
+from tests.support.counts import counts
+
+LIMIT = 16 * MIB
+
+
+@attrs.define(eq=False)
+class Peer:
+    """A session as its share sees it: requests that are taken, and a frame that is not whole."""
+
+    share: Share
+    unread: int = 0
+    taken: int = 0
+    ended: list[str] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, budget: InFlightBudget, principal: str = "User:a") -> Peer:
+        peer = cls(budget.open_share())
+        peer.share.payer = lambda: principal
+        peer.share.unread_bytes = lambda: peer.unread
+        peer.share.give_up = peer._given_up
+        return peer
+
+    def _given_up(self, why: str) -> None:
+        self.ended.append(why)
+        self.share.close()
+
+    async def receive(self, size: int) -> None:
+        """Some bytes of a frame have come."""
+        self.share.is_receiving = False
+        self.unread += size
+        self.share.held += size
+        if self.share.held > FREE_BYTES and not self.share.charge_now():  # as the sessions do
+            await self.share.charge()
+        self.share.is_receiving = True
+
+    def take(self) -> int:
+        """The frame is whole. Answers how much it is."""
+        size = self.unread
+        self.taken, self.unread = self.taken + size, 0
+        self.share.is_whole = True
+        self.share.is_receiving = False
+        return size
+
+    def answer(self, size: int | None = None) -> None:
+        """All that was taken is answered, or so much of it."""
+        size = self.taken if size is None else size
+        self.taken -= size
+        self.share.held -= size
+        if self.share.accounts:
+            self.share.give_back()
+
+
+async def waits(deed: Callable[..., object], *arguments: object, nursery: trio.Nursery) -> Callable[[], bool]:
+    """Begin something; answers a function that tells whether it still waits."""
+    done = False
+
+    async def run() -> None:
+        nonlocal done
+        await deed(*arguments)  # type: ignore[misc]
+        done = True
+
+    nursery.start_soon(run)
+    await trio.testing.wait_all_tasks_blocked()
+    return lambda: not done
+
+
+async def test_the_first_bytes_of_a_connection_are_counted_and_not_charged() -> None:
+    budget = InFlightBudget(1)
+    peers = [Peer.of(budget) for _ in range(100)]
+    for peer in peers:
+        await peer.receive(FREE_BYTES)
+    assert (budget.held, budget.used) == (100 * FREE_BYTES, 0)
+
+
+async def test_what_is_charged_returns_with_the_answer_and_with_the_connection() -> None:
+    budget = InFlightBudget(LIMIT)
+    peer, other = Peer.of(budget), Peer.of(budget)
+    await peer.receive(FREE_BYTES + 1000)
+    await other.receive(FREE_BYTES + 500)
+    assert budget.used == 1500
+    peer.take()
+    peer.answer()
+    assert budget.used == 500
+    other.share.close()
+    assert (budget.used, budget.held, len(budget.shares)) == (0, 0, 1)
+    assert budget._principals == {}
+
+
+async def test_one_principal_has_half_and_another_one_is_served_beside_it(autojump_clock: trio.testing.MockClock) -> None:
+    budget = InFlightBudget(LIMIT)
+    greedy = [Peer.of(budget, "User:greedy") for _ in range(20)]
+    honest = Peer.of(budget, "User:honest")
+    async with trio.open_nursery() as nursery:
+        states = [await waits(peer.receive, MIB, nursery=nursery) for peer in greedy]
+        assert any(waits_still() for waits_still in states)
+        assert budget.used <= LIMIT // 2 + MIB, "and the one frame that goes on outside"
+        with trio.fail_after(STALL_S / 2):
+            await honest.receive(2 * MIB)
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_connection_has_a_quarter_while_requests_of_it_are_under_way() -> None:
+    budget = InFlightBudget(LIMIT)
+    peer = Peer.of(budget)
+    async with trio.open_nursery() as nursery:
+        await peer.receive(LIMIT // 4)
+        peer.take()
+        state = await waits(peer.receive, 1, nursery=nursery)
+        assert state()
+        peer.answer()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not state()
+
+
+async def test_who_holds_little_does_not_wait_for_who_holds_much(autojump_clock: trio.testing.MockClock) -> None:
+    """The last quarter of an account is for small frames."""
+    budget = InFlightBudget(LIMIT)
+    large = [Peer.of(budget, f"User:{number}") for number in range(8)]
+    small = Peer.of(budget, "User:small")
+    async with trio.open_nursery() as nursery:
+        for peer in large:
+            await waits(peer.receive, 3 * MIB, nursery=nursery)
+        assert budget.is_waited_for
+        with trio.fail_after(STALL_S / 2):
+            await small.receive(SMALL_BYTES)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_one_that_goes_on_outside_goes_on_for_one_frame(autojump_clock: trio.testing.MockClock) -> None:
+    budget = InFlightBudget(16 * FREE_BYTES)
+    full, first, second = Peer.of(budget), Peer.of(budget), Peer.of(budget)
+    await full.receive(9 * FREE_BYTES)
+    full.take()
+    async with trio.open_nursery() as nursery:
+        await first.receive(2 * FREE_BYTES)
+        state = await waits(second.receive, 2 * FREE_BYTES, nursery=nursery)
+        await first.receive(FREE_BYTES)
+        assert state(), "one at a time"
+        first.take()
+        again = await waits(first.receive, FREE_BYTES // 2, nursery=nursery)
+        assert again(), "its next frame waits as everybody's"
+        first.answer()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not state()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_frame_that_stands_still_is_given_up_only_when_others_wait(autojump_clock: trio.testing.MockClock) -> None:
+    budget = InFlightBudget(2)
+    still, other = Peer.of(budget), Peer.of(budget)
+    await still.receive(2 * FREE_BYTES)
+    await trio.sleep(100 * STALL_S)
+    assert still.ended == []
+    await other.receive(2 * FREE_BYTES)
+    assert len(still.ended) == 1
+    assert "stood still" in still.ended[0]
+
+
+async def test_a_frame_that_makes_progress_is_not_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    budget = InFlightBudget(2)
+    slow, other = Peer.of(budget), Peer.of(budget)
+    await slow.receive(2 * FREE_BYTES)
+    async with trio.open_nursery() as nursery:
+        state = await waits(other.receive, 2 * FREE_BYTES, nursery=nursery)
+        for _ in range(10):
+            await trio.sleep(STALL_S * 0.7)
+            await slow.receive(PROGRESS_BYTES)
+        assert (slow.ended, state()) == ([], True)
+        slow.take()
+        slow.answer()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not state()
+
+
+@pytest.mark.parametrize("seed", range(counts(200)))
+async def test_random_peers_all_get_their_answers_and_the_accounts_balance(
+    seed: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Frames of all sizes, answers that take their time while more comes, peers that leave in the middle."""
+    rng = random.Random(seed)
+    budget = InFlightBudget(rng.choice([1, 100 * KIB, MIB, LIMIT]))
+    largest = 3 * MIB
+    answered = 0
+    peers = [Peer.of(budget, f"User:{number % 3}") for number in range(20)]
+
+    async def answer(peer: Peer, size: int) -> None:
+        nonlocal answered
+        await trio.sleep(rng.random() * 0.3)
+        peer.answer(size)
+        answered += 1
+
+    async def live(peer: Peer) -> None:
+        async with trio.open_nursery() as answering:
+            for _ in range(rng.randint(1, 4)):
+                for _ in range(rng.randint(1, 5)):
+                    await peer.receive(rng.choice([10, 50 * KIB, 300 * KIB]))
+                    await trio.sleep(rng.random() * 0.1)
+                    charged = sum(share.charged for share in budget.shares)
+                    assert budget.used == charged
+                    assert budget.used <= budget.limit + largest
+                if rng.random() < 0.1:
+                    break
+                answering.start_soon(answer, peer, peer.take())
+        peer.share.close()
+
+    with trio.fail_after(3600):
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(live, peer)
+    assert answered > 0
+    assert [peer.ended for peer in peers if peer.ended] == []
+    assert (budget.used, budget.held, budget.shares, budget._principals) == (0, 0, {}, {})

@@ -1,0 +1,302 @@
+"""What nobody expected of one connection ends that connection: it is said, counted, and what it held is given back."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.native import messages
+from triolog.protocol.native.connection import LastError
+from triolog.server.listeners.connections.bugs import report_bug
+from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
+from triolog.server.listeners.connections.departures import Departures
+from triolog.server.listeners.connections.seldom import AGAIN_S, Seldom
+from triolog.server.listeners.connections.sockets import Admission, Listener, Served
+from triolog.server.listeners.connections.transport import Transport
+from triolog.server.listeners.kafka import produce as kafka_produce
+from triolog.server.listeners.native import calls as native
+from triolog.server.listeners.native.calls import native_listener
+from triolog.server.settings.broker_config import Address
+
+from tests.support.brokers import running_broker
+from tests.support.kafka_server import TOPIC, batch, kafka_server, produce_request, produced
+from tests.support.wire_client import WireClient
+
+LOCALHOST: Final = Address("127.0.0.1", 0)
+PLACES: Final = 8
+"""Of which two are for peers that have said nothing."""
+ERRORS: Final = (
+    OSError(errno.EMFILE, "Too many open files"),
+    RecursionError("too deep"),
+    KeyError("missing"),
+    ImportError("not there"),
+    AssertionError(),
+    ExceptionGroup("several", [ValueError("one"), ExceptionGroup("deeper", [OSError(errno.EIO, "x")])]),
+)
+
+
+def admission() -> Admission:
+    return Admission.with_limits(PLACES, 10**6)
+
+
+def taken(shared: Admission) -> int:
+    """Places that connections have."""
+    return sum(len(each.connections) for each in shared.places._listeners)
+
+
+def failing(error: BaseException, *, when_opened: bool = False) -> Callable[[Transport], Served]:
+    """Sessions that end with an error: before they are there, or when a byte has come. A byte `.` is answered instead."""
+
+    def open_session(transport: Transport) -> Served:
+        if when_opened:
+            raise error
+
+        async def serve() -> None:
+            async with transport.stream, trio.open_nursery() as nursery:
+                nursery.start_soon(_serve, transport, error)
+
+        return Served(serve, lambda: None)
+
+    return open_session
+
+
+async def _serve(transport: Transport, error: BaseException) -> None:
+    if await transport.receive() != b".":
+        raise error
+    await transport.stream.send_all(b"!")
+
+
+async def answered(address: Address, sent: bytes) -> bytes:
+    """What comes until the end; a reset is one."""
+    async with await trio.open_tcp_stream(*address) as stream:
+        received = b""
+        with trio.fail_after(30), suppress(trio.BrokenResourceError):
+            await stream.send_all(sent)
+            while data := await stream.receive_some(100):
+                received += data
+        return received
+
+
+@pytest.mark.parametrize("when_opened", [False, True])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
+async def test_an_error_of_any_class_ends_its_connection_and_no_other(
+    error: Exception, when_opened: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = admission()
+    counters = shared.counters("other")
+    async with trio.open_nursery() as nursery:
+        listener = Listener(LOCALHOST, shared, failing(error, when_opened=when_opened))
+        address = await nursery.start(listener.run)
+        async with await trio.open_tcp_stream(*address) as beside:
+            for _ in range(2 * PLACES):  # more than would be served if places were not given back
+                assert await answered(address, b"x") == b""
+            if not when_opened:
+                await beside.send_all(b".")
+                with trio.fail_after(30):
+                    assert await beside.receive_some(10) == b"!"
+        while counters.connections:
+            await trio.testing.wait_all_tasks_blocked()
+        assert taken(shared) == 0
+        assert counters.bugs == 2 * PLACES + when_opened
+        assert listener.connections == 0
+        nursery.cancel_scope.cancel()
+    [record] = [each for each in caplog.records if "met a bug" in each.getMessage()]
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert record.exc_info[2] is not None
+    assert record.getMessage().startswith("the connection of 127.0.0.1:")
+
+
+async def test_a_connection_that_finds_no_memory_is_ended_counted_and_said_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No bug: there is too little of it. Said once, however often a peer can bring that about."""
+    shared = admission()
+    counters = shared.counters("other")
+    async with trio.open_nursery() as nursery:
+        error = ExceptionGroup("in a nursery", [MemoryError(), KeyError("beside it")])
+        address = await nursery.start(Listener(LOCALHOST, shared, failing(error)).run)
+        for _ in range(2 * PLACES):
+            assert await answered(address, b"x") == b""
+        while counters.connections:
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert taken(shared) == 0
+    assert (counters.ended, counters.bugs) == ({OUT_OF_MEMORY: 2 * PLACES}, 2 * PLACES)
+    assert len([each for each in caplog.records if "there was no memory for it" in each.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7)], ids=lambda each: type(each).__name__)
+async def test_who_ends_the_process_is_not_contained(error: BaseException) -> None:
+    async def serve() -> None:
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(Listener(LOCALHOST, admission(), failing(error)).run)
+            await answered(address, b"x")
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await serve()
+    assert raised.group_contains(type(error), match="")
+
+
+async def test_a_stop_is_not_held_up_by_a_connection_that_fails_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A group of a cancellation and an error: the error is said, the cancellation goes on."""
+
+    def open_session(transport: Transport) -> Served:
+        async def serve() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    raise ValueError("at the end")
+
+        return Served(serve, lambda: None)
+
+    shared = admission()
+    async with trio.open_nursery() as nursery:
+        address = await nursery.start(Listener(LOCALHOST, shared, open_session).run)
+        async with await trio.open_tcp_stream(*address):
+            while not shared.counters("other").connections:
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert taken(shared) == 0
+    assert shared.counters("other").bugs == 1
+
+
+@attrs.define
+class FailingListener:
+    """A listening socket whose accepting fails; then it is not listened on any more."""
+
+    errors: list[Exception]
+
+    async def accept(self) -> trio.SocketStream:
+        await trio.lowlevel.checkpoint()
+        raise self.errors.pop(0) if self.errors else OSError(errno.EBADF, "Bad file descriptor")
+
+    async def __aenter__(self) -> FailingListener:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        pass
+
+
+async def test_accepting_is_tried_again_whatever_is_lacking_and_said_once_a_minute(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    lacks = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
+    errors: list[Exception] = [OSError(number, "lack") for number in lacks]
+    fake: Any = FailingListener([*errors, MemoryError(), *[OSError(errno.EMFILE, "again")] * 1000])
+    async with trio.open_nursery() as nursery:
+        listener = Listener(LOCALHOST, admission(), failing(KeyError()))
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            await listener._accept(fake, nursery)
+    assert not fake.errors
+    said = [record.getMessage() for record in caplog.records if "accepting" in record.getMessage()]
+    assert len(said) == 2  # of 1,008 within 100 s
+    assert ", 1 times since" in said[0]
+
+
+def test_what_happens_again_is_said_with_how_often_it_was_not() -> None:
+    seldom = Seldom()
+    assert [seldom.left_out("a", now) for now in (0.0, 1.0, AGAIN_S - 1)] == [0, None, None]
+    assert seldom.left_out("b", 1.0) == 0
+    assert [seldom.left_out("a", now) for now in (AGAIN_S, AGAIN_S + 1)] == [2, None]
+
+
+async def test_bugs_at_different_places_are_both_said(caplog: pytest.LogCaptureFixture) -> None:
+    counters = ProtocolCounters("p")
+
+    def one() -> None:
+        raise ValueError("first")
+
+    def other() -> None:
+        raise ValueError("second")
+
+    for function in (one, other, one):
+        try:
+            function()
+        except ValueError as exc:
+            report_bug(counters, "x", exc)
+    assert [record.exc_info[1].args[0] for record in caplog.records if record.exc_info] == ["first", "second"]
+    assert counters.bugs == 3
+
+
+async def broken(*_: Any) -> Any:
+    raise MemoryError
+
+
+async def test_a_native_call_that_meets_a_bug_is_told_so_and_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
+    monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
+    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
+        shared = Admission.of(broker.config)
+        address = await nursery.start(native_listener(broker, LOCALHOST, shared).run)
+        for message in (messages.ListGroupsRequest(), messages.MetadataRequest()):
+            last = await trio.to_thread.run_sync(last_error, address, message)
+            assert last.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert shared.counters("native").bugs == 2
+        nursery.cancel_scope.cancel()
+
+
+def last_error(address: Address, message: messages.RequestMessage) -> LastError:
+    """The error with which a request ends its connection."""
+    with WireClient.connect(address) as client:
+        client.send(message)
+        last = client.receive()
+        assert isinstance(last, LastError)
+        assert client.socket.recv(1) == b""
+        return last
+
+
+async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made by the log's actor, which all producers of the partition share."""
+
+    def no_memory(**_: Any) -> Any:
+        raise MemoryError
+
+    async with kafka_server(tmp_path) as server:
+        await server.broker.topics.create(TOPIC, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(kafka_produce, "ProduceResponse", no_memory)
+            async with server.connected() as client:
+                await client.send(produce_request(batch("lost")), 9)
+                assert await client.is_closed_by_server()
+        async with server.connected() as client:
+            assert await produced(client, batch("kept")) == 1
+        assert server.admission.counters("kafka").bugs == 1
+
+
+async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched() -> None:
+    counters = ProtocolCounters("p")
+    departures = Departures(counters)
+    told: list[bool] = []
+
+    def broken_when_gone(_: bool) -> None:
+        raise RecursionError
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(departures.run)
+        for count, left in enumerate((broken_when_gone, told.append)):
+            here, there = socket.socketpair()
+            with here, departures.watching(here.fileno(), left):
+                there.close()
+                with trio.fail_after(30):
+                    while len(told) + counters.bugs == count:
+                        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    departures.close()
+    assert (told, counters.bugs) == ([True], 1)

@@ -1,0 +1,267 @@
+"""One socket: what is received, what is sent in which order, and peers that take nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.limits import MIB
+from triolog.server.listeners.connections.transport import COALESCED_BYTES, MAX_RECEIVE_BYTES, MIN_RECEIVE_BYTES, Transport
+
+from tests.support.brokers import until
+
+PATIENCE_S = 30.0
+SMALL_BUFFER_BYTES = 4096
+
+
+@attrs.define(eq=False)
+class Pair:
+    """A transport and the peer's end of its socket."""
+
+    transport: Transport
+    far: trio.SocketStream
+
+    async def received(self, size: int) -> bytes:
+        data = bytearray()
+        with trio.fail_after(PATIENCE_S):
+            while len(data) < size and (piece := await self.far.receive_some(MIB)):
+                data += piece
+        return bytes(data)
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    """Both ends of a socket whose buffers are small: who does not read is felt at once."""
+    near, far = trio.socket.socketpair()
+    for end, option in ((near, socket.SO_SNDBUF), (far, socket.SO_RCVBUF)):
+        end.setsockopt(socket.SOL_SOCKET, option, SMALL_BUFFER_BYTES)
+    async with trio.SocketStream(near) as stream, trio.SocketStream(far) as other:
+        yield Pair(Transport(stream, "peer"), other)
+
+
+# ---- receiving -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_the_peer_sends_is_received_whole_and_in_order() -> None:
+    sent = bytes(range(256)) * 20_000
+    async with pair() as ends, trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            await ends.far.send_all(sent)
+            await ends.far.send_eof()
+
+        nursery.start_soon(send)
+        data = bytearray()
+        with trio.fail_after(PATIENCE_S):
+            while piece := await ends.transport.receive():
+                data += piece
+        assert data == sent
+        assert await ends.transport.receive() == b""
+
+
+async def test_a_wait_for_bytes_can_be_cancelled_and_loses_none() -> None:
+    async with pair() as ends:
+        await ends.far.send_all(b"first")
+        assert await ends.transport.receive() == b"first"
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ends.transport.receive()
+        assert scope.cancelled_caught
+        await ends.far.send_all(b"second")
+        assert await ends.transport.receive() == b"second"
+
+
+async def test_reads_grow_with_what_comes_and_shrink_again() -> None:
+    near, far = trio.socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * MIB)
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 * MIB)
+    async with trio.SocketStream(near) as stream, trio.SocketStream(far) as other, trio.open_nursery() as nursery:
+        transport = Transport(stream, "peer")
+        nursery.start_soon(other.send_all, bytes(16 * MIB))
+        left, largest = 16 * MIB, 0
+        with trio.fail_after(PATIENCE_S):
+            while left:
+                data = await transport.receive()
+                left -= len(data)
+                largest = max(largest, len(data))
+        assert MIN_RECEIVE_BYTES < largest <= MAX_RECEIVE_BYTES
+        for _ in range(20):
+            await other.send_all(b"x")
+            assert await transport.receive() == b"x"
+        assert transport._receive_bytes == MIN_RECEIVE_BYTES
+
+
+async def test_a_reset_is_raised_to_the_reader() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, socket.create_connection(listener.getsockname()) as far:
+        near, _ = listener.accept()
+        async with trio.SocketStream(trio.socket.from_stdlib_socket(near)) as stream:
+            transport = Transport(stream, "peer")
+            near.send(b"unread")
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            far.close()
+            with pytest.raises((OSError, trio.BrokenResourceError)):
+                await transport.receive()
+
+
+async def test_unread_bytes_are_seen_without_reading_them() -> None:
+    async with pair() as ends:
+        assert not ends.transport.has_unread_bytes()
+        await ends.far.send_all(b"x")
+        assert ends.transport.has_unread_bytes()
+        assert await ends.transport.receive() == b"x"
+        assert not ends.transport.has_unread_bytes()
+    assert not ends.transport.has_unread_bytes()
+
+
+# ---- sending -------------------------------------------------------------------------------------------------------------
+
+
+async def test_buffers_of_all_sizes_leave_in_order_and_are_counted() -> None:
+    buffers = [bytes([number % 251]) * size for number, size in enumerate((1, 70_000, 3, COALESCED_BYTES, 2_500_000, 0, 5, 5))]
+    async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.send(buffers[:4])
+        nursery.start_soon(ends.transport.write)
+        ends.transport.send(memoryview(each) for each in buffers[4:])
+        assert ends.transport.unsent_bytes == sum(map(len, buffers))
+        assert await ends.received(sum(map(len, buffers))) == b"".join(buffers)
+        await until(lambda: ends.transport.unsent_bytes == 0)
+        ends.transport.finish()
+
+
+async def test_small_buffers_leave_together() -> None:
+    """A write for each would cost more than the bytes."""
+    near, far = trio.socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    async with trio.SocketStream(_as_stream(near)) as stream:
+        transport = Transport(stream, "peer")
+        transport.send([b"a", b"b", b"c"])
+        transport.finish()
+        await transport.write()
+        assert await far.recv(100) == b"abc"
+    far.close()
+
+
+def _as_stream(packets: trio.socket.SocketType) -> trio.socket.SocketType:
+    """A socket that keeps writes apart, where a stream is asked for."""
+    return trio.socket.from_stdlib_socket(socket.socket(packets.family, socket.SOCK_STREAM, 0, packets.detach()))
+
+
+async def test_a_small_answer_that_nothing_follows_leaves_without_a_turn_of_the_writer() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        await trio.testing.wait_all_tasks_blocked()
+        ends.transport.send([b"a", b"b"], at_once=True)
+        assert os.read(ends.far.socket.fileno(), 100) == b"ab", "nothing else has run since"
+        assert ends.transport.unsent_bytes == 0
+        assert ends.transport.counters.sent_bytes == 2
+        ends.transport.finish()
+
+
+async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
+    answers = [bytes([number]) * 30_000 for number in range(20)]
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        await trio.testing.wait_all_tasks_blocked()
+        for answer in answers:
+            ends.transport.send([answer], at_once=True)
+        assert ends.transport.unsent_bytes > 0
+        ends.transport.finish()
+        assert await ends.received(600_000) == b"".join(answers)
+    assert ends.transport.unsent_bytes == 0
+    assert ends.transport.counters.sent_bytes == 600_000
+
+
+async def test_an_answer_does_not_overtake_one_that_is_being_sent() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.write)
+        ends.transport.send([b"x" * MIB])
+        await trio.testing.wait_all_tasks_blocked()
+        ends.transport.send([b"y"], at_once=True)
+        ends.transport.finish()
+        assert await ends.received(MIB + 1) == b"x" * MIB + b"y"
+
+
+async def test_finish_sends_what_waits_and_ends_the_writer() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.send([b"x" * 100_000])
+        ends.transport.finish()
+        nursery.start_soon(ends.transport.write)
+        assert len(await ends.received(100_000)) == 100_000
+
+
+async def test_progress_is_told_as_the_peer_takes_pieces() -> None:
+    told: list[int] = []
+    async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.progressed = lambda: told.append(ends.transport.unsent_bytes)
+        ends.transport.send([bytes(3 * MIB)])
+        ends.transport.finish()
+        nursery.start_soon(ends.transport.write)
+        await ends.received(3 * MIB)
+    assert told == [2 * MIB, MIB, 0]
+
+
+async def test_a_peer_that_closes_breaks_the_transport_and_what_waits_is_forgotten() -> None:
+    broken: list[bool] = []
+    async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.broke = lambda: broken.append(True)
+        nursery.start_soon(ends.transport.write)
+        await ends.far.aclose()
+        ends.transport.send([bytes(MIB)])
+        await until(lambda: bool(broken))
+        assert ends.transport.unsent_bytes == 0
+        ends.transport.send([b"nobody takes this"])
+        assert ends.transport.unsent_bytes == 0
+
+
+async def test_a_peer_that_takes_nothing_is_given_up() -> None:
+    broken: list[bool] = []
+    async with pair() as ends:
+        ends.transport.send_timeout_s = 0.01
+        ends.transport.broke = lambda: broken.append(True)
+        ends.transport.send([bytes(MIB)])
+        with trio.fail_after(PATIENCE_S):
+            await ends.transport.write()
+        assert broken
+        assert ends.transport.unsent_bytes == 0
+
+
+async def test_a_peer_that_takes_little_is_waited_for() -> None:
+    """Each piece has its own time: one that reads slowly is served."""
+    async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.send_timeout_s = PATIENCE_S
+        ends.transport.send([bytes(2 * MIB)])
+        ends.transport.finish()
+        nursery.start_soon(ends.transport.write)
+        left = 2 * MIB
+        with trio.fail_after(PATIENCE_S):
+            while left:
+                left -= len(await ends.far.receive_some(10_000))
+
+
+# ---- end -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_lingering_ends_when_the_peer_closes_and_tells_it_that_nothing_more_comes() -> None:
+    async with pair() as ends, trio.open_nursery() as nursery:
+        nursery.start_soon(ends.transport.linger)
+        assert await ends.far.receive_some(1) == b""
+        await ends.far.send_all(b"what nobody reads")
+        await ends.far.send_eof()
+
+
+async def test_lingering_with_a_peer_that_does_not_close_ends_by_itself(autojump_clock: trio.testing.MockClock) -> None:
+    async with pair() as ends:
+        with trio.fail_after(PATIENCE_S):
+            await ends.transport.linger()
+
+
+async def test_lingering_on_a_closed_socket_is_fine() -> None:
+    async with pair() as ends:
+        await ends.transport.stream.aclose()
+        await ends.transport.linger()

@@ -1,0 +1,179 @@
+"""`/metrics`, `/livez` and `/readyz`: over HTTP from a broker that runs, and what the text of a scrape says."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import process_time
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker, FetchPartition, StartProgress, statistics
+from triolog.server.listeners.http.health import Health
+from triolog.server.listeners.http.metrics import scrape
+from triolog.server.listeners.http.server import http_listener
+from triolog.server.listeners.opening import Addresses, Listeners
+from triolog.server.settings.broker_config import Address
+from triolog.tools.client.admin import Admin
+from triolog.tools.client.connection import connect
+
+from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker
+
+LOCALHOST = Address("127.0.0.1", 0)
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+async def get(address: Address, path: str, method: str = "GET") -> tuple[int, str]:
+    """Status and body."""
+    async with await trio.open_tcp_stream(*address) as stream:
+        await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        with trio.fail_after(30):
+            while data := await stream.receive_some(65536):
+                answer += data
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body.decode()
+
+
+def parsed(text: str) -> Samples:
+    """Every sample of a scrape, by name and labels, as Prometheus reads it."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples[name, frozenset(labels.items())]
+
+
+@asynccontextmanager
+async def answering(health: Health) -> AsyncIterator[Address]:
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(http_listener(LOCALHOST, health.answer).run)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def observed(broker: Broker) -> AsyncIterator[tuple[Address, Address]]:
+    """A broker's native listener, and the HTTP listener that tells of it."""
+    health, listeners = Health(), Listeners(broker)
+    async with trio.open_nursery() as nursery, answering(health) as http:
+        addresses = await listeners.start(nursery, Addresses(native=LOCALHOST))
+        assert addresses.native is not None
+        health.serving(broker, listeners.admission.protocols)
+        yield addresses.native, http
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_scrape_tells_what_a_client_did(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, durability="fsync") as broker, observed(broker) as (native, http):
+        async with connect(*native) as client:
+            admin = Admin(client)
+            await broker.writer.append(PARTITION, [(None, None, b"v" * 1000, ())] * 3)
+            await broker.reader.fetch([FetchPartition(PARTITION, 0, LARGE)], max_bytes=LARGE)
+            await admin.commit_group_offsets("g", {PARTITION: 1})
+            with pytest.raises(Exception, match="missing"):
+                await admin.offsets_for_times({TopicPartition("missing", 0): -1})
+            status, text = await get(http, "/metrics")
+        assert status == 200
+        samples = parsed(text)
+        partition = {"topic": TOPIC, "partition": "0"}
+        commits = {"protocol": "native", "api": "commit_offsets"}
+        lookups = {"protocol": "native", "api": "offsets_for_times", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert value(samples, "triolog_request_seconds_count", **commits) == 1
+        assert value(samples, "triolog_request_seconds_bucket", **commits, le="+Inf") == 1
+        assert value(samples, "triolog_request_errors_total", **lookups) == 1
+        assert value(samples, "triolog_connections", protocol="native") == 1
+        assert value(samples, "triolog_received_bytes_total", protocol="native") > 100
+        assert value(samples, "triolog_group_lag", group="g", **partition) == 2
+        assert value(samples, "triolog_high_watermark", **partition) == 3
+        assert value(samples, "triolog_partition_log_bytes", **partition) == actor_of(broker).log.size_in_bytes
+        assert value(samples, "triolog_topic_fetched_bytes_total", topic=TOPIC) > 3000
+        assert value(samples, "triolog_loss_window_seconds") == 0
+        assert value(samples, "triolog_sync_seconds_count") >= 2
+        assert value(samples, "triolog_directory_in_service", directory=str(tmp_path)) == 1
+        assert value(samples, "triolog_directory_free_bytes", directory=str(tmp_path)) > 0
+        assert value(samples, "triolog_left_out", what="lags") == 0
+        assert value(samples, "process_open_fds") > 0
+
+
+async def test_fault_rules_are_told_by_number(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        samples = parsed((await scrape(broker, {}, lambda: [("1", 7)])).decode())
+        assert value(samples, "triolog_faults_fired_total", rule="1") == 7
+
+
+async def test_the_number_of_series_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "MAX_TOPICS", 3)
+    monkeypatch.setattr(statistics, "MAX_PARTITIONS", 5)
+    monkeypatch.setattr(statistics, "MAX_LAGS", 4)
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("a", 10)
+        few = parsed((await scrape(broker, {})).decode())
+        for number in range(8):
+            await broker.topics.create(f"t{number}", 10)
+            for group in ("g", "h"):
+                await broker.offsets.commit(group, [(TopicPartition(f"t{number}", 0), 0, None)])
+        many = parsed((await scrape(broker, {})).decode())
+        assert value(many, "triolog_partitions") == 91
+        assert value(many, "triolog_left_out", what="partitions") == 86
+        assert value(many, "triolog_left_out", what="topics") == 7
+        assert value(many, "triolog_left_out", what="lags") == 12
+        assert len(many) <= len(few) + 2 * 4 + 4 * 2  # two more topics of 4 series, 4 lags of 2
+
+
+async def test_a_scrape_of_as_much_as_may_be_told_is_cheap(tmp_path: Path) -> None:
+    """Prints with -s what a scrape of 100 partitions costs in processor time, in all threads."""
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("a", 100)
+        begin = process_time()
+        text = await scrape(broker, {})
+        seconds = process_time() - begin
+        print(f"a scrape of 100 partitions costs {seconds * 1000:.0f} ms, {len(text)} bytes")  # noqa: T201 - with -s
+        assert seconds < 2
+
+
+async def test_a_server_is_ready_between_its_recovery_and_its_stop(tmp_path: Path) -> None:
+    health = Health()
+    async with answering(health) as http:
+        assert await get(http, "/livez") == (200, "alive\n")
+        assert await get(http, "/readyz") == (503, "the server is starting\n")
+        health.progress = StartProgress(logs=3, logs_done=1, scan_bytes=1000, scanned_bytes=10)
+        recovering = "the server is recovering: 1 of 3 logs, 10 of 1000 bytes scanned\n"
+        assert await get(http, "/readyz") == (503, recovering)
+        assert await get(http, "/metrics") == (503, recovering)
+        async with running_broker(tmp_path) as broker:
+            health.serving(broker, {})
+            assert await get(http, "/readyz") == (200, "ready\n")
+            assert await get(http, "/readyz", "HEAD") == (200, "")
+            health.stopping()
+            assert await get(http, "/readyz") == (503, "the server is stopping\n")
+        health.stopped()
+        assert await get(http, "/livez") == (200, "alive\n")
+        assert await get(http, "/metrics") == (503, "the server has stopped\n")
+
+
+async def test_a_server_with_a_directory_out_of_service_is_not_ready(tmp_path: Path) -> None:
+    health = Health()
+    async with running_broker(tmp_path / "a", tmp_path / "b") as broker, answering(health) as http:
+        health.serving(broker, {})
+        directories = broker._manager.log_directories
+        directories.fail(directories.live[0], OSError(errno.EIO, "the device is gone"))
+        status, text = await get(http, "/readyz")
+        assert (status, text.count("\n")) == (503, 1)
+        assert text.startswith(f"log directory {tmp_path / 'a'} is out of service: ")
+        assert "the device is gone" in text
+        samples = parsed((await get(http, "/metrics"))[1])
+        assert value(samples, "triolog_directory_in_service", directory=str(tmp_path / "a")) == 0
+
+
+async def test_other_paths_and_methods_are_refused() -> None:
+    async with answering(Health()) as http:
+        assert (await get(http, "/"))[0] == 404
+        assert (await get(http, "/metrics", "POST"))[0] == 405

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triolog.server.config import LogConfig
+from triolog.server.storage.check.scrub import scrub_file, scrub_for_server
+from triolog.server.storage.child_process import ParentWatch
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.log.log import Log
+
+from tests.support.logs import DrivenLog, batch, open_driven
+
+FS = OsFileSystem()
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> DrivenLog:
+    opened = open_driven(tmp_path, config=LogConfig(segment_bytes=2000))
+    for number in range(60):
+        opened.append(batch(value=b"%060d" % number))
+    return opened
+
+
+def orders(log: Log) -> list[dict[str, Any]]:
+    segments = list(log.segments)
+    return [
+        {
+            "path": segment.log.path,
+            "size": segment.size,
+            "base_offset": segment.base_offset,
+            "end_offset": following.base_offset,
+        }
+        for segment, following in pairwise(segments)
+    ]
+
+
+def answers(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    source = io.StringIO("".join(json.dumps(line) + "\n" for line in [{"max_bytes_per_second": 0}, *lines]))
+    output = io.StringIO()
+    scrub_for_server(FS, source, output, ParentWatch(os.getppid()))
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+def flip(path: str, position: int) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[position] ^= 4
+    Path(path).write_bytes(data)
+
+
+def test_good_segments_have_no_damages(driven: DrivenLog) -> None:
+    lines = orders(driven.log)
+    assert len(lines) >= 3
+    assert answers(lines) == [{"damages": []}] * len(lines)
+
+
+def test_a_damaged_batch_is_told_with_its_place_and_offsets(driven: DrivenLog) -> None:
+    first, second, *rest = orders(driven.log)
+    flip(second["path"], 200)
+    good, damaged, *others = answers([first, second, *rest])
+    assert good == {"damages": []}
+    assert others == [{"damages": []}] * len(rest)
+    ((position, size, first_offset, next_offset, reason),) = damaged["damages"]
+    assert position <= 200 < position + size
+    assert second["base_offset"] < first_offset == next_offset - 1
+    assert "CRC" in reason
+
+
+def test_a_segment_that_is_gone_or_another_is_passed_over(driven: DrivenLog) -> None:
+    first, second, *_ = orders(driven.log)
+    Path(first["path"]).unlink()
+    assert answers([first, second | {"size": second["size"] - 1}]) == [{"gone": first["path"]}, {"gone": second["path"]}]
+
+
+def test_a_file_that_the_disk_refuses_is_told(driven: DrivenLog) -> None:
+    class Failing(OsFileSystem):
+        def read(self, fd: int, size: int, position: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    (order, *_) = orders(driven.log)
+    output = io.StringIO()
+    source = io.StringIO('{"max_bytes_per_second": 0}\n' + json.dumps(order) + "\n")
+    scrub_for_server(Failing(), source, output, ParentWatch(os.getppid()))
+    assert json.loads(output.getvalue()) == {"error": f"{order['path']}: Input/output error"}
+
+
+def test_the_bytes_that_are_spent_are_those_of_the_file(driven: DrivenLog) -> None:
+    (order, *_) = orders(driven.log)
+    spent: list[int] = []
+    scrub_file(FS, order["path"], order["size"], order["base_offset"], order["end_offset"], spend=spent.append)
+    assert sum(spent) == order["size"]

@@ -1,0 +1,410 @@
+"""Verifying a log directory: Kafka's own are clean, and a single flipped bit anywhere in a partition is seen."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.types import TopicPartition
+from triolog.server.storage.check.index_matching import IndexFile
+from triolog.server.storage.check.partition_check import PartitionSummary
+from triolog.server.storage.check.verify import verify
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    RECOVERY_POINT_FILE,
+    encode_offsets,
+    encode_partition_metadata,
+    random_uuid,
+)
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.indexes.offset_index import OffsetIndex
+from triolog.server.storage.log.derived_files import Facts, encode_facts
+from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
+from triolog.server.storage.log.prepare import prepare_marker
+from triolog.server.storage.offline.repair_directory import repair_directory
+from triolog.server.storage.producers.earlier_batches import decode_earlier, encode_earlier
+from triolog.server.storage.producers.producer_entry import BatchMetadata
+from triolog.server.storage.producers.producer_snapshots import decode_snapshot
+from triolog.server.storage.producers.sealed_files import crc_of
+
+from tests.support.counts import counts
+from tests.support.golden import GOLDEN
+from tests.support.logs import START_MS, batch, open_driven
+from tests.support.stopped_logs import TOPIC, Seen, StoppedLogs
+
+FIRST: Final = "00000000000000000000"
+FLIPS: Final = 1000
+
+
+def verified(path: Path, *, walk: bool = True) -> Seen:
+    seen = Seen()
+    fs = OsFileSystem()
+    verify(fs, read_directory(fs, str(path)), seen, walk=walk)
+    return seen
+
+
+def damages(path: Path) -> list[tuple[str, str]]:
+    """(check, file name) of each damage."""
+    return [(finding.check, finding.file.rpartition("/")[2]) for finding in verified(path).damages]
+
+
+def flip(path: Path, position: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)
+
+
+# ---- what is well ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_kafka_closed_is_clean() -> None:
+    seen = verified(GOLDEN / "clean")
+    assert seen.damages == []
+    assert [(remark.check, remark.reason.partition(",")[0]) for remark in seen.remarks] == [
+        ("checkpoint", "names __consumer_offsets-0 and 2 more")
+    ]
+
+
+def test_of_a_directory_that_kafka_did_not_close_remarks_are_made() -> None:
+    seen = verified(GOLDEN / "unclean")
+    assert seen.damages == []
+    assert {remark.check for remark in seen.remarks} == {"clean stop", "checkpoint", "index", "time index"}
+    assert all("preallocated and not closed" in each.reason for each in seen.remarks if "index" in each.check)
+
+
+def test_a_log_of_ours_is_clean(logs: StoppedLogs) -> None:
+    seen = verified(logs.path)
+    assert seen.findings == []
+    assert [partition for partition, _ in seen.begun] == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+    assert seen.done_bytes == sum(size for _, size in seen.begun)
+
+
+def test_a_summary_counts_what_is_there(logs: StoppedLogs) -> None:
+    summaries: list[PartitionSummary] = []
+    fs = OsFileSystem()
+    verify(fs, read_directory(fs, str(logs.path)), Seen(), checked=summaries.append)
+    for summary in summaries:
+        expected = logs.records[summary.files.topic_partition]
+        assert summary.log_start_offset == 0
+        assert summary.log_end_offset >= expected[-1].offset + 1
+        assert summary.records >= len(expected)
+
+
+def test_one_partition_can_be_verified_alone(logs: StoppedLogs) -> None:
+    seen = verified(logs.partition(1))
+    assert seen.findings == []
+    assert [partition for partition, _ in seen.begun] == [TopicPartition(TOPIC, 1)]
+
+
+def test_batches_from_before_there_were_epochs_are_well(tmp_path: Path) -> None:
+    directory = tmp_path / "old-0"
+    directory.mkdir()
+    (directory / f"{FIRST}.log").write_bytes(batch(START_MS))
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
+    assert verified(directory).damages == []
+
+
+# ---- flipped bits ----------------------------------------------------------------------------------------------------------
+
+
+def _flips(seed: int, directory: Path, count: int) -> list[tuple[Path, int, int]]:
+    """Half of them in files chosen by their size, half in any file."""
+    rng = random.Random(seed)
+    files = [path for path in sorted(directory.iterdir()) if path.stat().st_size]
+    sizes = [path.stat().st_size for path in files]
+    chosen = [rng.choice(files) if number % 2 else rng.choices(files, sizes)[0] for number in range(count)]
+    return [(path, rng.randrange(path.stat().st_size), rng.randrange(8)) for path in chosen]
+
+
+def finds_every_offset(index: Path) -> bool:
+    """Whether a lookup of any offset leads to a batch at or before the one that holds it.
+
+    So does an entry that names the end of a later batch before the next entry: nothing contradicts it, no answer changes.
+    """
+    starts: list[int] = []
+    position = 0
+    with IndexFile(OsFileSystem(), str(index), OffsetIndex, int(index.stem)) as file:
+        entries = list(file)
+    for header, _ in iter_batches(index.with_suffix(".log").read_bytes()):
+        starts.append(position)
+        for offset in (header.base_offset, header.last_offset):
+            found = max((entry for entry in entries if entry[0] <= offset), default=(0, 0))[1]
+            if found not in starts:
+                return False
+        position += header.size_bytes
+    return True
+
+
+def differs_in_its_last_epoch(before: bytes, after: bytes) -> bool:
+    """Of two leader epoch checkpoints: the last epoch has another number and starts at the same offset."""
+    *lines, last = before.splitlines()
+    *same, other = after.splitlines()
+    return lines == same and last.split()[1:] == other.split()[1:]
+
+
+def test_every_flipped_bit_in_a_partition_is_reported(logs: StoppedLogs) -> None:
+    for path, position, bit in _flips(1, logs.partition(), counts(FLIPS)):
+        flip(path, position, bit)
+        is_harmless = path.suffix == ".index" and finds_every_offset(path)
+        assert damages(logs.path) or is_harmless, f"{path.name}: bit {bit} of byte {position}"
+        flip(path, position, bit)
+    assert damages(logs.path) == []
+
+
+@pytest.mark.parametrize("name", ["txn-0", "idem-0", "times-0", "codec-zstd-0"])
+def test_every_flipped_bit_in_a_partition_of_kafkas_is_reported(fast_path: Path, name: str) -> None:
+    """But for what nothing else says: the topic id, for there is one partition and Kafka keeps topics elsewhere, and the number
+    of the epoch that has begun at the log's end and has no record yet."""
+    directory = Path(shutil.copytree(GOLDEN / "clean", fast_path / "data", copy_function=shutil.copyfile)) / name
+    directory.chmod(0o755)
+    for path, position, bit in _flips(2, directory, counts(FLIPS // 2)):
+        if path.name == "partition.metadata":
+            continue
+        before = path.read_bytes()
+        flip(path, position, bit)
+        is_harmless = path.suffix == ".index" and finds_every_offset(path)
+        is_unused = path.name == "leader-epoch-checkpoint" and differs_in_its_last_epoch(before, path.read_bytes())
+        assert damages(directory) or is_harmless or is_unused, f"{path.name}: bit {bit} of byte {position}"
+        flip(path, position, bit)
+    assert damages(directory) == []
+
+
+# ---- single damages --------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_batch_is_named_with_its_place_and_offsets(logs: StoppedLogs) -> None:
+    log = sorted(logs.partition().glob("*.log"))[1]
+    base_offset = int(log.stem)
+    flip(log, 70, 3)
+    (damage,) = [finding for finding in verified(logs.path).damages if finding.check == "batch"]
+    assert (damage.file, damage.position, damage.first_offset) == (str(log), 0, base_offset)
+    assert damage.next_offset is not None
+    assert damage.next_offset > base_offset
+    assert "carries CRC" in damage.reason
+
+
+def test_index_entries_for_a_damaged_batch_are_remarks(logs: StoppedLogs) -> None:
+    log = sorted(logs.partition().glob("*.log"))[1]
+    flip(log, 600, 3)
+    seen = verified(logs.path)
+    assert {finding.check for finding in seen.damages} == {"batch"}
+    assert {finding.check for finding in seen.remarks} <= {"index", "time index"}
+    assert seen.remarks
+
+
+def test_a_missing_segment_in_the_middle_is_a_gap(logs: StoppedLogs) -> None:
+    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
+    for path in logs.partition().glob(f"{bases[1]:020d}.*"):
+        path.unlink()
+    (gap,) = [finding for finding in verified(logs.path).damages if finding.check == "gap"]
+    assert (gap.first_offset, gap.next_offset) == (bases[1], bases[2])
+    assert "a segment file is missing" in gap.reason
+
+
+def test_a_documented_gap_is_a_remark(logs: StoppedLogs) -> None:
+    directory = logs.partition()
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    for path in directory.glob(f"{bases[1]:020d}.*"):
+        path.unlink()
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    for path in directory.glob("*.txnindex"):
+        path.unlink()
+    (directory / "quarantine-checkpoint").write_bytes(encode_gaps([OffsetGap(bases[1], bases[2], NO_FILE)]))
+    seen = verified(directory)
+    assert [finding.check for finding in seen.damages if finding.check == "gap"] == []
+    assert "quarantine" in {finding.check for finding in seen.remarks}
+
+
+def test_a_segment_of_another_partition_overlaps(logs: StoppedLogs) -> None:
+    first = logs.partition() / f"{FIRST}.log"
+    second = sorted(logs.partition().glob("*.log"))[1]
+    shutil.copyfile(first, second)
+    assert ("batch", second.name) in damages(logs.path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "check"), [(".index", "index"), (".timeindex", "time index"), (".txnindex", "transaction index")]
+)
+def test_a_missing_index_of_a_closed_segment_is_damage(logs: StoppedLogs, suffix: str, check: str) -> None:
+    path = sorted(logs.partition().glob(f"*{suffix}"))[0]
+    path.unlink()
+    assert damages(logs.path) == [(check, path.name)]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", ".batches"])
+def test_a_file_of_zeros_is_damage(logs: StoppedLogs, suffix: str) -> None:
+    path = sorted(path for path in logs.partition().glob(f"*{suffix}") if path.stat().st_size > 24)[0]
+    path.write_bytes(bytes(path.stat().st_size))
+    assert path.name in {name for _, name in damages(logs.path)}
+
+
+def rewritten(path: Path, changed: Callable[[BatchMetadata], BatchMetadata]) -> None:
+    """Let every batch beside a snapshot be another, as a file that belongs to that snapshot."""
+    snapshot = path.with_suffix(".snapshot").read_bytes()
+    _, earlier = decode_earlier(str(path), path.read_bytes())
+    newest = decode_snapshot(str(path), snapshot)
+    entries = [
+        entry._replace(batches=(*map(changed, earlier.get(entry.producer_id, ())), *entry.batches[-1:])) for entry in newest
+    ]
+    path.write_bytes(encode_earlier(entries, crc_of(snapshot)))
+
+
+def test_earlier_batches_that_the_log_has_elsewhere_are_damage_and_repaired(logs: StoppedLogs) -> None:
+    path = sorted(logs.partition().glob("*.batches"))[-1]
+    before = decode_earlier(str(path), path.read_bytes())[1]
+    assert before
+    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence + 1))
+    (damage,) = verified(logs.path).damages
+    assert (damage.check, damage.file) == ("snapshot", str(path))
+    assert "is not what the log has there" in damage.reason
+    repair_directory(
+        OsFileSystem(), read_directory(OsFileSystem(), str(logs.path)), Seen(), dry_run=False, acted=lambda _: None
+    )
+    assert damages(logs.path) == []
+    assert decode_earlier(str(path), path.read_bytes())[1] == before
+
+
+def test_earlier_batches_that_are_gone_from_the_log_are_no_damage(logs: StoppedLogs) -> None:
+    """Compaction has taken them."""
+    path = sorted(logs.partition().glob("*.batches"))[-1]
+    far = 10**6
+    rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence - far, last_offset=batch.last_offset - far))
+    assert damages(logs.path) == []
+
+
+def test_earlier_batches_have_the_time_of_their_producer_when_a_restart_came_between(tmp_path: Path) -> None:
+    """A snapshot has one time for a producer, that of its last marker."""
+    driven = open_driven(tmp_path / "topic-0")
+    for number in range(3):
+        driven.append(batch(START_MS, producer_id=1, producer_epoch=0, base_sequence=number, is_transactional=True))
+        marker = prepare_marker(producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, now_ms=START_MS + 5)
+        driven.append_group([marker])
+        driven.close()
+        driven = driven.reopen(was_clean=True, recovery_point=driven.log.log_end_offset)
+        driven.roll()
+    driven.close()
+    assert [name for _, name in damages(tmp_path / "topic-0")] == []
+
+
+def test_batches_without_a_snapshot_are_a_remark(logs: StoppedLogs) -> None:
+    stray = logs.partition() / f"{7:020}.batches"
+    stray.write_bytes(b"left")
+    seen = verified(logs.path)
+    assert seen.damages == []
+    assert str(stray) in {finding.file for finding in seen.remarks}
+
+
+def test_a_log_start_offset_that_only_the_partition_knows_is_a_remark(logs: StoppedLogs) -> None:
+    path = logs.partition() / "derived.json"
+    first = min(int(log.stem) for log in logs.partition().glob("*.log"))
+    path.write_bytes(encode_facts(Facts(first + 3, {})))
+    seen = verified(logs.path)
+    assert seen.damages == []
+    assert [finding.file for finding in seen.remarks if "records begin at offset" in finding.reason] == [str(path)]
+
+
+def test_an_index_without_a_log_is_damage(logs: StoppedLogs) -> None:
+    orphan = logs.partition() / "00000000000000099999.index"
+    orphan.write_bytes(b"")
+    assert damages(logs.path) == [("name", orphan.name)]
+
+
+def test_foreign_names_are_named(logs: StoppedLogs) -> None:
+    (logs.partition() / "notes.txt").write_text("hello")
+    (logs.partition() / "7.log").write_text("")
+    (logs.path / "holiday pictures").mkdir()
+    seen = verified(logs.path)
+    assert {finding.file.rpartition("/")[2] for finding in seen.remarks} == {"notes.txt"}
+    assert {finding.file.rpartition("/")[2] for finding in seen.damages} == {"7.log", "holiday pictures"}
+
+
+def test_what_a_crash_left_over_is_a_remark(logs: StoppedLogs) -> None:
+    for suffix in ("log.deleted", "log.cleaned", "log.swap", "index.tmp"):
+        (logs.partition() / f"{FIRST}.{suffix}").write_bytes(b"")
+    seen = verified(logs.path)
+    assert seen.damages == []
+    assert [remark.check for remark in seen.remarks] == ["leftover"] * 4
+
+
+def test_a_snapshot_behind_the_log_is_damage(logs: StoppedLogs) -> None:
+    snapshot = sorted(logs.partition().glob("*.snapshot"))[-1]
+    behind = snapshot.with_name(f"{10**9:020d}.snapshot")
+    shutil.copyfile(snapshot, behind)
+    assert damages(logs.path) == [("snapshot", behind.name)]
+
+
+def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: StoppedLogs) -> None:
+    """A start wrote it in the middle of a segment that retention has taken; the next start deletes it."""
+    for path in logs.partition().glob(f"{FIRST}.*"):
+        path.unlink()
+    last = sorted(logs.partition().glob("*.snapshot"))[-1]
+    below = last.with_name("00000000000000000001.snapshot")
+    shutil.copyfile(last, below)
+    assert ("snapshot", below.name) not in damages(logs.path)
+    flip(below, 8, 0)
+    assert ("snapshot", below.name) in damages(logs.path)
+
+
+def test_a_snapshot_of_another_offset_is_damage(logs: StoppedLogs) -> None:
+    first, *_, last = sorted(logs.partition().glob("*.snapshot"))
+    shutil.copyfile(last, first)
+    assert ("snapshot", first.name) in damages(logs.path)
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE])
+def test_a_checkpoint_behind_the_log_is_damage(logs: StoppedLogs, name: str) -> None:
+    (logs.path / name).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 10**6, TopicPartition(TOPIC, 1): 0}))
+    (damage,) = verified(logs.path).damages
+    assert damage.file == str(logs.partition())
+    assert "1000000, the log ends at" in damage.reason
+
+
+def test_a_partition_of_another_topic_of_the_name_is_damage(logs: StoppedLogs) -> None:
+    (logs.partition(1) / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid()))
+    assert damages(logs.path) == [("topic id", "partition.metadata")]
+
+
+def test_without_topics_json_partitions_of_a_topic_are_compared(logs: StoppedLogs) -> None:
+    (logs.path / "topics.json").unlink()
+    assert damages(logs.path) == []
+    (logs.partition(1) / "partition.metadata").write_bytes(encode_partition_metadata(random_uuid()))
+    assert damages(logs.path) == [("topic id", "partition.metadata")]
+
+
+@pytest.mark.parametrize("name", ["topics.json", "meta.properties", "producer-id-block", RECOVERY_POINT_FILE])
+def test_an_unreadable_file_of_the_directory_is_damage(logs: StoppedLogs, name: str) -> None:
+    (logs.path / name).write_bytes(b"version=9\n")
+    assert damages(logs.path)[0][1] == name
+
+
+def test_zeros_behind_the_log_are_a_remark_only_where_it_was_not_closed(logs: StoppedLogs) -> None:
+    log = sorted(logs.partition().glob("*.log"))[-1]
+    log.write_bytes(log.read_bytes() + bytes(5000))
+    assert ("batch", log.name) in damages(logs.path)
+    (logs.path / CLEAN_SHUTDOWN_FILE).unlink()
+    seen = verified(logs.path)
+    assert seen.damages == []
+    (zeros,) = [remark for remark in seen.remarks if remark.check == "preallocated"]
+    assert zeros.size == 5000
+
+
+def test_without_the_walk_a_wrong_crc_is_still_seen(logs: StoppedLogs) -> None:
+    log = logs.partition() / f"{FIRST}.log"
+    flip(log, 65, 0)
+    assert "batch" in {finding.check for finding in verified(logs.path, walk=False).damages}
+
+
+def test_an_empty_partition_is_clean(tmp_path: Path) -> None:
+    (tmp_path / "data" / "topic-0").mkdir(parents=True)
+    (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).touch()
+    seen = verified(tmp_path / "data")
+    assert seen.damages == []
+    assert {remark.check for remark in seen.remarks} == {"name", "topic id"}

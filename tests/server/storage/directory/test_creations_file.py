@@ -1,0 +1,182 @@
+"""What is being made, and what of it is left over: directories without a record, of ours, that no topics.json names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.types import TopicPartition
+from triolog.server.storage.directory.creations_file import (
+    CREATIONS_FILE,
+    Creation,
+    decode_creations,
+    encode_creations,
+    is_left_over,
+    left_over,
+    read_creations,
+)
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
+from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import CheckpointError
+from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.offline.repair_directory import repair_directory
+
+from tests.server.storage.check.test_verify import verified
+from tests.support.logs import batch
+from tests.support.stopped_logs import Seen, write_stopped_logs
+
+FS: Final = OsFileSystem()
+OURS, THEIRS = uuid.UUID(int=1000), uuid.UUID(int=2000)
+LOG: Final = "00000000000000000000.log"
+MADE: Final = Creation(name="topic", topic_id=OURS, first_partition=2, partitions=5)
+CREATIONS = st.builds(
+    Creation, name=st.text(max_size=20), topic_id=st.uuids(), first_partition=st.integers(0, 9), partitions=st.integers(1, 99)
+)
+
+
+def make(path: Path, topic_id: uuid.UUID | None = OURS, **files: bytes) -> str:
+    """A partition's directory as a creation leaves it, with more files."""
+    path.mkdir(parents=True)
+    if topic_id is not None:
+        (path / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(topic_id))
+    (path / LEADER_EPOCH_FILE).write_bytes(b"0\n0\n")
+    (path / LOG).write_bytes(b"")
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+    return str(path)
+
+
+def is_left(path: str, number: int = 3, topics: dict[str, Topic] | None = None) -> bool:
+    return is_left_over(FS, [MADE], topics or {}, TopicPartition("topic", number), path)
+
+
+def named(topic_id: uuid.UUID, partitions: int) -> dict[str, Topic]:
+    return {"topic": Topic(name="topic", topic_id=topic_id, partitions=partitions)}
+
+
+# ---- the file ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**53), st.lists(CREATIONS, max_size=3))
+def test_what_is_being_made_reads_back(generation: int, creations: list[Creation]) -> None:
+    data = encode_creations(generation, creations)
+    assert decode_creations("file", data) == (generation, creations)
+    assert list(json.loads(data))[-1] == "crc32c"
+
+
+@given(st.data())
+def test_no_flipped_bit_is_believed(data: st.DataObject) -> None:
+    content = bytearray(encode_creations(3, [MADE]))
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= 1 << data.draw(st.integers(0, 7))
+    found = None
+    with contextlib.suppress(CheckpointError):
+        found = decode_creations("file", bytes(content))
+    assert found in (None, (3, [MADE]))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 1}', b'{"format_version": 2}'])
+def test_what_cannot_be_read_is_an_error_that_names_the_file(content: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"^some/file (cannot be read: .*; delete it|has format version 2, 1 is known)"):
+        decode_creations("some/file", content)
+
+
+def test_beside_an_older_list_of_topics_it_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / CREATIONS_FILE).write_bytes(encode_creations(7, [MADE]))
+    assert read_creations(FS, str(tmp_path), 7) == read_creations(FS, str(tmp_path), 8) == [MADE]
+    assert read_creations(FS, str(tmp_path), 6) == []
+
+
+# ---- what is left over ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "topic_id", "topics", "left"),
+    [
+        *[(3, topic_id, topics, True) for topic_id in (OURS, None) for topics in ({}, named(OURS, 2), named(OURS, 3))],
+        pytest.param(3, OURS, named(THEIRS, 9), True, id="the topic was made again"),
+        *[(number, OURS, {}, False) for number in (0, 1, 5, 100)],
+        *[(3, topic_id, named(OURS, 4), False) for topic_id in (OURS, None)],
+        pytest.param(3, THEIRS, {}, False, id="somebody put it there"),
+    ],
+)
+def test_what_was_being_made_and_no_list_of_topics_names_is_left_over(
+    tmp_path: Path, number: int, topic_id: uuid.UUID | None, topics: dict[str, Topic], left: bool
+) -> None:
+    assert is_left(make(tmp_path / "topic", topic_id), number, topics) is left
+
+
+def test_a_directory_whose_files_were_torn_by_a_power_cut_is_left_over(tmp_path: Path) -> None:
+    (tmp_path / "topic-3").mkdir()
+    assert is_left(str(tmp_path / "topic-3"))
+    torn = {f"{PARTITION_METADATA_FILE}.tmp": b"ver", PARTITION_METADATA_FILE: bytes(40), LOG: bytes(10_000)}
+    assert is_left(make(tmp_path / "torn", **torn))
+
+
+@pytest.mark.parametrize("topic_id", [OURS, None])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {LOG: batch()},
+        {LOG: bytes(5000) + batch()},
+        {"00000000000000000007.log": b""},
+        {"00000000000000000007.snapshot": b""},
+        {f"{LOG}.deleted": b""},
+        {f"{LOG}.corrupt-0": b""},
+    ],
+    ids=["a record", "behind zeros", "a later start", "producers", "deleted", "set aside"],
+)
+def test_a_directory_that_holds_or_held_a_record_is_not_left_over(
+    tmp_path: Path, topic_id: uuid.UUID | None, files: dict[str, bytes]
+) -> None:
+    assert not is_left(make(tmp_path / "topic-3", topic_id, **files))
+
+
+def test_a_directory_with_something_foreign_in_it_is_not_left_over(tmp_path: Path) -> None:
+    path = make(tmp_path / "topic-3")
+    (tmp_path / "topic-3" / "mine").mkdir()
+    assert not is_left(path)
+
+
+def test_files_that_cannot_be_read_condemn_nothing(tmp_path: Path) -> None:
+    partitions = {TopicPartition("topic", 3): make(tmp_path / "topic-3")}
+    topics, creations = tmp_path / TOPICS_FILE, tmp_path / CREATIONS_FILE
+    creations.write_bytes(encode_creations(1, [MADE]))
+    assert left_over(FS, str(tmp_path), partitions) == set()
+    topics.write_bytes(encode_topics(1, []))
+    assert left_over(FS, str(tmp_path), partitions) == set(partitions)
+    creations.write_bytes(creations.read_bytes()[:-9])
+    assert left_over(FS, str(tmp_path), partitions) == set()
+
+
+# ---- tools ------------------------------------------------------------------------------------------------------------
+
+
+def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -> None:
+    logs = write_stopped_logs(tmp_path)
+    make(tmp_path / "topic-3", None, **{PARTITION_METADATA_FILE: bytes(30)})
+    assert verified(logs.path).damages
+    generation = json.loads((tmp_path / TOPICS_FILE).read_bytes())["generation"]
+    (tmp_path / CREATIONS_FILE).write_bytes(encode_creations(generation, [MADE]))
+    seen = verified(logs.path)
+    assert not seen.damages
+    [remark] = [remark for remark in seen.remarks if remark.check == "creation"]
+    assert remark.file == str(tmp_path / "topic-3")
+    assert read_directory(FS, str(tmp_path)).left_over == ("topic-3",)
+    summary = repair_directory(FS, read_directory(FS, str(tmp_path)), Seen(), dry_run=False, acted=lambda action: None)
+    assert (summary.damages, summary.actions) == (0, ())
+
+
+def test_verify_says_when_the_file_is_damaged(tmp_path: Path) -> None:
+    logs = write_stopped_logs(tmp_path)
+    (tmp_path / CREATIONS_FILE).write_bytes(b"{")
+    [damage] = verified(logs.path).damages
+    assert damage.file == str(tmp_path / CREATIONS_FILE)

@@ -1,0 +1,151 @@
+"""The lock on a directory: one owner in this process and among processes, Kafka included, and it says who."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.server.storage.directory import directory_lock
+from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.disk.checkpoints import LOCK_FILE
+from triolog.server.storage.errors import LogDirectoryError
+
+HOLD_AS_KAFKA: Final = """
+import fcntl, sys
+stream = open(sys.argv[1], "a+b")
+fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+TRY_AS_KAFKA: Final = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as stream:
+    fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def kafka_can_lock(directory: Path) -> bool:
+    command = [sys.executable, "-c", TRY_AS_KAFKA, str(directory / LOCK_FILE)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+
+
+@contextlib.contextmanager
+def held(directory: str) -> Iterator[None]:
+    lock = DirectoryLock.acquire(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def test_a_second_owner_in_this_process_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
+    with held(str(tmp_path)):
+        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by triolog, process {os.getpid()}; stop it first"):
+            DirectoryLock.acquire(str(tmp_path))
+
+
+def test_removing_the_file_lets_no_second_owner_in_and_kafkas_file_is_not_made_anew(tmp_path: Path) -> None:
+    with held(str(tmp_path)):
+        (tmp_path / LOCK_FILE).unlink()
+        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not (tmp_path / LOCK_FILE).exists()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+def test_another_name_of_the_directory_is_no_way_around_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to("real")
+    with held(str(tmp_path / "real")):
+        with pytest.raises(LogDirectoryError, match=f"process {os.getpid()}"):
+            DirectoryLock.acquire(str(tmp_path / "alias"))
+
+
+def test_where_directories_cannot_be_locked_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS: `flock` is a record lock there, and a directory cannot be open for writing."""
+
+    def nfs_flock(fd: int, operation: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", nfs_flock)
+    with held(str(tmp_path)):
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
+            DirectoryLock.acquire(str(tmp_path))
+
+
+def test_a_full_device_keeps_nobody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the name of the holder has no room."""
+
+    def no_space(fd: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", no_space)
+        lock = DirectoryLock.acquire(str(tmp_path))
+    with pytest.raises(LogDirectoryError, match="is locked by another process"):
+        DirectoryLock.acquire(str(tmp_path))
+    lock.release()
+
+
+def test_the_lock_can_be_taken_again_once_it_is_released(tmp_path: Path) -> None:
+    for _ in range(3):
+        lock = DirectoryLock.acquire(str(tmp_path))
+        assert lock.path == str(tmp_path / LOCK_FILE)
+        lock.release()
+    assert kafka_can_lock(tmp_path)
+
+
+def test_kafka_is_kept_out_also_after_a_second_owner_was_refused(tmp_path: Path) -> None:
+    with held(str(tmp_path)):
+        assert not kafka_can_lock(tmp_path)
+        with pytest.raises(LogDirectoryError):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not kafka_can_lock(tmp_path)
+
+
+def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD_AS_KAFKA, str(tmp_path / LOCK_FILE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(LogDirectoryError, match="another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        holder.stdin.close()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+def test_two_directories_have_two_locks(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with held(str(tmp_path / "one")), held(str(tmp_path / "two")):
+        pass
+
+
+def test_a_directory_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock.acquire(str(tmp_path / "none"))
+
+
+def test_where_locks_of_open_files_are_missing_records_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
+    with held(str(tmp_path)):
+        assert not kafka_can_lock(tmp_path)
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
+            DirectoryLock.acquire(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")
+def test_linux_has_locks_of_open_files() -> None:
+    assert directory_lock._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK

@@ -1,0 +1,246 @@
+"""A log directory: lock, identity, clean marker, checkpoints, partitions."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from triolog.protocol.types import TopicPartition
+from triolog.server.storage.directory.log_directory import LogDirectory, Offsets
+from triolog.server.storage.directory.topics_file import Topic
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, decode_offsets
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import CheckpointError, LogDirectoryError
+
+from tests.support.gate_fs import GateFileSystem
+from tests.support.golden import GOLDEN
+
+FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[LogDirectory]:
+    directory = LogDirectory.open(OsFileSystem(), str(path), durable=True)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def test_a_directory_is_locked_while_it_is_open(tmp_path: Path) -> None:
+    with opened(tmp_path / "data"), pytest.raises(LogDirectoryError), opened(tmp_path / "data"):
+        pass
+    with opened(tmp_path / "data"):
+        pass
+
+
+# ---- identity --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_directory_takes_on_the_servers_identity(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        assert (directory.cluster_id, directory.node_id, directory.directory_id) == (None, None, None)
+        directory.settle_identity("cluster", 7)
+        directory_id = directory.directory_id
+    with opened(tmp_path) as again:
+        assert (again.cluster_id, again.node_id, again.directory_id) == ("cluster", 7, directory_id)
+        before = (tmp_path / META_PROPERTIES_FILE).read_bytes()
+        again.settle_identity("cluster", 7)
+    assert (tmp_path / META_PROPERTIES_FILE).read_bytes() == before
+
+
+def test_an_identity_that_finds_no_space_is_written_with_the_next_checkpoints(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.fail("write", f"{META_PROPERTIES_FILE}.tmp")
+    directory = LogDirectory.open(fs, str(tmp_path), durable=True)
+    try:
+        directory.settle_identity("cluster", 7)
+        assert not (tmp_path / META_PROPERTIES_FILE).exists()
+        directory.write_checkpoints({})
+        assert b"cluster.id=cluster" in (tmp_path / META_PROPERTIES_FILE).read_bytes()
+    finally:
+        directory.close()
+    with opened(tmp_path) as again:
+        assert again.directory_id == directory.directory_id
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id", "found"), [("other", 7, "cluster.id"), ("cluster", 8, "node.id")])
+def test_a_directory_of_another_server_is_refused(tmp_path: Path, cluster_id: str, node_id: int, found: str) -> None:
+    with opened(tmp_path) as directory:
+        directory.settle_identity("cluster", 7)
+    with opened(tmp_path) as again, pytest.raises(LogDirectoryError, match=f"{found}=.* belongs to another server"):
+        again.settle_identity(cluster_id, node_id)
+
+
+def test_an_identity_that_cannot_be_read_is_refused_and_the_lock_released(tmp_path: Path) -> None:
+    (tmp_path / META_PROPERTIES_FILE).write_text("version=1\ncluster.id=a\nnode.id=x\n")
+    with pytest.raises(CheckpointError, match="cannot be read"), opened(tmp_path):
+        pass
+    (tmp_path / META_PROPERTIES_FILE).unlink()
+    with opened(tmp_path):
+        pass
+
+
+# ---- clean marker ----------------------------------------------------------------------------------------------------
+
+
+def test_the_marker_of_a_clean_stop_is_there_once(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash, CleanShutdownFileHandlerTest.testCleanShutdownFileBasic."""
+    with opened(tmp_path) as directory:
+        assert not directory.take_clean_marker()
+        directory.mark_clean()
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+    for was_clean in (True, False):
+        with opened(tmp_path) as again:
+            assert again.take_clean_marker() is was_clean
+        assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_read_back_and_name_a_log_start_only_while_records_below_it_are_there(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0), BAR: Offsets(3, 4, 2, 2)})
+    with opened(tmp_path) as again:
+        assert again.recovery_points == {FOO: 10, BAR: 3}
+        assert again.log_start_offsets == {FOO: 5}
+    data = (tmp_path / "replication-offset-checkpoint").read_bytes()
+    assert decode_offsets("file", data) == {FOO: 12, BAR: 4}
+
+
+def test_a_checkpoint_that_cannot_be_read_counts_as_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"nonsense")
+    with caplog.at_level(logging.WARNING), opened(tmp_path) as directory:
+        assert directory.recovery_points == {}
+    assert "it is taken as empty, so more than needed is recovered" in caplog.text
+
+
+def test_a_checkpoint_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
+        path = tmp_path / "recovery-point-offset-checkpoint"
+        before = path.stat().st_ino
+        directory.write_checkpoints({FOO: Offsets(10, 13, 5, 0)})
+        assert path.stat().st_ino == before
+        directory.write_checkpoints({FOO: Offsets(11, 13, 5, 0)})
+        assert path.stat().st_ino != before
+
+
+def test_a_directory_that_is_gone_is_noticed_although_no_checkpoint_has_changed(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as directory:
+        directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
+        shutil.rmtree(tmp_path / "data")
+        with pytest.raises(FileNotFoundError):
+            directory.write_checkpoints({FOO: Offsets(10, 12, 5, 0)})
+
+
+def test_topics_are_read_back(tmp_path: Path) -> None:
+    topics = [Topic(name="foo", topic_id=uuid.uuid4(), partitions=2, configs={"segment.bytes": "100"})]
+    with opened(tmp_path) as directory:
+        assert (directory.contents().generation, directory.contents().topics) == (0, [])
+        directory.write_topics(4, topics)
+        assert (directory.contents().generation, directory.contents().topics) == (4, topics)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+class SyncedDirectories(OsFileSystem):
+    """Notes which directories are synced, and refuses some."""
+
+    def __init__(self, **refused: int) -> None:
+        self.synced: list[str] = []
+        self.refused = refused
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        if Path(path).name in self.refused:
+            raise OSError(self.refused[Path(path).name], "refused", path)
+        super().sync_directory(path)
+
+
+def test_the_names_of_a_new_directory_and_of_those_above_are_on_the_device(tmp_path: Path) -> None:
+    """Until its identity is: a start that was cut off in between begins again."""
+    path = tmp_path / "new" / "data"
+    above = [str(path.parent), *(str(each) for each in path.parent.parents)]
+    for _ in range(2):
+        fs = SyncedDirectories()
+        directory = LogDirectory.open(fs, str(path), durable=True)
+        assert fs.synced == above
+        directory.close()
+    directory = LogDirectory.open(fs, str(path), durable=True)
+    directory.settle_identity("cluster", 7)
+    directory.close()
+    fs.synced.clear()
+    LogDirectory.open(fs, str(path), durable=True).close()
+    assert fs.synced == []
+
+
+def test_a_directory_above_that_may_not_be_read_is_passed_over_and_one_that_fails_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "data"
+    fs = SyncedDirectories(new=errno.EACCES)
+    LogDirectory.open(fs, str(path), durable=True).close()
+    assert str(tmp_path) in fs.synced
+    with pytest.raises(OSError, match="refused"):
+        LogDirectory.open(SyncedDirectories(new=errno.EIO), str(path), durable=True)
+    LogDirectory.open(fs, str(path), durable=True).close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_names_are_on_the_device_before_anything_is_loaded(tmp_path: Path, clean: bool) -> None:
+    """A sync of them may have failed in the last run: what is seen now must not be taken back later."""
+    with opened(tmp_path) as directory:
+        directory.settle_identity("cluster", 7)
+        if clean:
+            directory.mark_clean()
+    fs = SyncedDirectories()
+    directory = LogDirectory.open(fs, str(tmp_path), durable=True)
+    assert directory.take_clean_marker() is clean
+    assert fs.synced == [str(tmp_path)]
+    directory.close()
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_of_kafka_are_found_with_its_identity_and_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    shutil.copytree(GOLDEN / "clean", path, copy_function=shutil.copyfile)
+    for one in (path, *path.iterdir()):
+        if one.is_dir():
+            one.chmod(0o755)
+    with opened(path) as directory:
+        contents = directory.contents()
+        found, doomed = contents.partitions, contents.doomed
+        assert found[TopicPartition("parts", 2)] == f"{path}/parts-2"
+        assert len(found) == sum(one.is_dir() for one in path.iterdir())
+        assert doomed == {}
+        assert (directory.cluster_id, directory.node_id) == ("4L6g3nShT-eMCtK--X86sw", 1)
+        assert directory.log_start_offsets[TopicPartition("trimmed", 0)] == 333
+        assert directory.take_clean_marker()
+
+
+def test_marked_directories_are_told_apart(tmp_path: Path) -> None:
+    mark = "0123456789abcdef0123456789abcdef"
+    for name in ("foo-0", f"foo-1.{mark}-delete", f"foo-2.{mark}-stray", "lost+found", "__cluster_metadata-0"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a plain file").touch()
+    with opened(tmp_path) as directory:
+        contents = directory.contents()
+        found, doomed = contents.partitions, contents.doomed
+    assert found == {FOO: f"{tmp_path}/foo-0"}
+    assert doomed == {f"{tmp_path}/foo-1.{mark}-delete": TopicPartition("foo", 1)}
+    assert contents.stray == [f"{tmp_path}/foo-2.{mark}-stray"]
+
+
+def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "non_kafka_dir").mkdir()
+    with opened(tmp_path) as directory, pytest.raises(LogDirectoryError, match="non_kafka_dir"):
+        directory.contents()

@@ -1,0 +1,211 @@
+"""Kafka's small text files."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.types import TopicPartition
+from triolog.server.storage.disk.checkpoints import (
+    decode_checkpoint,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    decode_uuid,
+    encode_checkpoint,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+    encode_partition_metadata,
+    encode_uuid,
+    random_uuid,
+)
+from triolog.server.storage.errors import CheckpointError
+
+FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 3)
+TOPIC_ID = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
+
+
+# ---- offsets ---------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_version_count_and_a_line_each() -> None:
+    assert encode_offsets({FOO: 10, BAR: 7}) == b"0\n2\nbar 3 7\nfoo 0 10\n"
+    assert encode_offsets({}) == b"0\n0\n"
+
+
+def test_a_second_file_has_only_the_second_offsets() -> None:
+    """Kafka: OffsetCheckpointFileWithFailureHandlerTest.shouldPersistAndOverwriteAndReloadFile."""
+    first = {TopicPartition("foo", 1): 5, TopicPartition("bar", 2): 10}
+    second = {TopicPartition("foo", 2): 15, TopicPartition("bar", 3): 20}
+    for offsets in (first, second):
+        assert decode_offsets("file", encode_offsets(offsets)) == offsets
+
+
+@given(st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1)))
+def test_offsets_are_read_back(offsets: dict[TopicPartition, int]) -> None:
+    assert decode_offsets("file", encode_offsets(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    ("data", "offsets"),
+    [
+        *((nothing, {}) for nothing in (b"", b"0\n", b"0\n0\n")),
+        pytest.param(b"0\n2\nfoo 0 10\nfoo 0 11\n", {FOO: 11}, id="the last of two lines"),
+        pytest.param(b"0\n1\nfoo \t 0   10\n", {FOO: 10}, id="any white space"),
+    ],
+)
+def test_what_others_write_is_read(data: bytes, offsets: dict[TopicPartition, int]) -> None:
+    assert decode_offsets("file", data) == offsets
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"1\n0\n", "has version '1', 0 is known"),
+        (b"x\n", "has version 'x'"),
+        (b"0\nx\n", "'x' is not a whole number"),
+        (b"0\n2\nfoo 0 10\n", "has 1 entries and says that it has 2"),
+        (b"0\n1\nfoo 0 10\nbar 0 1\n", "has 2 entries and says that it has 1"),
+        (b"0\n1\nfoo 0\n", "has 2 fields, 3 were expected"),
+        (b"0\n1\nfoo 0 10 5\n", "has 4 fields"),
+        (b"0\n1\nfoo x 10\n", "'x' is not a whole number"),
+        (b"0\n1\nfoo 0 10\n\n", "has 0 fields"),
+        (b"0\n1\n\xff 0 10\n", "is not UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_names_the_file_and_the_line(data: bytes, found: str) -> None:
+    """Kafka: OffsetCheckpointFileWithFailureHandlerTest.shouldThrowIfVersionIsNotRecognised."""
+    with pytest.raises(CheckpointError, match=re.escape(found)) as caught:
+        decode_offsets("/data/some-checkpoint", data)
+    assert "/data/some-checkpoint" in str(caught.value)
+
+
+def test_a_number_that_was_cut_off_is_not_believed() -> None:
+    """Each line is written with its end: `12` of `1234` must not pass as an offset, or as the first free producer id."""
+    whole = encode_offsets({TopicPartition("topic", 0): 1234})
+    for size in range(1, len(whole)):
+        if whole[:size] != b"0\n":
+            with pytest.raises(CheckpointError):
+                decode_offsets("file", whole[:size])
+
+
+def test_meta_properties_that_were_cut_off_are_refused_at_every_length() -> None:
+    whole = encode_meta_properties(cluster_id="some-cluster", node_id=12, directory_id=TOPIC_ID)
+    for size in range(len(whole) - len("version=1\n")):
+        with pytest.raises(CheckpointError, match="was cut off"):
+            decode_meta_properties("file", whole[:size])
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_a_checkpoint_error(data: bytes) -> None:
+    for decode in (decode_offsets, decode_partition_metadata, decode_meta_properties):
+        try:
+            decode("file", data)
+        except CheckpointError:
+            continue
+
+
+@given(st.lists(st.tuples(st.integers(), st.integers())))
+def test_entries_of_numbers_are_read_back(entries: list[tuple[int, int]]) -> None:
+    data = encode_checkpoint(f"{one} {two}" for one, two in entries)
+    assert decode_checkpoint("file", data, fields=2) == entries
+
+
+# ---- identities ------------------------------------------------------------------------------------------------------
+
+
+def test_partition_metadata_is_two_lines_without_a_last_newline() -> None:
+    """Kafka: PartitionMetadataFileTest.testMaybeFlushWithTopicIdPresent."""
+    data = encode_partition_metadata(TOPIC_ID)
+    assert data == f"version: 0\ntopic_id: {encode_uuid(TOPIC_ID)}".encode()
+    assert decode_partition_metadata("file", data) == TOPIC_ID
+
+
+def test_partition_metadata_of_a_later_version_is_read() -> None:
+    data = encode_partition_metadata(TOPIC_ID).replace(b"version: 0", b"version: 3")
+    assert decode_partition_metadata("file", data) == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"version: 0",
+        b"version: -1\ntopic_id: wqz311keRomAT6ys3A8Aig",
+        b"version: x\ntopic_id: wqz311keRomAT6ys3A8Aig",
+        b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        b"version: 0\ntopic_id: wqz311keRomAT6ys3A8Ai",
+        b"version: 0\ntopic_id: wqz311keRomAT6ys3A8Ai!",
+    ],
+)
+def test_partition_metadata_that_cannot_be_meant_is_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"some/partition.metadata"):
+        decode_partition_metadata("some/partition.metadata", data)
+
+
+@given(st.uuids())
+def test_an_id_is_22_characters_that_read_back(value: uuid.UUID) -> None:
+    text = encode_uuid(value)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}", text)
+    assert decode_uuid(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "A" * 21 + "+", "A" * 21 + "=", "A" * 21 + " ", "A" * 21 + "/"])
+def test_an_id_of_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no id"):
+        decode_uuid(text)
+
+
+def test_random_ids_are_no_reserved_ones_and_do_not_look_like_an_option() -> None:
+    ids = [random_uuid() for _ in range(500)]
+    assert len(set(ids)) == 500
+    assert all(value.int >= 100 and not encode_uuid(value).startswith("-") for value in ids)
+
+
+# ---- meta.properties, the clean shutdown file ------------------------------------------------------------------------
+
+
+def test_meta_properties_are_read_back() -> None:
+    data = encode_meta_properties(cluster_id="some-cluster", node_id=7, directory_id=TOPIC_ID)
+    assert decode_meta_properties("file", data) == {
+        "cluster.id": "some-cluster",
+        "node.id": "7",
+        "directory.id": encode_uuid(TOPIC_ID),
+        "version": "1",
+    }
+
+
+def test_meta_properties_without_a_version_are_of_version_0() -> None:
+    assert decode_meta_properties("file", b"#\n! also a comment = 1\nbroker.id=3\n") == {"broker.id": "3", "version": "0"}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"version=2\ncluster.id=a\nnode.id=1\n", "has version 2, 0 and 1 are known"),
+        (b"version=1\nnode.id=1\n", "lacks cluster.id"),
+        (b"version=1\n", "lacks cluster.id and node.id"),
+    ],
+)
+def test_meta_properties_that_cannot_be_meant_are_refused(data: bytes, found: str) -> None:
+    with pytest.raises(CheckpointError, match=found):
+        decode_meta_properties("file", data)
+
+
+def test_the_clean_shutdown_file_has_the_broker_epoch() -> None:
+    """Kafka: CleanShutdownFileHandlerTest.testCleanShutdownFileBasic."""
+    assert encode_clean_shutdown(10) == b'{"version":0,"brokerEpoch":10}'
+    assert decode_clean_shutdown(encode_clean_shutdown(10)) == 10
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"nonsense", b"[]", b"{}", b'{"version":1,"brokerEpoch":10}', b'{"version":0,"brokerEpoch":"x"}']
+)
+def test_a_clean_shutdown_file_without_an_epoch_still_counts(data: bytes) -> None:
+    assert decode_clean_shutdown(data) is None

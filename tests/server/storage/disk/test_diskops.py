@@ -1,0 +1,248 @@
+"""Disk operations as values, and the driver that runs them on the spot."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.server.storage.disk.diskops import (
+    Close,
+    DiskOp,
+    FileHandle,
+    Open,
+    Procedure,
+    Read,
+    Sync,
+    Truncate,
+    Write,
+    WriteBatchesAgain,
+    drive,
+    execute,
+)
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.disk.path_ops import (
+    CreateFile,
+    FileSize,
+    ModifiedMs,
+    Rename,
+    RenameEach,
+    SyncDirectory,
+    Unlink,
+    WriteFile,
+)
+from triolog.server.storage.errors import SnapshotExpiredError, SyncFailedError
+
+from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import batch
+
+FS: Final = OsFileSystem()
+
+
+def test_a_procedure_is_sent_the_answers_and_returns_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    file = FileHandle(path=str(path))
+
+    def procedure() -> Generator[Any, Any, list[Any]]:
+        return [(yield Read(file, 2, 3)), (yield FileSize(str(path))), (yield Read(file, 8, 10))]
+
+    assert drive(FS, procedure()) == [b"234", 10, b"89"]
+
+
+def test_an_operations_error_is_thrown_into_the_procedure_which_may_go_on(tmp_path: Path) -> None:
+    def procedure() -> Generator[Any, Any, str]:
+        try:
+            yield Rename(f"{tmp_path}/a", f"{tmp_path}/b")
+        except FileNotFoundError:
+            yield WriteFile(f"{tmp_path}/b", b"made", durable=False)
+        return "went on"
+
+    assert drive(FS, procedure()) == "went on"
+    assert (tmp_path / "b").read_bytes() == b"made"
+
+
+def test_files_that_the_driver_opened_are_closed_again_also_after_an_error(tmp_path: Path) -> None:
+    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
+
+    def procedure() -> Generator[Any, Any, None]:
+        yield Write(file, 0, [b"abc"])
+        assert file.fd is not None
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        drive(FS, procedure())
+    assert file.fd is None
+
+
+def test_a_file_that_is_open_already_stays_open(tmp_path: Path) -> None:
+    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
+    file.fd = Open(file).run(FS)
+
+    def procedure() -> Generator[Any, Any, None]:
+        yield Write(file, 0, [b"abc"])
+        yield Sync(file)
+
+    drive(FS, procedure())
+    assert file.fd is not None
+    Close(file.descriptor()).run(FS)
+
+
+def test_a_file_that_is_gone_expires_the_snapshot_of_its_reader(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotExpiredError, match="file is gone"):
+        Open(FileHandle(path=str(tmp_path / "file"))).run(FS)
+
+
+def test_a_writable_file_without_a_length_to_make_it_with_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Open(FileHandle(path=str(tmp_path / "vanished.log"), writable=True)).run(FS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_writable_file_is_made_with_its_length(tmp_path: Path) -> None:
+    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=800)
+    for _ in range(2):
+        Close(Open(file).run(FS)).run(FS)
+        assert (tmp_path / "file").stat().st_size == 800
+
+
+def test_a_descriptor_is_not_left_open_when_the_length_cannot_be_given(tmp_path: Path) -> None:
+    class Full(OsFileSystem):
+        def truncate(self, fd: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+        def allocate(self, fd: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="full"):
+        Open(FileHandle(path=str(tmp_path / "a"), writable=True, create_bytes=8)).run(Full())
+    with pytest.raises(OSError, match="full"):
+        CreateFile(str(tmp_path / "b"), 8).run(Full())
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_created_file_is_empty_or_allocated_whatever_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"left over")
+    Close(CreateFile(str(path)).run(FS)).run(FS)
+    assert path.read_bytes() == b""
+    Close(CreateFile(str(path), 4096).run(FS)).run(FS)
+    assert path.read_bytes() == bytes(4096)
+    assert path.stat().st_blocks * 512 >= 4096
+
+
+def test_unlinking_what_is_not_there_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        Unlink(str(tmp_path / "file")).run(FS)
+    assert not (tmp_path / "file").exists()
+    assert FileSize(str(tmp_path / "file")).run(FS) is None
+
+
+def test_operations_run_in_order_until_the_first_error(tmp_path: Path) -> None:
+    file = FileHandle(path=str(tmp_path / "file"), writable=True, create_bytes=0)
+    file.fd = Open(file).run(FS)
+    try:
+        with pytest.raises(FileNotFoundError):
+            execute(
+                FS,
+                [
+                    Write(file, 0, [b"abc", b"def"]),
+                    Truncate(file, 4),
+                    SyncDirectory(str(tmp_path / "missing")),
+                    Truncate(file, 0),
+                ],
+            )
+    finally:
+        Close(file.descriptor()).run(FS)
+    assert (tmp_path / "file").read_bytes() == b"abcd"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_small_file_is_replaced_whole(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "file"
+    for content in (b"first and longer", b"second"):
+        WriteFile(str(path), content, durable=durable).run(FS)
+        assert path.read_bytes() == content
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_error_of_the_system_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.log").mkdir()
+
+    def read() -> Procedure[bytes]:
+        return (yield Read(FileHandle(str(tmp_path / "a.log")), 0, 10))
+
+    with pytest.raises(IsADirectoryError, match=r"a\.log"):
+        drive(OsFileSystem(), read())
+
+
+def test_many_renames_answer_the_names_that_are_there_now(tmp_path: Path) -> None:
+    fs = OsFileSystem()
+    names = [str(tmp_path / name) for name in ("a", "missing", "b")]
+    for name in (names[0], names[2]):
+        Path(name).write_text(name)
+    assert RenameEach(names, ".gone").run(fs) == [names[0] + ".gone", names[2] + ".gone"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gone", "b.gone"]
+    assert RenameEach([], ".gone").run(fs) == []
+
+
+def test_the_time_of_a_file_is_that_of_its_last_change(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.touch()
+    os.utime(path, ns=(0, 1_700_000_000_123_456_789))
+    assert ModifiedMs(str(path)).run(OsFileSystem()) == 1_700_000_000_123
+    with pytest.raises(FileNotFoundError):
+        ModifiedMs(str(tmp_path / "missing")).run(OsFileSystem())
+
+
+@pytest.mark.parametrize("operation", [Sync, SyncDirectory])
+async def test_only_a_sync_that_was_begun_can_have_failed(tmp_path: Path, operation: type[Sync | SyncDirectory]) -> None:
+    """What fails before can be tried again: opening the file, or the directory."""
+    (tmp_path / "file").write_bytes(b"data")
+    fs = GateFileSystem()
+    wanted = Sync(FileHandle(str(tmp_path / "file"))) if operation is Sync else SyncDirectory(str(tmp_path))
+    kind, step = ("sync", "open") if operation is Sync else ("sync_directory", "sync_directory")
+
+    def procedure() -> Procedure[None]:
+        yield wanted
+
+    fs.fail(step, number=errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files") as raised:
+        drive(fs, procedure())
+    assert not isinstance(raised.value, SyncFailedError)
+    fs.fail(kind, number=errno.EIO)
+    with pytest.raises(SyncFailedError, match="Input/output error") as failed:
+        drive(fs, procedure())
+    assert failed.value.errno == errno.EIO
+    assert str(tmp_path) in str(failed.value)
+    if operation is SyncDirectory:
+        drive(fs, procedure())
+
+
+def test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_again(tmp_path: Path) -> None:
+    """The kernel would let the next one succeed, whatever descriptor the file has by then."""
+    (tmp_path / "file").write_bytes(batch(1) + batch(2))
+    fs = GateFileSystem()
+    file = FileHandle(str(tmp_path / "file"), writable=True)
+
+    def run(*operations: DiskOp) -> None:
+        def procedure() -> Procedure[None]:
+            yield from operations
+
+        drive(fs, procedure())
+
+    fs.fail("sync", number=errno.ENOSPC)
+    with pytest.raises(SyncFailedError, match="No space left"):
+        run(Sync(file))
+    with pytest.raises(SyncFailedError, match=r"No space left.*when it was synced before") as again:
+        run(Sync(file))
+    assert again.value.is_passing
+    assert fs.count("sync") == 1
+    run(WriteBatchesAgain(file, 0, 2 * len(batch(1)), 0), Sync(file))
+    run(Sync(file))
+    assert fs.count("sync") == 3

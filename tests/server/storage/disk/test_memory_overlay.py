@@ -1,0 +1,199 @@
+"""The file system of logs that wait for space: it behaves as the real one, and the device stays as it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSystem, OsFileSystem, read_file, replace_file
+from triolog.server.storage.disk.memory_overlay import MemoryOverlay
+
+from tests.support.counts import counts
+from tests.support.gate_fs import GateFileSystem
+
+MOST_BYTES: Final = 1 << 20
+NAMES: Final = ("a.index", "b.index", "c.snapshot", "d.deleted", "leader-epoch-checkpoint")
+SEEDS: Final = range(counts(60))
+
+
+def content(fs: FileSystem, path: str) -> bytes:
+    return read_file(fs, path, max_bytes=1 << 20)
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def outcome(call: Any, *arguments: Any) -> Any:
+    """What a call answers, or the number of its OSError."""
+    try:
+        return call(*arguments)
+    except OSError as exc:
+        return errno.errorcode[exc.errno]
+
+
+def change_at_random(fs: FileSystem, directory: str, rng: random.Random) -> list[Any]:
+    """Some operations that storage makes on files that it writes; what each of them answers."""
+    seen: list[Any] = []
+    for _ in range(30):
+        path, other = (f"{directory}/{rng.choice(NAMES)}" for _ in range(2))
+        position, data = rng.randrange(40), rng.randbytes(rng.randrange(40))
+        match rng.randrange(8):
+            case 0:
+                seen.append(outcome(replace_file, fs, path, data))
+            case 1:
+                seen.append(outcome(fs.unlink, path))
+            case 2:
+                seen.append(outcome(fs.rename, path, other))
+            case 3:
+                seen.append(outcome(content, fs, path))
+            case kind:
+                seen.append(outcome(_change_one, fs, path, rng.choice((CREATE, WRITE, READ)), position, data, kind))
+        seen.append((fs.list_directory(directory), [fs.file_size(f"{directory}/{name}") for name in NAMES]))
+    return seen
+
+
+def _change_one(fs: FileSystem, path: str, flags: int, position: int, data: bytes, kind: int) -> Any:
+    fd = fs.open(path, flags)
+    try:
+        if kind < 6:
+            fs.write(fd, [data[:7], data[7:]], position) if data else None
+        elif kind == 6:
+            fs.truncate(fd, position) if flags != READ else None
+        else:
+            fs.allocate(fd, position + 1) if flags != READ else None
+        size = fs.size(fd)
+        view = bytes(fs.map(fd, size)) if size else b""
+        return size, fs.read(fd, 100, position), fs.read_cached(fd, size, 0), view
+    finally:
+        fs.close(fd)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_answers_as_the_real_file_system_and_the_device_stays_as_it_is(tmp_path: Path, seed: int) -> None:
+    device, copy = tmp_path / "device", tmp_path / "copy"
+    rng = random.Random(seed)
+    for directory in (device, copy):
+        directory.mkdir()
+    for name in rng.sample(NAMES, 3):
+        data = rng.randbytes(rng.randrange(60))
+        (device / name).write_bytes(data)
+        (copy / name).write_bytes(data)
+    before, operations = tree(device), random.Random(seed).getrandbits(60)
+    overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
+    seen = change_at_random(overlay, str(device), random.Random(operations))
+    assert seen == change_at_random(OsFileSystem(), str(copy), random.Random(operations))
+    assert tree(device) == before
+    overlay.drop(str(device))
+    assert {name: content(overlay, str(device / name)) for name in overlay.list_directory(str(device))} == before
+    assert overlay.held_bytes == 0
+
+
+def test_a_map_shows_later_writes_also_when_the_file_grew_meanwhile(tmp_path: Path) -> None:
+    overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
+    fd = overlay.open(str(tmp_path / "index"), CREATE)
+    overlay.write(fd, [b"0123456789"], 0)
+    view = overlay.map(fd, 10)
+    overlay.write(fd, [b"abc"], 2)
+    assert bytes(view) == b"01abc56789"
+    overlay.write(fd, [b"x" * 50], 8)
+    assert bytes(view) == b"01abc567xx"
+    with pytest.raises(TypeError):
+        view[0] = 1  # type: ignore[index]
+    overlay.close(fd)
+
+
+def test_a_log_that_is_cut_is_shorter_for_every_reader_and_whole_on_the_device(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"0123456789")
+    overlay = MemoryOverlay(OsFileSystem(), MOST_BYTES)
+    fd = overlay.open(str(path), WRITE)
+    overlay.truncate(fd, 6)
+    reader = overlay.open(str(path), READ)
+    assert (overlay.size(fd), overlay.size(reader), overlay.file_size(str(path))) == (6, 6, 6)
+    assert overlay.read(reader, 10, 4) == b"45"
+    assert overlay.read_cached(reader, 4, 4) is None
+    assert overlay.read_cached(reader, 2, 4) == b"45"
+    for each in (fd, reader):
+        overlay.close(each)
+    assert path.read_bytes() == b"0123456789"
+    assert overlay.held_bytes == 0
+
+
+def test_a_log_is_written_with_the_bytes_that_it_has_and_with_no_others(tmp_path: Path) -> None:
+    """Recovery may write again what it scanned, so that the device has it: that takes no space."""
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"0123456789")
+    fs = GateFileSystem()
+    overlay = MemoryOverlay(fs, MOST_BYTES)
+    fd = overlay.open(str(path), WRITE)
+    overlay.write(fd, [b"23", b"45"], 2)
+    overlay.sync(fd)
+    assert (fs.count("write", ".log"), fs.count("sync", ".log")) == (1, 1)
+    for data, position in ((b"x", 2), (b"90", 9)):
+        with pytest.raises(OSError, match="bytes of logs are not kept"):
+            overlay.write(fd, [data], position)
+    overlay.close(fd)
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_what_is_set_aside_of_a_log_takes_no_memory(tmp_path: Path) -> None:
+    path = str(tmp_path / f"{0:020d}.log.corrupt-7")
+    overlay = MemoryOverlay(OsFileSystem(), 10)
+    replace_file(overlay, path, bytes(100))
+    assert (overlay.file_size(path), overlay.held_bytes) == (100, 0)
+    with pytest.raises(OSError, match="not kept in memory") as raised:
+        content(overlay, path)
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_memory_has_a_limit_and_what_is_forgotten_is_given_back(tmp_path: Path) -> None:
+    overlay = MemoryOverlay(OsFileSystem(), 100)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        replace_file(overlay, str(tmp_path / name / "index"), bytes(40))
+    with pytest.raises(OSError, match="80 bytes are kept in memory instead, and 30 more are above 100") as raised:
+        replace_file(overlay, str(tmp_path / "two" / "other"), bytes(30))
+    assert raised.value.errno == errno.ENOSPC
+    overlay.drop(str(tmp_path / "one"))
+    replace_file(overlay, str(tmp_path / "two" / "other"), bytes(30))
+    assert overlay.held_bytes == 70
+    assert tree(tmp_path / "two") == {}
+
+
+def test_a_preallocated_file_takes_the_memory_of_its_entries_only(tmp_path: Path) -> None:
+    overlay = MemoryOverlay(OsFileSystem(), 100)
+    fd = overlay.open(str(tmp_path / "index"), CREATE)
+    overlay.truncate(fd, 10 << 20)
+    overlay.write(fd, [b"entry"], 0)
+    assert overlay.size(fd) == 10 << 20
+    assert overlay.read(fd, 8, 2) == b"try\0\0\0\0\0"
+    assert overlay.held_bytes == 5
+    overlay.close(fd)
+
+
+def test_no_directories_and_no_links_are_made_in_memory(tmp_path: Path) -> None:
+    overlay, path = MemoryOverlay(OsFileSystem(), 100), str(tmp_path / "index")
+    replace_file(overlay, path, b"data")
+    overlay.make_directory(str(tmp_path))
+    for call in (overlay.make_directory, overlay.remove_directory, lambda target: overlay.link(path, target)):
+        with pytest.raises(OSError, match="No space left"):
+            call(str(tmp_path / "new"))
+    with pytest.raises(OSError, match="No such file"):
+        overlay.open(str(tmp_path / "new" / "index"), CREATE)
+
+
+def test_a_descriptor_for_reading_refuses_writes_and_a_closed_one_everything(tmp_path: Path) -> None:
+    overlay = MemoryOverlay(OsFileSystem(), 100)
+    path = str(tmp_path / "index")
+    replace_file(overlay, path, b"data")
+    fd = overlay.open(path, READ)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        overlay.write(fd, [b"x"], 0)
+    overlay.close(fd)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        overlay.read(fd, 1, 0)

@@ -1,0 +1,59 @@
+"""Bytes per second."""
+
+from __future__ import annotations
+
+import pytest
+from triolog.server.storage.disk.throttle import MAX_PAUSE_S, Throttle
+
+
+class Seconds:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def nothing() -> None:
+    return None
+
+
+def test_work_takes_as_long_as_its_bytes_allow() -> None:
+    seconds = Seconds()
+    throttle = Throttle(1000, seconds.clock, seconds.sleep)
+    for _ in range(10):
+        throttle.spend(250, nothing)
+    assert seconds.now == pytest.approx(102.5)
+
+
+def test_time_spent_on_work_counts_and_is_not_saved_up() -> None:
+    seconds = Seconds()
+    throttle = Throttle(1000, seconds.clock, seconds.sleep)
+    seconds.now += 50
+    throttle.spend(100, nothing)
+    throttle.spend(100, nothing)
+    assert sum(seconds.pauses) == pytest.approx(0.2)
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    seconds = Seconds()
+    Throttle(0, seconds.clock, seconds.sleep).spend(10**12, nothing)
+    assert seconds.pauses == []
+
+
+def test_a_long_pause_can_be_ended() -> None:
+    seconds = Seconds()
+
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Throttle(1, seconds.clock, seconds.sleep).spend(3600, stop)
+    assert seconds.pauses == [MAX_PAUSE_S]

@@ -1,0 +1,482 @@
+"""Appending: what is checked, what is changed in a batch, and what one plan writes."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.protocol.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    RequestError,
+    UnsupportedCompressionTypeError,
+)
+from triolog.protocol.limits import INT32_MAX
+from triolog.protocol.records.batch import BatchHeader, check_batch, end_txn_marker, iter_batches
+from triolog.protocol.records.builder import BatchBuilder, build_batch
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from triolog.server.config import LogConfig, RecordValidation
+from triolog.server.storage.disk.diskops import Sync, Write
+from triolog.server.storage.disk.path_ops import SyncDirectory
+from triolog.server.storage.log.append import AppendResult, plan_append
+from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
+from triolog.server.storage.producers.producer_cursor import AppendOrigin
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven
+from tests.support.record_batches import patched
+
+CODECS: Final = pytest.mark.parametrize("codec", list(CompressionType), ids=lambda codec: codec.name.lower())
+APPEND_TIME: Final = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+DAY_MS: Final = 86_400_000
+
+
+def prepare(records: Bytes, config: LogConfig | None = None, **options: Any) -> PreparedAppend:
+    return prepare_append(records, TOPIC_PARTITION, config or LogConfig(), now_ms=START_MS, **options)
+
+
+def stored(driven: DrivenLog) -> list[tuple[BatchHeader, bytes]]:
+    """Every batch of the active segment, as it lies in the file; its CRC has been checked."""
+    data = Path(driven.log.active.log.path).read_bytes()[: driven.log.active.size]
+    found = []
+    for header, view in iter_batches(data):
+        check_batch(view, header)
+        found.append((header, bytes(view)))
+    return found
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0)])
+@CODECS
+def test_counts_that_disagree_with_each_other_or_with_the_records_are_refused(
+    delta: int, count: int, codec: CompressionType
+) -> None:
+    """Kafka: LogValidatorTest.testInconsistentCountAndOffset, testUnmatchedNumberOfRecords."""
+    records = batch(START_MS, START_MS, START_MS, compression_type=codec)
+    with pytest.raises(InvalidRecordError, match="topic-0: "):
+        prepare(patched(records, last_offset_delta=delta, records_count=count))
+
+
+@CODECS
+def test_inner_offsets_that_do_not_count_up_are_refused(codec: CompressionType) -> None:
+    """Kafka: LogValidatorTest.testValidationOfBatchesWithNonSequentialInnerOffsets."""
+    builder = BatchBuilder(compression_type=codec)
+    for offset in range(0, 40, 2):
+        builder.append_at(offset, START_MS, None, b"value")
+    records = builder.build()
+    with pytest.raises(InvalidRecordError):
+        prepare(records)
+    with pytest.raises(InvalidRecordError):
+        prepare(patched(records, last_offset_delta=19))
+
+
+@CODECS
+def test_two_batches_are_refused_where_one_is_expected(codec: CompressionType) -> None:
+    """Kafka: LogValidatorTest.checkOnlyOneBatch."""
+    records = batch(compression_type=codec) + batch(compression_type=codec)
+    with pytest.raises(InvalidRecordError, match="there are 2 record batches, exactly one"):
+        prepare(records, one_batch=True)
+    assert prepare(records).records_count == 2
+
+
+def test_control_batches_of_clients_are_refused() -> None:
+    """Kafka: LogValidatorTest.testControlRecordsNotAllowedFromClients."""
+    marker = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=START_MS, coordinator_epoch=0)
+    with pytest.raises(InvalidRecordError, match="control batch"):
+        prepare(marker)
+    assert prepare(marker, origin=AppendOrigin.COORDINATOR).size == 78
+
+
+def test_a_coordinators_marker_is_stored_uncompressed_whatever_the_topic_says() -> None:
+    """Kafka: LogValidatorTest.testControlRecordsNotCompressed."""
+    marker = end_txn_marker(producer_id=1, producer_epoch=0, commit=True, timestamp=START_MS, coordinator_epoch=0)
+    config = LogConfig(compression_type=CompressionType.SNAPPY)
+    ((header, data),) = prepare(marker, config, origin=AppendOrigin.COORDINATOR).batches
+    assert bytes(data) == marker
+    assert header.compression_type is CompressionType.NONE
+
+
+@CODECS
+def test_a_producer_with_a_negative_sequence_is_refused(codec: CompressionType) -> None:
+    """Kafka: LogValidatorTest.checkInvalidSequence."""
+    records = batch(compression_type=codec, producer_id=1234, producer_epoch=0, base_sequence=0)
+    with pytest.raises(InvalidRecordError, match="producer 1234 sent base sequence -2"):
+        prepare(patched(records, base_sequence=-2))
+
+
+@pytest.mark.parametrize("position", [21, 30, 61, -1])
+def test_a_flipped_bit_is_a_corrupt_record(position: int) -> None:
+    records = bytearray(batch())
+    records[position] ^= 0x40
+    with pytest.raises(CorruptRecordError, match="topic-0: batch at offset 0 carries CRC"):
+        prepare(records)
+
+
+def test_max_message_bytes_counts_the_whole_batch() -> None:
+    records = batch()
+    assert prepare(records, LogConfig(max_message_bytes=len(records))).size == len(records)
+    with pytest.raises(RecordTooLargeError, match=f"above max.message.bytes={len(records) - 1}"):
+        prepare(records, LogConfig(max_message_bytes=len(records) - 1))
+
+
+@pytest.mark.parametrize(
+    ("records", "error", "message"),
+    [
+        (b"", InvalidRecordError, "no record batch"),
+        (batch(base_offset=7), InvalidRecordError, "base offset 7; producers send 0"),
+        (batch() + batch()[:70], CorruptRecordError, "the last batch is incomplete: 70 bytes are left behind"),
+        (patched(batch(), attributes=5), UnsupportedCompressionTypeError, "codec 5"),
+        (patched(batch(), attributes=0x10), InvalidRecordError, "transactional and names no producer"),
+    ],
+)
+def test_what_no_producer_sends_is_refused_and_the_partition_named(
+    records: bytes, error: type[RequestError], message: str
+) -> None:
+    with pytest.raises(error, match=f"topic-0: .*{message}"):
+        prepare(records)
+
+
+def test_an_append_above_segment_bytes_is_answered_alone(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testMessageSetSizeCheck."""
+    large, small = batch(value=bytes(100)), batch()
+    driven = open_driven(tmp_path, config=LogConfig(segment_bytes=len(large) - 1))
+    answers = driven.append_group([driven.prepare(small), driven.prepare(large), driven.prepare(small)])
+    assert isinstance(answers[1], RecordBatchTooLargeError)
+    assert f"above segment.bytes={len(large) - 1}" in answers[1].message
+    assert [answer.base_offset for answer in answers if isinstance(answer, AppendResult)] == [0, 1]
+    assert driven.offsets() == [0, 1]
+
+
+@CODECS
+def test_a_compacted_topic_refuses_records_without_a_key(codec: CompressionType) -> None:
+    """Kafka: UnifiedLogTest.testCompactedTopicConstraints; which of the records is not said yet."""
+    config = LogConfig(cleanup_policy=("compact",))
+    keyed, unkeyed = (START_MS, b"key", b"value", ()), (START_MS, None, b"value", ())
+    for records in ([unkeyed, keyed], [keyed, unkeyed], [unkeyed]):
+        with pytest.raises(InvalidRecordError, match="a record has no key"):
+            prepare(build_batch(records, compression_type=codec), config)
+    assert prepare(build_batch([keyed, keyed], compression_type=codec), config).records_count == 2
+
+
+# ---- timestamps ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bound", "distance_ms"), [("before", -DAY_MS - 1), ("after", DAY_MS + 1)])
+@CODECS
+def test_a_timestamp_too_far_in_the_past_or_the_future_is_refused(codec: CompressionType, bound: str, distance_ms: int) -> None:
+    """Kafka: LogValidatorTest.testRecordWithPastTimestampIsRejected, testRecordWithFutureTimestampIsRejected,
+    testInvalidTimestampExceptionHasBatchIndex."""
+    config = LogConfig().overlay({f"message.timestamp.{bound}.max.ms": str(DAY_MS)})
+    with pytest.raises(InvalidTimestampError, match=rf"more than message\.timestamp\.{bound}\.max\.ms=86400000"):
+        prepare(batch(START_MS, START_MS + distance_ms, START_MS, compression_type=codec), config)
+
+
+def test_timestamps_on_the_bounds_and_no_timestamp_are_accepted() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
+    assert prepare(batch(START_MS - 1000, NO_TIMESTAMP, START_MS + 1000), config).max_timestamp == START_MS + 1000
+
+
+def test_under_log_append_time_the_bounds_do_not_hold() -> None:
+    config = LogConfig(
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME,
+        message_timestamp_before_max_ms=0,
+        message_timestamp_after_max_ms=0,
+    )
+    assert prepare(batch(1, START_MS * 2), config).records_count == 2
+
+
+def test_a_batch_that_declares_log_append_time_is_refused_where_the_log_sets_it() -> None:
+    declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS)
+    with pytest.raises(InvalidTimestampError, match="declares LogAppendTime"):
+        prepare(declared, APPEND_TIME)
+    nothing = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    with pytest.raises(InvalidTimestampError, match="declares LogAppendTime"):
+        prepare(nothing)
+
+
+def test_a_batch_that_declares_log_append_time_becomes_create_time_elsewhere() -> None:
+    declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS + 5)
+    ((header, data),) = prepare(declared).batches
+    assert header.timestamp_type is TimestampType.CREATE_TIME
+    assert [record.timestamp for record in iter_records(data, header)] == [START_MS]
+    assert header.max_timestamp == START_MS
+    check_batch(memoryview(data), header)
+
+
+@CODECS
+def test_a_wrong_max_timestamp_is_corrected_together_with_the_crc(codec: CompressionType) -> None:
+    true = batch(START_MS, START_MS + 7, START_MS + 3, compression_type=codec)
+    ((header, data),) = prepare(patched(true, max_timestamp=START_MS + 1000)).batches
+    assert bytes(data) == true
+    check_batch(memoryview(data), header)
+
+
+# ---- what is stored --------------------------------------------------------------------------------------------------
+
+
+@CODECS
+def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(tmp_path: Path, codec: CompressionType) -> None:
+    """Kafka: LogValidatorTest.checkNonCompressed, testRelativeOffsetAssignmentCompressedV2."""
+    driven = open_driven(tmp_path)
+    driven.append(batch(START_MS))
+    sent = batch(
+        START_MS - 1,
+        START_MS + 1,
+        START_MS,
+        compression_type=codec,
+        producer_id=1324,
+        producer_epoch=10,
+        base_sequence=984,
+    )
+    result = driven.append(sent)
+    assert result == AppendResult(1, 3, NO_TIMESTAMP, 0)
+    header, data = stored(driven)[1]
+    assert data[16:] == sent[16:]
+    assert (header.base_offset, header.last_offset, header.partition_leader_epoch) == (1, 3, 0)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1324, 10, 984)
+    assert (header.timestamp_type, header.max_timestamp) == (TimestampType.CREATE_TIME, START_MS + 1)
+    assert (driven.log.active.max_timestamp, driven.log.active.offset_of_max_timestamp) == (START_MS + 1, 3)
+    assert driven.log.log_end_offset == 4
+
+
+@CODECS
+def test_log_append_time_changes_type_and_max_timestamp_only(tmp_path: Path, codec: CompressionType) -> None:
+    """Kafka: LogValidatorTest.checkLogAppendTimeNonCompressed."""
+    driven = open_driven(tmp_path, config=APPEND_TIME)
+    sent = batch(1234, 1234, 1234, compression_type=codec)
+    result = driven.append(sent)
+    assert result == AppendResult(0, 2, START_MS, 0)
+    ((header, data),) = stored(driven)
+    assert len(data) == len(sent)
+    assert data[61:] == sent[61:]
+    assert (header.timestamp_type, header.max_timestamp) == (TimestampType.LOG_APPEND_TIME, START_MS)
+    assert header.base_timestamp == 1234
+    assert [record.timestamp for record in driven.records()] == [START_MS] * 3
+    assert driven.log.active.offset_of_max_timestamp == 2
+
+
+@pytest.mark.parametrize("source", list(CompressionType), ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("target", list(CompressionType), ids=lambda codec: codec.name.lower())
+def test_another_codec_than_the_topics_rebuilds_the_batch(source: CompressionType, target: CompressionType) -> None:
+    """Kafka: LogValidatorTest.checkRecompression, testDifferentCodecCausesRecompression."""
+    options = {"producer_id": 1324, "producer_epoch": 10, "base_sequence": 984, "is_transactional": True}
+    records = [
+        (START_MS - 1, b"a", b"x" * 50, (("header", b"value"), ("none", None))),
+        (START_MS + 1, None, b"y" * 50, ()),
+        (START_MS, b"c", None, ()),
+    ]
+    config = LogConfig(compression_type=target)
+    sent = build_batch(records, compression_type=source, **options)
+    ((header, data),) = prepare(sent, config).batches
+    expected = (
+        sent
+        if source == target
+        else build_batch(records, compression_type=target, compression_level=config.compression_level(target), **options)
+    )
+    assert bytes(data) == expected
+    assert header.max_timestamp == START_MS + 1
+    check_batch(memoryview(data), header)
+
+
+def test_a_rebuilt_batch_must_fit_max_message_bytes_again() -> None:
+    sent = batch(value=bytes(5000), compression_type=CompressionType.GZIP)
+    config = LogConfig(compression_type=CompressionType.NONE, max_message_bytes=1000)
+    with pytest.raises(RecordTooLargeError, match=r"after conversion to compression.type"):
+        prepare(sent, config)
+
+
+def test_a_null_value_is_stored_as_null(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testAppendMessageWithNullPayload."""
+    driven = open_driven(tmp_path)
+    driven.append(batch(value=None))
+    (record,) = driven.records()
+    assert (record.offset, record.key, record.value) == (0, None, None)
+
+
+# ---- offsets, groups, plans ------------------------------------------------------------------------------------------
+
+
+def test_offsets_go_on_across_a_roll(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testAppendInfoFirstOffset."""
+    driven = open_driven(tmp_path)
+    three = batch(START_MS, START_MS, START_MS)
+    assert driven.append(three).base_offset == 0
+    assert driven.append(three).base_offset == 3
+    driven.roll()
+    assert driven.append(three) == AppendResult(6, 8, NO_TIMESTAMP, 0)
+    assert [segment.base_offset for segment in driven.log.segments] == [0, 6]
+
+
+def test_a_group_is_one_write_per_file(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, config=LogConfig(index_interval_bytes=1))
+    plan = plan_append(driven.log, [driven.prepare(batch(START_MS + step)) for step in range(5)], sync=False)
+    segment = driven.log.active
+    assert [operation.file for operation in plan.operations if isinstance(operation, Write)] == [
+        segment.log,
+        segment.offset_index.file,
+        segment.time_index.file,
+    ]
+    assert len(plan.operations) == 3
+    assert plan.files == [segment.log, segment.offset_index.file, segment.time_index.file]
+    assert [answer.base_offset for answer in plan.answers if isinstance(answer, AppendResult)] == [0, 1, 2, 3, 4]
+
+
+def test_planning_changes_nothing(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    before = driven.log.snapshot()
+    plan_append(driven.log, [driven.prepare(batch())], sync=True)
+    assert driven.log.snapshot() is before
+    assert (driven.log.log_end_offset, driven.log.active.size) == (1, len(batch()))
+
+
+def test_an_append_that_does_not_fit_asks_for_a_roll_and_is_not_taken(tmp_path: Path) -> None:
+    size = len(batch())
+    driven = open_driven(tmp_path, config=LogConfig(segment_bytes=2 * size))
+    plan = plan_append(driven.log, [driven.prepare(batch()) for _ in range(3)], sync=False)
+    assert plan.taken == len(plan.answers) == 2
+    assert str(plan.roll).startswith("size:")
+    empty = plan_append(driven.log, [], sync=True)
+    assert (empty.taken, empty.roll, empty.operations, empty.writes) == (0, None, [], False)
+
+
+# ---- sync, failure ---------------------------------------------------------------------------------------------------
+
+
+def test_a_synced_append_moves_the_recovery_point(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    assert driven.log.recovery_point == 0
+    driven.append(batch(), sync=True)
+    assert driven.log.recovery_point == 2
+
+
+def test_the_first_synced_append_also_syncs_the_name_of_its_file(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    first = plan_append(driven.log, [driven.prepare(batch())], sync=True)
+    assert first.operations[-2:] == [Sync(driven.log.active.log), SyncDirectory(driven.log.directory)]
+    driven.write(first)
+    second = plan_append(driven.log, [driven.prepare(batch())], sync=True)
+    assert [operation for operation in second.operations if not isinstance(operation, Write)] == [Sync(driven.log.active.log)]
+
+
+def test_where_nothing_outlives_the_process_no_name_is_synced(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, sync_metadata=False)
+    plan = plan_append(driven.log, [driven.prepare(batch())], sync=True)
+    assert not [operation for operation in plan.operations if isinstance(operation, SyncDirectory)]
+
+
+def test_a_synced_append_takes_earlier_segments_and_their_indexes_with_it(tmp_path: Path) -> None:
+    """Recovery trusts indexes below the recovery point, so they are on the device before it moves past them."""
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    earlier = driven.log.active
+    driven.roll()
+    plan = plan_append(driven.log, [driven.prepare(batch())], sync=True)
+    synced = [operation.file for operation in plan.operations if isinstance(operation, Sync)]
+    assert synced == [earlier.log, earlier.offset_index.file, earlier.time_index.file, driven.log.active.log]
+    assert all(file in plan.files for file in synced)
+
+
+def test_an_append_that_the_disk_refuses_leaves_no_trace_and_the_next_may_succeed() -> None:
+    fs = CrashFileSystem()
+    driven = open_driven("/log", fs=fs, config=LogConfig(index_interval_bytes=1))
+    driven.append(batch())
+    driven.append(batch())
+    fs.fail_next("write", errno.ENOSPC, after_bytes=10)
+    with pytest.raises(OSError, match="No space left"):
+        driven.append(batch())
+    assert len(fs.content(driven.log.active.log.path)) == driven.log.active.size == 2 * len(batch())
+    assert driven.offsets() == [0, 1]
+    assert driven.append(batch()).base_offset == 2
+    assert driven.reopen(was_clean=False).offsets() == [0, 1, 2]
+
+
+# ---- rolling by time -------------------------------------------------------------------------------------------------
+
+
+def test_rolling_by_time_during_appends(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testTimeBasedLogRollDuringAppend."""
+    clock = Clock()
+    driven = open_driven(tmp_path, clock=clock, config=LogConfig(segment_ms=3600, message_timestamp_after_max_ms=10**9))
+
+    def segments_after(timestamp: int) -> int:
+        driven.append(batch(timestamp))
+        return len(driven.log.segments)
+
+    clock.advance(3601)
+    assert segments_after(NO_TIMESTAMP) == 1  # the segment was empty
+    for expected in (2, 3, 4):
+        clock.advance(3601)
+        assert segments_after(NO_TIMESTAMP) == expected
+    # The segment's first batch has no timestamp: the clock counts, however far ahead a record is.
+    assert segments_after(clock() + 3601) == 4
+    clock.advance(3601)
+    assert segments_after(clock()) == 5
+    # It has one now: only the time of records counts.
+    clock.advance(3601)
+    assert segments_after(clock() - 3601) == 5
+    assert segments_after(clock()) == 6
+    assert segments_after(clock()) == 6
+
+
+def test_an_empty_append_never_rolls(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testTimeBasedLogRollDuringAppend."""
+    clock = Clock()
+    driven = open_driven(tmp_path, clock=clock, config=LogConfig(segment_ms=3600))
+    driven.append(batch(NO_TIMESTAMP))
+    clock.advance(3601)
+    with pytest.raises(InvalidRecordError):
+        driven.append(b"")
+    assert driven.append_group([]) == []
+    assert len(driven.log.segments) == 1
+
+
+def test_jitter_is_taken_off_segment_ms(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testTimeBasedLogRollJitter."""
+    clock = Clock()
+    driven = open_driven(tmp_path, clock=clock, config=LogConfig(segment_ms=3600, segment_jitter_ms=1200))
+    jitter_ms = driven.log.active.roll_jitter_ms
+    assert 0 <= jitter_ms < 1200
+    driven.append(batch(NO_TIMESTAMP))
+    clock.advance(2400)
+    driven.append(batch(NO_TIMESTAMP))
+    assert len(driven.log.segments) == 1
+    clock.now = START_MS + 3600 - jitter_ms
+    driven.append(batch(NO_TIMESTAMP))
+    assert len(driven.log.segments) == 1
+    clock.advance(1)
+    driven.append(batch(NO_TIMESTAMP))
+    assert len(driven.log.segments) == 2
+
+
+def test_header_validation_trusts_the_header(tmp_path: Path) -> None:
+    config = LogConfig(record_validation=RecordValidation.HEADER)
+    wrong = patched(batch(START_MS), max_timestamp=START_MS + 5)
+    assert prepare(wrong, config).max_timestamp == START_MS + 5
+    with pytest.raises(CorruptRecordError):
+        prepare(wrong[:-1] + b"!", config)
+    with pytest.raises(InvalidTimestampError):
+        prepare(patched(batch(START_MS), max_timestamp=START_MS + INT32_MAX), config)
+
+
+def test_an_append_of_many_batches_gets_an_index_entry_for_each_interval(tmp_path: Path) -> None:
+    """Kafka: LogSegment.append makes one entry at most; recovery makes them per batch, and so do we in both."""
+    driven = open_driven(tmp_path / "t-0", config=LogConfig(index_interval_bytes=200))
+    many = b"".join(batch(START_MS + number, value=b"x" * 60) for number in range(20))
+    driven.append(many)
+    size = len(many) // 20
+    assert 100 < size < 200
+    active = driven.log.active
+    assert active.offset_index.entries == 19 // 2
+    assert driven.run(active.offset_index.entry(0)) == (2, 2 * size)
+    assert driven.run(active.time_index.entry(0)) == (START_MS + 2, 2)
+    driven.close_files()

@@ -1,0 +1,353 @@
+"""Files that decide what is read, lost or damaged: that is noticed, said, and put right from the log or the other evidence."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.types import Isolation, TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.cleaner.compact import compact
+from triolog.server.storage.errors import CheckpointError
+from triolog.server.storage.log.derived_files import FILE_NAME, Facts, IndexFacts, decode_facts, encode_facts, read_facts
+from triolog.server.storage.log.prepare import prepare_marker
+from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
+from triolog.server.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.golden import GOLDEN
+from tests.support.logs import DrivenLog, batch, open_driven
+
+NAME: Final = "topic-0"
+COMMITTED: Final = Isolation.READ_COMMITTED
+
+
+def send(driven: DrivenLog, sequence: int, *, key: bytes | None = None) -> None:
+    """One record of the producer, in a transaction."""
+    driven.append(batch(key=key, producer_id=1, producer_epoch=0, base_sequence=sequence, is_transactional=True))
+
+
+def end(driven: DrivenLog, *, commit: bool) -> None:
+    driven.append_group(
+        [prepare_marker(producer_id=1, producer_epoch=0, commit=commit, coordinator_epoch=0, now_ms=driven.clock())]
+    )
+
+
+def log_of(directory: Path | str, **options: object) -> DrivenLog:
+    """Two closed segments with an aborted and a committed transaction each, an active one with an aborted transaction."""
+    driven = open_driven(directory, **options)  # type: ignore[arg-type]
+    for number in range(3):
+        send(driven, 2 * number)
+        end(driven, commit=False)
+        send(driven, 2 * number + 1)
+        end(driven, commit=True)
+        if number < 2:
+            driven.roll()
+    return driven
+
+
+def committed(driven: DrivenLog) -> list[int]:
+    return [record.offset for record in driven.records(COMMITTED)]
+
+
+def indexes(directory: str) -> list[Path]:
+    return sorted(Path(directory).glob("*.txnindex"))
+
+
+DAMAGES: Final = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "another last offset": lambda path: path.write_bytes(changed(path.read_bytes(), 25)),
+    "another producer": lambda path: path.write_bytes(changed(path.read_bytes(), 9)),
+    "another last stable offset": lambda path: path.write_bytes(changed(path.read_bytes(), 33)),
+}
+
+
+def changed(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :]
+
+
+# ---- transaction indexes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slot", range(3))
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_and_said(
+    tmp_path: Path, damage: str, slot: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = log_of(tmp_path / NAME)
+    expected = committed(driven)
+    assert len(expected) == 3
+    driven.close()
+    path = indexes(driven.log.directory)[slot]
+    before = path.read_bytes()
+    DAMAGES[damage](path)
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=True)
+    assert str(path) in caplog.text
+    assert "the segment is scanned and its indexes are rebuilt" in caplog.text
+    assert committed(again) == expected
+    assert path.read_bytes() == before
+    again.close()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        again.reopen(was_clean=True)
+    assert caplog.text == ""
+
+
+def test_a_closed_segment_below_the_recovery_point_is_looked_at_after_a_kill_too(tmp_path: Path) -> None:
+    driven = log_of(tmp_path / NAME)
+    expected = committed(driven)
+    driven.flush()
+    driven.close_files()
+    indexes(driven.log.directory)[0].unlink()
+    again = driven.reopen(was_clean=False, recovery_point=driven.log.recovery_point)
+    assert committed(again) == expected
+
+
+def test_what_a_recovery_made_is_known_from_then_on(tmp_path: Path) -> None:
+    driven = log_of(tmp_path / NAME)
+    expected = committed(driven)
+    driven.close_files()
+    again = driven.reopen(was_clean=False)
+    (tmp_path / NAME / FILE_NAME).unlink()
+    again.close_files()
+    again = driven.reopen(was_clean=False)
+    again.close()
+    for path in indexes(driven.log.directory):
+        path.unlink()
+    assert committed(driven.reopen(was_clean=True)) == expected
+
+
+def test_what_kafka_wrote_is_known_once_it_is_adopted(tmp_path: Path) -> None:
+    partition = TopicPartition("txn", 0)
+    shutil.copytree(GOLDEN / "clean" / "txn-0", tmp_path / "txn-0", copy_function=shutil.copyfile)
+    (tmp_path / "txn-0").chmod(0o755)
+    driven = open_driven(tmp_path / "txn-0", topic_partition=partition)
+    expected, files = committed(driven), {path.name: path.read_bytes() for path in indexes(driven.log.directory)}
+    driven.close()
+    for path in indexes(driven.log.directory):
+        path.unlink()
+    again = driven.reopen(was_clean=True)
+    assert committed(again) == expected
+    assert {path.name: path.read_bytes() for path in indexes(driven.log.directory)} == files
+
+
+@pytest.mark.parametrize("slot", range(3))
+def test_a_segment_that_kafka_wrote_on_is_not_judged_by_what_was_known_of_it(
+    tmp_path: Path, slot: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka appends to the active segment, compaction shrinks the others: here both are taken from a log that went on."""
+    driven, other = log_of(tmp_path / NAME), log_of(tmp_path / "other-0")
+    driven.close()
+    base = [segment.base_offset for segment in driven.log.segments][slot]
+    if slot == 2:
+        send(other, 6)
+        end(other, commit=False)
+    other.close()
+    for path in Path(other.log.directory).glob(f"{base:020}.*"):
+        shutil.copy(path, driven.log.directory)
+    if slot < 2:
+        # As compaction leaves it: without the records of the aborted transaction, and without its entry.
+        log = Path(driven.log.directory, f"{base:020}.log")
+        log.write_bytes(log.read_bytes()[2 * (log.stat().st_size // 4) :])
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            log.with_suffix(suffix).unlink()
+        driven.reopen(was_clean=False).close()
+        facts = read_facts(driven.fs, driven.log.directory)
+        assert facts is not None
+        assert base not in facts.indexes
+        return
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=True)
+    assert caplog.text == ""
+    facts = read_facts(driven.fs, again.log.directory)
+    assert facts is not None
+    assert facts.indexes[base].index_bytes == 68
+
+
+def test_a_compacted_segment_is_known_by_its_new_index(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    driven = open_driven(tmp_path / NAME, config=config)
+    for number in range(4):
+        send(driven, 2 * number, key=b"a")
+        send(driven, 2 * number + 1, key=b"b")
+        end(driven, commit=number % 2 == 1)
+        driven.roll()
+    driven.flush()
+    assert compact(driven.fs, driven.log, None) is not None
+    driven.close_files()
+    expected = committed(driven)
+    driven.close()
+    facts = read_facts(driven.fs, driven.log.directory)
+    there = {int(path.stem): path.stat().st_size for path in indexes(driven.log.directory)}
+    assert {base: each.index_bytes for base, each in (facts.indexes if facts else {}).items()} == there
+    with caplog.at_level(logging.WARNING):
+        assert committed(driven.reopen(was_clean=True)) == expected
+    assert caplog.text == ""
+
+
+# ---- the log start offset --------------------------------------------------------------------------------------------
+
+
+def trimmed(directory: Path, offset: int) -> DrivenLog:
+    """Twenty records, one a batch, ten a segment, of which those below `offset` are deleted; their files are still there."""
+    driven = open_driven(directory)
+    for number in range(20):
+        driven.append(batch())
+        if number == 9:
+            driven.roll()
+    driven.run(increment_log_start_offset(driven.log, offset))
+    return driven
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("checkpoint", [0, 3])
+def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
+    tmp_path: Path, was_clean: bool, checkpoint: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = trimmed(tmp_path / NAME, 7)
+    (driven.close if was_clean else driven.close_files)()
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=was_clean, log_start_offset=checkpoint)
+    assert again.offsets() == list(range(7, 20))
+    assert f"topic-0: {tmp_path}/log-start-offset-checkpoint says that its records begin at offset {checkpoint}" in caplog.text
+    assert f"{tmp_path / NAME}/{FILE_NAME} that they begin at 7; the larger one counts" in caplog.text
+
+
+def test_a_larger_offset_in_the_checkpoint_counts_and_is_known_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A Kafka has deleted more meanwhile."""
+    driven = trimmed(tmp_path / NAME, 7)
+    driven.close()
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=True, log_start_offset=9)
+    assert (again.offsets(), caplog.text) == (list(range(9, 20)), "")
+    assert again.reopen(was_clean=True, log_start_offset=0).offsets() == list(range(9, 20))
+
+
+def test_what_kafkas_checkpoint_said_is_known_once_it_is_adopted(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "clean" / "trimmed-0", tmp_path / "trimmed-0", copy_function=shutil.copyfile)
+    (tmp_path / "trimmed-0").chmod(0o755)
+    options = {"topic_partition": TopicPartition("trimmed", 0)}
+    start = open_driven(tmp_path / "trimmed-0", **options).log.log_start_offset + 3  # type: ignore[arg-type]
+    open_driven(tmp_path / "trimmed-0", log_start_offset=start, **options)  # type: ignore[arg-type]
+    assert open_driven(tmp_path / "trimmed-0", **options).log.log_start_offset == start  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied"])
+def test_an_offset_that_the_log_does_not_reach_is_passed_over(tmp_path: Path, how: str) -> None:
+    """A Kafka that cut the log back knows nothing of the file; its records are not to go for it."""
+    driven = trimmed(tmp_path / NAME, 15)
+    driven.close()
+    known = (tmp_path / NAME / FILE_NAME).read_bytes()
+    driven = driven.reopen(was_clean=True)
+    driven.run(truncate_to(driven.log, 12 if how == "cut" else 0))
+    if how == "emptied":
+        driven.append(batch())
+    driven.close()
+    (tmp_path / NAME / FILE_NAME).write_bytes(known)
+    again = driven.reopen(was_clean=True, log_start_offset=0)
+    assert again.log.log_start_offset == 0
+    assert again.offsets() == (list(range(12)) if how == "cut" else [0])
+
+
+@pytest.mark.parametrize("how", ["to", "fully"])
+def test_a_cut_below_the_log_start_is_known(tmp_path: Path, how: str) -> None:
+    driven = trimmed(tmp_path / NAME, 15)
+    driven.run(truncate_to(driven.log, 5) if how == "to" else truncate_fully_and_start_at(driven.log, 5))
+    for _ in range(30):
+        driven.append(batch())
+    driven.close_files()
+    again = driven.reopen(was_clean=False, log_start_offset=5)
+    assert again.offsets() == list(range(5, 35))
+
+
+def test_records_of_the_servers_own_topics_are_never_hidden(tmp_path: Path) -> None:
+    partition = TopicPartition("__consumer_offsets", 0)
+    driven = open_driven(tmp_path / str(partition), topic_partition=partition)
+    for _ in range(5):
+        driven.append(batch())
+    driven.close()
+    (tmp_path / str(partition) / FILE_NAME).write_bytes(encode_facts(Facts(4, {})))
+    assert driven.reopen(was_clean=True).offsets() == list(range(5))
+
+
+def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """On a full disk retention is what makes room."""
+    fs = CrashFileSystem()
+    driven = open_driven("/data/topic-0", fs=fs, config=LogConfig(retention_bytes=0))
+    for _ in range(3):
+        driven.append(batch())
+        driven.roll()
+    for _ in range(2):
+        fs.fail_next("write", errno.ENOSPC, after_bytes=0)
+        with caplog.at_level(logging.WARNING):
+            driven.run(increment_log_start_offset(driven.log, driven.log.log_start_offset + 1))
+    assert caplog.text.count("cannot be written and is tried again") == 1
+    assert read_facts(fs, "/data/topic-0") is None
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 3
+    facts = read_facts(fs, "/data/topic-0")
+    assert facts is not None
+    assert facts.log_start_offset == driven.log.log_start_offset == 3
+    assert driven.run(take_out_below(driven.log, 3, most=9)) == 3
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path / NAME)
+    driven.append(batch())
+    send(driven, 0)
+    end(driven, commit=True)
+    driven.roll()
+    driven.close()
+    driven.reopen(was_clean=False).close()
+    assert not (tmp_path / NAME / FILE_NAME).exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format_version": 2}', b'{"format_version": 1, "crc32c": 1}'])
+def test_a_file_that_cannot_be_read_is_said_and_made_anew(
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = log_of(tmp_path / NAME)
+    driven.close()
+    path = tmp_path / NAME / FILE_NAME
+    before = path.read_bytes()
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        driven.reopen(was_clean=True)
+    assert f"{path} " in caplog.text
+    assert path.read_bytes() == before
+
+
+facts = st.builds(
+    Facts,
+    st.integers(0, 2**63 - 1),
+    st.dictionaries(
+        st.integers(0, 2**63 - 1),
+        st.builds(IndexFacts, st.integers(0, 2**31 - 1), st.integers(34, 2**31), st.integers(0, 2**32 - 1)),
+        max_size=5,
+    ),
+)
+
+
+@given(facts)
+def test_what_is_written_is_read(facts: Facts) -> None:
+    assert decode_facts("file", encode_facts(facts)) == facts
+
+
+def test_a_changed_number_is_noticed_and_the_checksum_can_be_taken_out() -> None:
+    document = json.loads(encode_facts(Facts(7, {0: IndexFacts(100, 34, 5)})))
+    document["log_start_offset"] = 8
+    with pytest.raises(CheckpointError, match="has crc32c"):
+        decode_facts("file", json.dumps(document).encode())
+    del document["crc32c"]
+    assert decode_facts("file", json.dumps(document).encode()).log_start_offset == 8

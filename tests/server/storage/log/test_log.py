@@ -1,0 +1,225 @@
+"""A log's state: snapshots, rolling, flushing, taking segments out, the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.diskops import Sync
+from triolog.server.storage.disk.path_ops import SyncDirectory
+from triolog.server.storage.log.truncate import truncate_to
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+
+SIZE: Final = len(batch())
+
+
+def log_of(directory: Path, records: int, *, per_segment: int = 10) -> DrivenLog:
+    driven = open_driven(directory, config=LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=SIZE))
+    for offset in range(records):
+        driven.append(batch(START_MS + offset))
+    return driven
+
+
+def bases(driven: DrivenLog) -> list[int]:
+    return [segment.base_offset for segment in driven.log.segments]
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 5)
+    first = driven.log.snapshot()
+    assert driven.log.snapshot() is first
+    driven.append(batch())
+    assert driven.log.snapshot() is not first
+    assert (first.log_end_offset, driven.log.snapshot().log_end_offset) == (5, 6)
+
+
+def test_appends_do_not_look_at_inactive_segments_again(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    before = driven.log.snapshot()
+    driven.append(batch())
+    assert driven.log.snapshot().inactive is before.inactive
+    driven.roll()
+    assert len(driven.log.snapshot().inactive) == 3
+
+
+def test_slots_by_offset_and_by_time(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, log_start_offset=5, config=LogConfig(segment_bytes=2 * SIZE))
+    for timestamp in (10, 20, 5, 6, 30, 1):
+        driven.append(batch(START_MS + timestamp))
+    snapshot = driven.log.snapshot()
+    assert [snapshot.slot_of(offset) for offset in (4, 5, 6, 7, 8, 9, 99)] == [-1, 0, 0, 1, 1, 2, 2]
+    assert [snapshot.slot_reaching(START_MS + timestamp) for timestamp in (0, 20, 21, 30, 31)] == [0, 0, 2, 2, 3]
+
+
+def test_the_readable_end_of_each_segment_follows_the_high_watermark(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    driven.log.set_high_watermark(13, 10, 3 * SIZE)
+    snapshot = driven.log.snapshot()
+    assert [snapshot.readable_end(slot) for slot in range(3)] == [10 * SIZE, 3 * SIZE, 0]
+
+
+# ---- rolling ---------------------------------------------------------------------------------------------------------
+
+
+def test_rolling_an_empty_active_segment_makes_it_anew(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
+    driven = open_driven(tmp_path)
+    before = driven.log.active
+    driven.roll()
+    assert bases(driven) == [0]
+    assert driven.log.active is not before
+    assert "00000000000000000000.log" in names(tmp_path)
+    assert driven.append(batch()).base_offset == 0
+    assert driven.offsets() == [0]
+
+
+def test_an_empty_active_segment_with_full_indexes_can_be_rolled(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
+    driven = open_driven(tmp_path)
+    driven.run(driven.log.active.become_inactive())
+    assert driven.log.active.offset_index.max_entries == 0
+    assert driven.append(batch()).base_offset == 0
+    assert bases(driven) == [0]
+    assert driven.log.active.offset_index.max_entries > 0
+
+
+def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path) -> None:
+    """Kafka: LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal."""
+    driven = log_of(tmp_path, 15)
+    driven.log.log_end_offset = 9
+    with pytest.raises(ValueError, match="cannot roll to 9, the active segment starts at 10"):
+        driven.roll()
+
+
+def test_a_roll_to_a_segment_with_data_is_refused(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 15)
+    driven.log.log_end_offset = 10
+    with pytest.raises(ValueError, match="a segment with data starts at 10 already"):
+        driven.roll()
+
+
+def test_a_stray_file_of_the_new_name_is_emptied(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 5)
+    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+        (tmp_path / f"00000000000000000005{suffix}").write_bytes(b"stray")
+    driven.roll()
+    assert (tmp_path / "00000000000000000005.log").read_bytes() == b""
+    assert names(tmp_path).isdisjoint({f"00000000000000000005{one}" for one in (".index", ".timeindex", ".txnindex")})
+    driven.append(batch())
+    assert driven.offsets() == list(range(6))
+
+
+def test_a_new_segment_has_no_index_files_before_its_first_entry(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 5)
+    driven.roll()
+    driven.append(batch())
+    assert {name for name in names(tmp_path) if name.startswith("00000000000000000005")} == {
+        "00000000000000000005.log",
+        "00000000000000000005.snapshot",
+    }
+
+
+def test_an_inactive_segment_has_trimmed_indexes(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 10)
+    path = tmp_path / "00000000000000000000.index"
+    assert path.stat().st_size == LogConfig().segment_index_bytes
+    driven.roll()
+    assert path.stat().st_size == driven.log.segments.first.offset_index.entries * 8 > 0
+
+
+# ---- flushing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_syncs_every_unsynced_segment_and_new_names(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    plan = driven.log.plan_flush()
+    first, second, active = driven.log.segments
+    files = {operation.file for operation in plan.operations if isinstance(operation, Sync)}
+    assert files == {first.log, second.log, active.log, *(index.file for one in (first, second) for index in one.indexes)}
+    assert plan.operations[-1] == SyncDirectory(driven.log.directory)
+    assert set(plan.files) == files
+    assert driven.log.recovery_point == 0
+
+
+def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    plan = driven.log.plan_flush(20)
+    assert driven.log.active.log not in plan.files
+    driven.execute(plan.operations)
+    driven.log.commit_flush(plan)
+    assert driven.log.recovery_point == 20
+    assert [segment.base_offset for segment in driven.log.unsynced(25)] == [20]
+
+
+def test_a_second_flush_has_nothing_to_do(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    driven.flush()
+    assert driven.log.recovery_point == 25
+    assert driven.log.plan_flush().operations == ()
+
+
+def test_an_older_flush_never_lowers_the_recovery_point(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    older = driven.log.plan_flush(20)
+    driven.flush()
+    driven.log.commit_flush(older)
+    assert driven.log.recovery_point == 25
+
+
+def test_a_flush_planned_before_a_truncation_does_not_pass_the_end(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    plan = driven.log.plan_flush()
+    driven.run(truncate_to(driven.log, 12))
+    driven.log.commit_flush(plan)
+    assert driven.log.recovery_point <= 12
+    driven.log.check_invariant()
+
+
+def test_the_name_of_a_rolled_segment_is_synced_before_its_records_count_as_flushed(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 5)
+    driven.flush()
+    driven.roll()
+    empty = driven.log.plan_flush()
+    driven.execute(empty.operations)
+    driven.log.commit_flush(empty)
+    driven.append(batch())
+    assert SyncDirectory(driven.log.directory) in (*empty.operations, *driven.log.plan_flush().operations)
+
+
+# ---- taking segments out, the end ------------------------------------------------------------------------------------
+
+
+def test_only_files_that_exist_are_renamed_and_the_handles_follow(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testChangeFileSuffixes."""
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    driven.roll()
+    fresh = driven.log.active
+    driven.run(driven.log.take_out([fresh]))
+    (doomed,) = driven.log.doomed
+    stem = f"{tmp_path}/00000000000000000001"
+    assert doomed.paths == [f"{stem}.log.deleted", f"{stem}.snapshot.deleted"]
+    assert [fresh.log.path, fresh.offset_index.path] == [doomed.paths[0], f"{stem}.index.deleted"]
+    assert not [name for name in names(tmp_path) if name.startswith("00000000000000000001.index")]
+    assert bases(driven) == [0]
+
+
+def test_every_change_keeps_the_invariant(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 5)
+    driven.log.high_watermark = 6
+    with pytest.raises(AssertionError, match="0 <= 6 <= 6 <= 5"):
+        driven.log.check_invariant()
+    driven.log.high_watermark = 5
+    driven.log.recovery_point = 6
+    with pytest.raises(AssertionError, match="recovery point 6 > 5"):
+        driven.log.check_invariant()

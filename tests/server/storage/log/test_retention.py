@@ -1,0 +1,400 @@
+"""What a log lets go, why, and how much of it; what a power cut leaves of it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError
+from triolog.protocol.types import NO_TIMESTAMP
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.checkpoints import decode_offsets, encode_offsets
+from triolog.server.storage.disk.filesystem import replace_file
+from triolog.server.storage.disk.path_ops import ListDirectory, RenameEach
+from triolog.server.storage.log.leader_epochs import EpochEntry
+from triolog.server.storage.log.retention import (
+    expire_segments,
+    increment_log_start_offset,
+    let_go_below,
+    may_expire,
+    oldest_first,
+    take_out_below,
+    unlink_doomed,
+)
+from triolog.server.storage.producers.producer_snapshots import list_snapshots
+
+from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.support.inline_log import make_on_device
+from tests.support.logs import START_MS, TOPIC_PARTITION, DrivenLog, batch, open_driven, read_all
+
+SIZE: Final = len(batch())
+DAY_MS: Final = 86_400_000
+PER_SEGMENT: Final = 5
+ALL: Final = 1000
+CHECKPOINT: Final = "/data/log-start-offset-checkpoint"
+
+
+def log_of(directory: Path | str, records: int, *, timestamp: int = START_MS, **config: Any) -> DrivenLog:
+    """One record a batch, five a segment; nothing expires unless `config` says so."""
+    settings = {"segment_bytes": PER_SEGMENT * SIZE, "retention_ms": -1} | config
+    fs = settings.pop("fs", None)
+    driven = open_driven(directory, config=LogConfig(**settings), fs=fs)
+    for _ in range(records):
+        driven.append(batch(timestamp))
+    return driven
+
+
+def configure(driven: DrivenLog, **changes: Any) -> None:
+    driven.log.config = attrs.evolve(driven.log.config, **changes)
+
+
+def retain(driven: DrivenLog) -> int:
+    """Both steps; answers how many segments were taken out."""
+    looked = may_expire(driven.log, driven.clock())
+    driven.run(expire_segments(driven.log, driven.clock()))
+    taken = driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=ALL))
+    assert looked or not taken, "the cheap look must see what the real one finds"
+    driven.log.check_invariant()
+    return taken
+
+
+def bases(driven: DrivenLog) -> list[int]:
+    return [segment.base_offset for segment in driven.log.segments]
+
+
+# ---- by size -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kept_records", "segments"), [(10, 2), (15, 3), (14, 3), (9, 2), (5, 1), (4, 1), (0, 1)])
+def test_size_lets_go_what_leaves_at_least_that_much(tmp_path: Path, kept_records: int, segments: int) -> None:
+    """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize."""
+    driven = log_of(tmp_path, 15, retention_bytes=kept_records * SIZE)
+    retain(driven)
+    assert len(driven.log.segments) == segments
+    assert driven.log.size_in_bytes >= kept_records * SIZE
+    assert driven.offsets() == list(range(driven.log.log_start_offset, 15))
+
+
+# ---- by time -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retention_ms", [0, DAY_MS])
+def test_a_segment_goes_when_its_newest_record_is_older_strictly(tmp_path: Path, retention_ms: int) -> None:
+    driven = log_of(tmp_path, 15, retention_ms=retention_ms)
+    driven.clock.now = START_MS + retention_ms
+    assert retain(driven) == 0
+    driven.clock.advance(1)
+    assert retain(driven) == 3
+
+
+def test_one_record_of_the_future_keeps_its_segment_and_all_later_ones(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 7, retention_ms=DAY_MS)
+    driven.append(batch(START_MS + 3_600_000))
+    for _ in range(7):
+        driven.append(batch(START_MS))
+    driven.clock.now = START_MS + DAY_MS + 1
+    assert retain(driven) == 1
+    assert bases(driven) == [5, 10]
+
+
+def test_without_timestamps_the_files_time_counts(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 10, timestamp=NO_TIMESTAMP, retention_ms=DAY_MS)
+    old, young = (segment.log.path for segment in driven.log.segments)
+    os.utime(old, (1_000_000, 1_000_000))
+    os.utime(young, (START_MS // 1000, START_MS // 1000))
+    assert retain(driven) == 1
+    assert bases(driven) == [5]
+
+
+def test_with_a_clock_that_is_not_trusted_only_size_counts(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 15, retention_ms=1, retention_bytes=10 * SIZE)
+    driven.clock.advance(365 * DAY_MS)
+    driven.run(expire_segments(driven.log, driven.clock(), by_time=False))
+    assert driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=ALL)) == 1
+
+
+# ---- policies and the log start offset -----------------------------------------------------------------
+
+
+def test_a_compacted_log_lets_nothing_go_for_age_or_size(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.shouldNotDeleteSegmentsWhenPolicyDoesNotIncludeDelete."""
+    driven = log_of(tmp_path, 15, retention_ms=0, retention_bytes=0)
+    configure(driven, cleanup_policy=("compact",))
+    driven.clock.advance(DAY_MS)
+    assert retain(driven) == 0
+    configure(driven, cleanup_policy=("compact", "delete"))
+    assert retain(driven) == 3
+
+
+def test_what_lies_below_the_log_start_goes_whatever_the_policy(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.shouldDeleteStartOffsetBreachedSegmentsWhenPolicyDoesNotIncludeDelete."""
+    driven = log_of(tmp_path, 15)
+    configure(driven, cleanup_policy=("compact",))
+    assert driven.run(increment_log_start_offset(driven.log, 5))
+    assert retain(driven) == 1
+    assert bases(driven) == [5, 10]
+
+
+@pytest.mark.parametrize(("start", "gone"), [(4, 0), (5, 1), (9, 1), (10, 2), (14, 2), (15, 2)])
+def test_the_log_start_takes_whole_segments_only_and_never_the_active_one(tmp_path: Path, start: int, gone: int) -> None:
+    driven = log_of(tmp_path, 15)
+    driven.run(increment_log_start_offset(driven.log, start))
+    assert retain(driven) == gone
+    assert driven.offsets() == list(range(start, 15))
+
+
+def test_the_log_start_offset_only_grows_and_not_past_the_high_watermark(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testCannotIncrementLogStartOffsetPastHighWatermark."""
+    driven = log_of(tmp_path, 25)
+    with pytest.raises(OffsetOutOfRangeError, match="to 26, above the high watermark 25") as raised:
+        driven.run(increment_log_start_offset(driven.log, 26))
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert driven.run(increment_log_start_offset(driven.log, 7))
+    assert not driven.run(increment_log_start_offset(driven.log, 7))
+    assert not driven.run(increment_log_start_offset(driven.log, 3))
+    assert driven.log.log_start_offset == 7
+
+
+# ---- the high watermark, and the end of the log -----------------------------------------------------------------
+
+
+def test_only_segments_wholly_below_the_high_watermark_go(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testCannotDeleteSegmentsAtOrAboveHighWatermark, testDeleteOldSegments."""
+    driven = log_of(tmp_path, 100, retention_ms=1)
+    driven.clock.advance(2)
+    for high_watermark in range(101):
+        segment = driven.log.segments.floor(high_watermark)
+        assert segment is not None
+        driven.log.set_high_watermark(high_watermark, segment.base_offset, (high_watermark - segment.base_offset) * SIZE)
+        retain(driven)
+        assert driven.log.log_start_offset <= driven.log.high_watermark
+        assert driven.log.log_start_offset == high_watermark // PER_SEGMENT * PER_SEGMENT
+    assert (bases(driven), driven.log.size_in_bytes) == ([100], 0)
+
+
+def test_when_everything_goes_an_empty_segment_stays_and_the_epochs_collapse(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testDeleteOldSegments, testThatGarbageCollectingSegmentsDoesntChangeOffset."""
+    driven = log_of(tmp_path, 100, retention_ms=1)
+    driven.log.leader_epochs.clear()
+    driven.log.leader_epochs.assign(0, 40)
+    driven.log.leader_epochs.assign(1, 90)
+    driven.clock.advance(2)
+    assert retain(driven) == 20
+    assert (bases(driven), driven.log.log_start_offset, driven.log.log_end_offset) == ([100], 100, 100)
+    assert driven.log.leader_epochs.entries == (EpochEntry(1, 100),)
+    assert retain(driven) == 0, "an empty segment is not given up"
+    assert driven.append(batch()).base_offset == 100
+    assert driven.offsets() == [100]
+
+
+def test_the_active_segment_is_on_the_device_before_it_is_given_up(tmp_path: Path) -> None:
+    fs = CrashFileSystem()
+    driven = log_of("/log", 3, fs=fs, retention_ms=1)
+    path = driven.log.active.log.path
+    driven.clock.advance(2)
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 1
+    assert fs.durable_content(path) == fs.content(path) != b""
+
+
+def test_offsets_go_on_after_everything_was_given_up_and_the_log_was_opened_again(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 12, retention_ms=1)
+    driven.clock.advance(2)
+    retain(driven)
+    for was_clean in (False, True):
+        driven = driven.reopen(was_clean=was_clean)
+        assert (driven.log.log_start_offset, driven.log.log_end_offset, driven.offsets()) == (12, 12, [])
+        driven.close()
+
+
+# ---- files -----------------------------------------------------------------
+
+
+def test_files_are_renamed_and_kept_for_the_delay(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testAsyncDelete."""
+    driven = log_of(tmp_path, 15, retention_bytes=5 * SIZE, file_delete_delay_ms=1000)
+    assert retain(driven) == 2
+    deleted = sorted(path.name for path in tmp_path.glob("*.deleted"))
+    assert [name for name in deleted if ".log" in name] == [f"{base:020d}.log.deleted" for base in (0, 5)]
+    assert [doomed.due_ms for doomed in driven.log.doomed] == [START_MS + 1000] * 2
+    assert sorted(Path(path).name for doomed in driven.log.doomed for path in doomed.paths) == deleted
+    assert not [path for path in tmp_path.glob("0000000000000000000[05].*") if path.suffix != ".deleted"]
+
+
+def test_a_producer_snapshot_that_vanished_is_not_missed(tmp_path: Path) -> None:
+    """Kafka: ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted."""
+    driven = log_of(tmp_path, 15, retention_bytes=5 * SIZE)
+    (tmp_path / f"{5:020d}.snapshot").unlink()
+    assert retain(driven) == 2
+    assert not [path for doomed in driven.log.doomed for path in doomed.paths if path.endswith(".snapshot.deleted")]
+    assert driven.run(list_snapshots(str(tmp_path))) == [10]
+
+
+def test_a_snapshot_taken_before_still_reads_the_files_that_were_renamed(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 15, retention_bytes=5 * SIZE)
+    snapshot = driven.log.snapshot()
+    retain(driven)
+    assert [record.offset for record in read_all(driven.fs, snapshot)] == list(range(15))
+    assert driven.offsets() == list(range(10, 15))
+
+
+def test_taking_out_goes_in_pieces_of_the_size_asked_for(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 50)
+    driven.run(increment_log_start_offset(driven.log, 50))
+    assert [driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=4)) for _ in range(4)] == [4, 4, 1, 0]
+    assert bases(driven) == [45]
+
+
+def test_taking_many_segments_out_is_one_operation(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 50, retention_bytes=0)
+    driven.run(expire_segments(driven.log, driven.clock()))
+    procedure = take_out_below(driven.log, driven.log.log_start_offset, most=ALL)
+    operation = next(procedure)
+    assert isinstance(operation, RenameEach)
+    look = procedure.send(operation.run(driven.fs))
+    assert isinstance(look, ListDirectory), "for what damage left beside them"
+    with pytest.raises(StopIteration) as stop:
+        procedure.send(look.run(driven.fs))
+    assert stop.value.value == 10
+
+
+# ---- giving up the oldest of several logs -----------------------------------------------------------------
+
+
+def test_the_oldest_segments_of_all_logs_go_first_until_it_is_enough(tmp_path: Path) -> None:
+    one = log_of(tmp_path / "one", 0)
+    two = log_of(tmp_path / "two", 0)
+    for number in range(15):
+        one.append(batch(START_MS + 10 * (number // PER_SEGMENT)))
+        two.append(batch(START_MS + 10 * (number // PER_SEGMENT) + 5))
+    logs = [one.log, two.log]
+    assert oldest_first(logs, 1) == {0: 5}
+    assert oldest_first(logs, PER_SEGMENT * SIZE) == {0: 5}
+    assert oldest_first(logs, PER_SEGMENT * SIZE + 1) == {0: 5, 1: 5}
+    assert oldest_first(logs, 3 * PER_SEGMENT * SIZE) == {0: 10, 1: 5}
+    assert oldest_first(logs, 2**60) == {0: 10, 1: 10}, "active segments stay"
+    one.log.set_high_watermark(7, 5, 2 * SIZE)
+    assert oldest_first(logs, 2**60) == {0: 5, 1: 10}, "and what lies above the high watermark"
+    assert oldest_first([], 1) == {}
+
+
+# ---- power cuts -----------------------------------------------------------------
+
+
+def flushed(records: int, **config: Any) -> tuple[CrashFileSystem, DrivenLog]:
+    """All of it is on the device."""
+    fs = CrashFileSystem()
+    make_on_device(fs, "/data/topic-0")
+    driven = log_of("/data/topic-0", records, fs=fs, **config)
+    driven.flush()
+    fs.sync_directory("/data/topic-0")
+    return fs, driven
+
+
+@given(st.integers(0, 2**32), st.booleans(), st.integers(1, 4))
+def test_a_power_cut_at_any_moment_loses_nothing_above_the_log_start_and_brings_nothing_below_back(
+    seed: int, everything: bool, pieces: int
+) -> None:
+    rng = random.Random(seed)
+    fs, driven = flushed(23, retention_bytes=0 if everything else 8 * SIZE)
+    expected = 23 if everything else 15
+    promised = _retain_until(fs, driven, pieces, rng.randrange(60))
+    after = fs.crash(rng)
+    start = _log_start_on_disk(after)
+    assert start in (0, expected)
+    assert not promised or start == expected
+    reopened = open_driven("/data/topic-0", fs=after, config=driven.log.config, was_clean=False, log_start_offset=start)
+    log_start = reopened.log.log_start_offset
+    assert start <= log_start <= expected
+    assert (reopened.log.log_end_offset, reopened.offsets()) == (23, list(range(log_start, 23)))
+    assert reopened.append(batch()).base_offset == 23
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60))
+def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
+    seed: int, changes: int
+) -> None:
+    fs, driven = flushed(33, retention_bytes=8 * SIZE)
+    driven.run(expire_segments(driven.log, driven.clock()))
+    assert driven.run(let_go_below(driven.log, driven.log.log_start_offset)) == 5
+    fs.cut_after(changes)
+    is_done = False
+    with contextlib.suppress(PowerCut):
+        unlink_doomed(fs, driven.log.doomed, durable=True)
+        is_done = True
+    fs.cut_after(None)
+    reopened = open_driven("/data/topic-0", fs=fs.crash(random.Random(seed)), config=driven.log.config, was_clean=False)
+    log_start = reopened.log.log_start_offset
+    assert log_start in (range(0, 26, 5) if not is_done else (25,))
+    assert (reopened.log.log_end_offset, reopened.offsets()) == (33, list(range(log_start, 33)))
+    assert reopened.append(batch()).base_offset == 33
+
+
+def test_the_active_segment_stays_when_there_is_no_space_for_another_one() -> None:
+    fs = CrashFileSystem()
+    driven = log_of("/topic-0", 23, fs=fs, retention_bytes=0)
+    fs.fail_next("write", errno.ENOSPC)
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 4
+    assert (driven.log.log_start_offset, driven.log.log_end_offset) == (20, 23)
+    assert driven.run(expire_segments(driven.log, driven.clock())) == 5
+    assert driven.log.log_start_offset == 23
+
+
+def _retain_until(fs: CrashFileSystem, driven: DrivenLog, pieces: int, changes: int) -> bool:
+    """Retention as the server does it, cut off after so many changes on disk; whether the checkpoint was written."""
+    promised = False
+    fs.cut_after(changes)
+    with contextlib.suppress(PowerCut):
+        driven.run(expire_segments(driven.log, driven.clock()))
+        replace_file(fs, CHECKPOINT, encode_offsets({TOPIC_PARTITION: driven.log.log_start_offset}))
+        promised = True
+        while driven.run(take_out_below(driven.log, driven.log.log_start_offset, most=pieces)):
+            continue
+        fs.sync_directory("/data/topic-0")
+        for path in [path for doomed in driven.log.doomed for path in doomed.paths]:
+            fs.unlink(path)
+    fs.cut_after(None)
+    return promised
+
+
+def _log_start_on_disk(fs: CrashFileSystem) -> int:
+    if fs.file_size(CHECKPOINT) is None:
+        return 0
+    return decode_offsets(CHECKPOINT, fs.content(CHECKPOINT))[TOPIC_PARTITION]
+
+
+def test_only_what_lies_below_the_offset_on_the_device_is_taken_out(tmp_path: Path) -> None:
+    """Someone else may have raised the log start offset since, and not written it yet."""
+    driven = log_of(tmp_path, 25)
+    driven.run(increment_log_start_offset(driven.log, 20))
+    assert driven.run(take_out_below(driven.log, 11, most=ALL)) == 2
+    assert bases(driven) == [10, 15, 20]
+
+
+def test_a_snapshot_from_the_middle_of_a_segment_goes_with_it(tmp_path: Path) -> None:
+    """A start writes one at the log end offset, wherever that is in the active segment."""
+    driven = log_of(tmp_path, 15)
+    for offset in (7, 10, 12):
+        (tmp_path / f"{offset:020d}.snapshot").write_bytes(b"")
+    driven.run(increment_log_start_offset(driven.log, 10))
+    assert retain(driven) == 2
+    assert driven.run(list_snapshots(str(tmp_path))) == [10, 12]
+    assert (tmp_path / "00000000000000000007.snapshot.deleted") in [Path(path) for path in driven.log.doomed[-1].paths]
+
+
+def test_what_damage_left_beside_a_segment_goes_with_it(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 15)
+    (tmp_path / "00000000000000000000.log.corrupt-72").write_bytes(b"damaged")
+    (tmp_path / "00000000000000000010.log.corrupt-0").write_bytes(b"damaged")
+    driven.run(increment_log_start_offset(driven.log, 10))
+    assert retain(driven) == 2
+    kept = sorted(path.name for path in tmp_path.iterdir() if "corrupt" in path.name)
+    assert kept == ["00000000000000000000.log.corrupt-72.deleted", "00000000000000000010.log.corrupt-0"]
+    assert [path for doomed in driven.log.doomed for path in doomed.paths if "corrupt" in path] == [f"{tmp_path}/{kept[0]}"]

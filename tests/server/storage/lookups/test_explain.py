@@ -1,0 +1,140 @@
+"""The walk of a lookup as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import OffsetOutOfRangeError
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.diskops import Read
+from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+
+SIZE = len(batch())
+
+
+def warm(read: Read) -> bool:
+    return True
+
+
+def cold(read: Read) -> bool:
+    return False
+
+
+def by_time(driven: DrivenLog, timestamp: int, is_cached: Callable[[Read], bool] = warm) -> dict[str, Any]:
+    return driven.run(explain_timestamp(driven.log.snapshot(), timestamp, is_cached))
+
+
+def by_offset(driven: DrivenLog, offset: int, is_cached: Callable[[Read], bool] = warm) -> dict[str, Any]:
+    return driven.run(explain_offset(driven.log.snapshot(), offset, is_cached))
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[DrivenLog]:
+    """25 batches of one record, stamped START_MS + offset, ten to a segment, an index entry for every second one."""
+    found = open_driven(tmp_path, config=LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=SIZE))
+    for offset in range(25):
+        found.append(batch(START_MS + offset))
+    yield found
+    for segment in found.log.segments:
+        for index in segment.indexes:
+            index.buffer = None
+
+
+def test_a_lookup_by_time_tells_segment_slots_and_positions(driven: DrivenLog) -> None:
+    walk = by_time(driven, START_MS + 15)
+    assert walk["asked"] == {"timestamp": START_MS + 15}
+    assert (walk["segment_count"], walk["log_start_offset"], walk["high_watermark"]) == (3, 0, 25)
+    assert walk["answer"] == {"offset": 15, "timestamp": START_MS + 15, "leader_epoch": 0}
+    (step,) = walk["segments"]
+    assert (step["segment"], step["number"], step["is_active"]) == (10, 1, False)
+    assert (step["size_bytes"], step["max_timestamp"]) == (10 * SIZE, START_MS + 19)
+    assert step["time_index"] == {"entries": 5, "slot": 1, "timestamp": START_MS + 14, "offset": 14}
+    assert step["offset_index"] == {"entries": 4, "looked_up": 14, "slot": 1, "offset": 14, "position": 4 * SIZE}
+    assert step["reads"] == [{"position": 4 * SIZE, "bytes": 6 * SIZE, "cached": True}]
+    assert step["bytes_scanned"] == 6 * SIZE
+
+
+def test_a_lookup_by_offset_tells_the_batch(driven: DrivenLog) -> None:
+    walk = by_offset(driven, 23)
+    assert walk["asked"] == {"offset": 23}
+    (step,) = walk["segments"]
+    assert (step["segment"], step["is_active"]) == (20, True)
+    assert "time_index" not in step
+    assert walk["answer"] == {
+        "offset": 23,
+        "position": 3 * SIZE,
+        "batch_base_offset": 23,
+        "batch_last_offset": 23,
+        "batch_bytes": SIZE,
+        "batch_max_timestamp": START_MS + 23,
+    }
+
+
+def test_what_is_not_cached_is_said_to_be_cold(driven: DrivenLog) -> None:
+    (first,) = by_time(driven, START_MS + 15, warm)["segments"]
+    assert first["cached"] is False  # both indexes had to be mapped
+    (again,) = by_time(driven, START_MS + 15, warm)["segments"]
+    assert again["cached"] is True
+    (cold_step,) = by_time(driven, START_MS + 15, cold)["segments"]
+    assert cold_step["cached"] is False
+    assert [read["cached"] for read in cold_step["reads"]] == [False]
+
+
+def test_a_lookup_that_finds_nothing_says_so(driven: DrivenLog) -> None:
+    assert by_time(driven, START_MS + 99)["answer"] == {"offset": -1, "timestamp": -1, "leader_epoch": -1}
+    assert by_time(driven, START_MS + 99)["segments"] == []
+    walk = by_offset(driven, 25)
+    assert (walk["answer"], walk["segments"]) == ({"offset": -1}, [])
+    with pytest.raises(OffsetOutOfRangeError):
+        by_offset(driven, 26)
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(-1, 25), (-2, 0), (-3, 24)])
+def test_special_timestamps_are_answered_without_index_steps(driven: DrivenLog, timestamp: int, offset: int) -> None:
+    walk = by_time(driven, timestamp)
+    assert walk["answer"]["offset"] == offset
+    assert walk["segments"] == []
+    assert bool(walk["reads"]) is (timestamp == -3)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 40), min_size=1, max_size=3), st.booleans()), max_size=15),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_every_walk_ends_at_the_answer_of_the_lookup_it_explains(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[tuple[list[int], bool]],
+    log_start: float,
+    readable: float,
+) -> None:
+    driven = open_driven(tmp_path_factory.mktemp("explain"), config=LogConfig(index_interval_bytes=100))
+    ends = [(0, 0, 0)]
+    for times, rolls in appends:
+        driven.append(batch(*times))
+        if rolls:
+            driven.roll()
+        ends.append((driven.log.log_end_offset, driven.log.active.base_offset, driven.log.active.size))
+    start = int(log_start * driven.log.log_end_offset)
+    again = driven.reopen(was_clean=False, log_start_offset=start)
+    high_watermark = ends[int(readable * (len(ends) - 1))]
+    if high_watermark[0] >= start:
+        again.log.set_high_watermark(*high_watermark)
+    for timestamp in range(-3, 43):
+        answer = by_time(again, timestamp)["answer"]
+        assert tuple(answer.values()) == (
+            again.offset_for(timestamp).offset,
+            again.offset_for(timestamp).timestamp,
+            again.offset_for(timestamp).leader_epoch,
+        )
+    for offset in range(start, again.log.log_end_offset + 1):
+        found = by_offset(again, offset)["answer"]
+        fetched = again.read(offset)
+        assert (found["offset"] == -1) is (len(fetched.records) == 0)

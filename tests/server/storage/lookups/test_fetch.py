@@ -1,0 +1,146 @@
+"""Reading batches from an offset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import OffsetOutOfRangeError
+from triolog.protocol.records.batch import iter_batches, parse_header
+from triolog.protocol.types import CompressionType
+from triolog.server.config import LogConfig
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+
+THREE = (START_MS, START_MS, START_MS)
+
+
+def first_offsets(driven: DrivenLog, offset: int, max_bytes: int = 1 << 20, *, min_one_batch: bool = True) -> list[int]:
+    fetched = driven.read(offset, max_bytes, min_one_batch=min_one_batch)
+    return [header.base_offset for header, _ in iter_batches(fetched.records)]
+
+
+def test_a_read_from_a_gap_between_segments_goes_on_in_the_next_one(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testReadAtLogGap."""
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    driven.append(batch(*THREE))
+    driven.roll()
+    driven.append(batch())
+    driven.log.segments.first.size = len(batch())  # what compaction leaves: offsets 1 to 3 are gone
+    driven.log.changed(segments=True)
+    assert first_offsets(driven, 1) == [4]
+    assert first_offsets(driven, 3) == [4]
+    assert driven.offsets() == [0, 4]
+
+
+def test_reads_outside_of_the_log_are_out_of_range(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testReadOutOfRange."""
+    driven = open_driven(tmp_path, log_start_offset=1024)
+    driven.append(batch())
+    assert len(driven.read(1025).records) == 0
+    for offset in (0, 1023, 1026):
+        with pytest.raises(OffsetOutOfRangeError, match=f"topic-0: offset {offset} is not in 1024 to 1025"):
+            driven.read(offset)
+
+
+def test_the_first_batch_comes_whole_where_one_is_asked_for(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testReadWithMinMessage, testReadWithTooSmallMaxLength."""
+    driven = open_driven(tmp_path)
+    for _ in range(3):
+        driven.append(batch())
+    for offset in range(3):
+        fetched = driven.read(offset, 1, min_one_batch=True)
+        assert len(fetched.records) == len(batch())
+        assert parse_header(fetched.records).base_offset == offset
+
+
+def test_without_that_wish_the_answer_is_cut_at_max_bytes(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testReadWithTooSmallMaxLength."""
+    driven = open_driven(tmp_path)
+    for _ in range(3):
+        driven.append(batch())
+    fetched = driven.read(1, 1, min_one_batch=False)
+    assert len(fetched.records) == 1
+    assert len(driven.read(1, 0, min_one_batch=False).records) == 0
+    two = driven.read(0, len(batch()) * 2 - 1, min_one_batch=False)
+    assert len(two.records) == len(batch()) * 2 - 1
+    assert first_offsets(driven, 0, len(batch()) * 2 - 1) == [0]
+    with pytest.raises(ValueError, match="max_bytes is -1"):
+        driven.read(0, -1)
+
+
+def test_a_compressed_batch_comes_whole_from_any_of_its_offsets(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testCompressedMessages."""
+    driven = open_driven(tmp_path)
+    for _ in range(2):
+        driven.append(batch(START_MS, START_MS, compression_type=CompressionType.GZIP))
+    assert [first_offsets(driven, offset)[0] for offset in range(4)] == [0, 0, 2, 2]
+
+
+def test_an_answer_ends_with_its_segment(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    driven.append(batch(*THREE))
+    driven.append(batch())
+    driven.roll()
+    driven.append(batch())
+    assert first_offsets(driven, 0) == [0, 3]
+    assert first_offsets(driven, 4) == [4]
+
+
+def test_bytes_behind_the_high_watermark_are_not_read(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path)
+    driven.append(batch())
+    driven.append(batch())
+    driven.roll()
+    driven.append(batch())
+    driven.append(batch())
+    log = driven.log
+    log.set_high_watermark(3, log.active.base_offset, len(batch()))
+    assert first_offsets(driven, 0) == [0, 1]
+    assert first_offsets(driven, 2) == [2]
+    for offset in (3, 4):
+        fetched = driven.read(offset)
+        assert len(fetched.records) == 0
+        assert fetched.high_watermark == 3
+    log.set_high_watermark(1, 0, len(batch()))
+    assert first_offsets(driven, 0) == [0]
+    assert len(driven.read(2).records) == 0
+
+
+def test_an_answer_tells_the_high_watermark_and_the_log_start(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, log_start_offset=10)
+    driven.append(batch(*THREE))
+    fetched = driven.read(11)
+    assert (fetched.high_watermark, fetched.log_start_offset) == (13, 10)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=25),
+    st.integers(0, 400),
+    st.integers(1, 700),
+    st.booleans(),
+)
+def test_reading_on_from_every_offset_gives_every_batch_from_there(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[tuple[int, bool]],
+    interval: int,
+    max_bytes: int,
+    min_one_batch: bool,
+) -> None:
+    driven = open_driven(tmp_path_factory.mktemp("fetch"), config=LogConfig(index_interval_bytes=interval))
+    bases, owners = [], []
+    for count, rolls in appends:
+        result = driven.append(batch(*([START_MS] * count)))
+        bases.append(result.base_offset)
+        owners += [result.base_offset] * count
+        if rolls:
+            driven.roll()
+    for offset, owner in enumerate(owners):
+        found = first_offsets(driven, offset, max_bytes, min_one_batch=min_one_batch)
+        start = bases.index(owner)
+        assert found == bases[start : start + len(found)]
+        assert found or not min_one_batch
+    assert driven.offsets() == list(range(len(owners)))

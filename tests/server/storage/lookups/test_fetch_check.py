@@ -1,0 +1,124 @@
+"""fetch.check.crcs: a reader gets what was written, or an error that says what is damaged."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from triolog.protocol.errors import CorruptRecordError
+from triolog.protocol.records.batch import iter_batches
+from triolog.server.config import LogConfig
+from triolog.server.storage.errors import SnapshotExpiredError
+from triolog.server.storage.log.leader_epochs import EpochEntry
+
+from tests.support.counts import counts
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+
+CONFIG = LogConfig(fetch_check_crcs=True, index_interval_bytes=300, segment_bytes=4000)
+BATCHES = 60
+
+
+def filled(tmp_path: Path) -> DrivenLog:
+    driven = open_driven(tmp_path, config=CONFIG)
+    driven.log.leader_epochs.assign(0, 0)
+    rng = random.Random(5)
+    for _ in range(BATCHES):
+        driven.append(batch(*[START_MS] * rng.randint(1, 3), value=rng.randbytes(rng.randint(10, 120))))
+    assert len(driven.log.segments) >= 2
+    return driven
+
+
+def flip(path: Path, bit: int) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(bit // 8)
+        byte = stream.read(1)[0]
+        stream.seek(bit // 8)
+        stream.write(bytes([byte ^ 1 << bit % 8]))
+
+
+def read_from(driven: DrivenLog, offset: int, max_bytes: int) -> list[bytes]:
+    """The whole batches of one answer."""
+    return [bytes(data) for _, data in iter_batches(driven.read(offset, max_bytes).records)]
+
+
+def test_a_good_log_is_answered_as_without_the_check(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    driven.close()
+    unchecked = driven.reopen(was_clean=True, config=LogConfig(segment_bytes=4000))
+    for offset in range(driven.log.log_end_offset):
+        for max_bytes in (1, 500, 100_000):
+            assert bytes(driven.read(offset, max_bytes).records) == bytes(unchecked.read(offset, max_bytes).records)
+    driven.log.drop_maps()
+    unchecked.log.drop_maps()
+
+
+def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
+    """Every answer to every offset is made of batches that were written and begins with the one that holds the offset, or
+    it is an error; and the batches that the flip does not touch are all still answered."""
+    driven = filled(tmp_path)
+    stored = {
+        offset: data
+        for segment in driven.log.segments
+        for header, view in iter_batches(Path(segment.log.path).read_bytes()[: segment.size])
+        for data in [bytes(view)]
+        for offset in range(header.base_offset, header.next_offset)
+    }
+    sizes = {Path(segment.log.path): segment.size for segment in driven.log.segments}
+    rng = random.Random(11)
+    for _ in range(counts(400)):
+        path = rng.choice(sorted(sizes))
+        bit = rng.randrange(8 * sizes[path])
+        flip(path, bit)
+        refused: set[bytes] = set()
+        for offset, data in stored.items():
+            try:
+                answer = read_from(driven, offset, rng.choice([1, 400, 100_000]))
+            except (CorruptRecordError, SnapshotExpiredError):
+                refused.add(data)
+                continue
+            expected = list(dict.fromkeys(stored[other] for other in range(offset, driven.log.log_end_offset)))
+            assert answer == expected[: len(answer)], f"bit {bit} of {path.name}, offset {offset}"
+            assert answer, f"bit {bit} of {path.name}: nothing at {offset}"
+        assert refused, f"bit {bit} of {path.name} goes unnoticed"
+        flip(path, bit)
+    driven.log.drop_maps()
+
+
+@pytest.mark.parametrize("position", [0, 7, 8, 11, 12, 15, 16])
+def test_every_header_field_outside_of_the_crc_is_checked(tmp_path: Path, position: int) -> None:
+    driven = filled(tmp_path)
+    second = next(iter_batches(Path(driven.log.segments.first.log.path).read_bytes()))[0].size_bytes
+    flip(Path(driven.log.segments.first.log.path), 8 * (second + position) + 1)
+    refused = [offset for offset in range(8) if is_refused(driven, offset)]
+    assert refused
+    driven.log.drop_maps()
+
+
+def is_refused(driven: DrivenLog, offset: int) -> bool:
+    try:
+        read_from(driven, offset, 1)
+    except CorruptRecordError:
+        return True
+    return False
+
+
+def test_a_batch_of_an_epoch_that_the_log_did_not_have_there_is_refused(tmp_path: Path) -> None:
+    driven = filled(tmp_path)
+    assert driven.log.leader_epochs.entries == (EpochEntry(0, 0),)
+    flip(Path(driven.log.segments.first.log.path), 8 * 15)
+    with pytest.raises(CorruptRecordError, match="has leader epoch 1, the log had 0 there"):
+        read_from(driven, 0, 1)
+    driven.log.drop_maps()
+
+
+def test_a_lookup_by_time_does_not_look_into_a_damaged_batch(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, config=CONFIG)
+    for step in range(10):
+        driven.append(batch(START_MS + step))
+    size = len(batch())
+    flip(Path(driven.log.active.log.path), 8 * (4 * size + size - 2))
+    assert driven.offset_for(START_MS + 3).offset == 3
+    with pytest.raises(CorruptRecordError, match="batch at offset 4 carries CRC"):
+        driven.offset_for(START_MS + 4)
+    driven.log.drop_maps()

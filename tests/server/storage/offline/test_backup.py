@@ -1,0 +1,270 @@
+"""A copy of a directory that a server works in: consistent, sharing what never changes, with all that was acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import attrs
+import pytest
+from triolog.protocol.types import TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.directory.creations_file import CREATIONS_FILE, Creation, encode_creations
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, decode_topics, encode_topics
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import LogDirectoryError
+from triolog.server.storage.offline.backup import BackupPlan, PartitionBackup, make_backup, plan_backup
+from triolog.server.storage.producers.producer_id_block import (
+    PRODUCER_ID_BLOCK_FILE,
+    read_producer_id_block,
+    write_producer_id_block,
+)
+
+from tests.server.storage.check.test_verify import verified
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.support.stopped_logs import CONFIGS, TOPIC, StoppedLogs
+
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+@pytest.fixture
+def logs(written: StoppedLogs, tmp_path: Path) -> StoppedLogs:
+    """On the device of the copies, for links."""
+    return attrs.evolve(written, path=Path(shutil.copytree(written.path, tmp_path / "data")))
+
+
+def never() -> None:
+    pytest.fail("nothing changes meanwhile")
+
+
+def planned(logs: StoppedLogs) -> BackupPlan:
+    return plan_backup(OsFileSystem(), str(logs.path), never)
+
+
+def made(plan: BackupPlan, target: Path, *, links: bool = True) -> list[PartitionBackup]:
+    return make_backup(OsFileSystem(), plan, str(target), never, links=links)
+
+
+def opened(path: Path, *, was_clean: bool = True) -> DrivenLog:
+    config = LogConfig().overlay(CONFIGS)
+    point = decode_offsets("", (path / RECOVERY_POINT_FILE).read_bytes())[PARTITION]
+    directory = path / str(PARTITION)
+    return open_driven(directory, topic_partition=PARTITION, config=config, was_clean=was_clean, recovery_point=point)
+
+
+def test_the_copy_has_every_record_and_verifies(logs: StoppedLogs, tmp_path: Path) -> None:
+    made(planned(logs), tmp_path / "copy")
+    assert verified(tmp_path / "copy").damages == []
+    assert not (tmp_path / "copy" / CLEAN_SHUTDOWN_FILE).exists()
+    driven = opened(tmp_path / "copy", was_clean=False)
+    assert driven.records() == logs.records[PARTITION]
+    driven.close()
+
+
+def test_sealed_segments_are_hard_links_and_the_active_one_is_a_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    (first, _) = made(planned(logs), tmp_path / "copy")
+    *sealed, active = sorted(logs.partition().glob("*.log"))
+    copy = tmp_path / "copy" / str(PARTITION)
+    assert all((copy / path.name).stat().st_ino == path.stat().st_ino for path in sealed)
+    assert (copy / active.name).stat().st_ino != active.stat().st_ino
+    assert (copy / active.name).stat().st_mtime_ns == active.stat().st_mtime_ns
+    assert not (copy / active.with_suffix(".index").name).exists()
+    assert first.linked_files >= 3 * len(sealed)
+
+
+def test_without_links_nothing_is_shared(logs: StoppedLogs, tmp_path: Path) -> None:
+    backups = made(planned(logs), tmp_path / "copy", links=False)
+    assert sum(backup.linked_files for backup in backups) == 0
+    inodes = {path.stat().st_ino for path in logs.path.rglob("*") if path.is_file()}
+    copies = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert not inodes & {path.stat().st_ino for path in copies}
+    for path in copies:
+        if path.suffix == ".log":
+            assert path.stat().st_mtime_ns == (logs.path / path.relative_to(tmp_path / "copy")).stat().st_mtime_ns
+
+
+class NoLinks(OsFileSystem):
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EACCES, "links are refused", target)
+
+
+def test_where_links_are_refused_everything_is_copied(logs: StoppedLogs, tmp_path: Path) -> None:
+    backups = make_backup(NoLinks(), planned(logs), str(tmp_path / "copy"), never)
+    assert sum(backup.linked_files for backup in backups) == 0
+    assert verified(tmp_path / "copy").damages == []
+
+
+def test_what_is_appended_after_the_plan_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    driven = opened(logs.path)
+    plan = planned(logs)
+    for _ in range(5):
+        driven.append(batch(START_MS))
+    made(plan, tmp_path / "copy")
+    copy = opened(tmp_path / "copy", was_clean=False)
+    assert copy.records() == logs.records[PARTITION]
+    copy.close()
+    driven.close()
+
+
+def test_a_torn_append_at_the_end_is_not_copied(logs: StoppedLogs, tmp_path: Path) -> None:
+    active = sorted(logs.partition().glob("*.log"))[-1]
+    whole = active.stat().st_size
+    with active.open("ab") as file:
+        file.write(batch(START_MS, value=b"x" * 200)[:100])
+    made(planned(logs), tmp_path / "copy")
+    assert (tmp_path / "copy" / str(PARTITION) / active.name).stat().st_size == whole
+
+
+def test_a_segment_that_goes_meanwhile_is_noted_again(logs: StoppedLogs, tmp_path: Path) -> None:
+    plan = planned(logs)
+    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
+    for path in logs.partition().glob(f"{bases[0]:020d}.*"):
+        path.rename(f"{path}.deleted")
+    waits: list[None] = []
+    make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: waits.append(None))
+    assert len(waits) == 1
+    copied = sorted(int(path.stem) for path in (tmp_path / "copy" / str(PARTITION)).glob("*.log"))
+    assert copied == bases[1:]
+
+
+def test_a_segment_that_is_replaced_meanwhile_is_noted_again(logs: StoppedLogs, tmp_path: Path) -> None:
+    plan = planned(logs)
+    log = sorted(logs.partition().glob("*.log"))[1]
+    data = log.read_bytes()
+    log.rename(f"{log}.deleted")
+    log.write_bytes(data)
+    waits: list[None] = []
+    make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: waits.append(None))
+    assert len(waits) == 1
+    assert (tmp_path / "copy" / str(PARTITION) / log.name).stat().st_ino == log.stat().st_ino
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    plan = planned(logs)
+    for number in range(2):
+        logs.partition(number).rename(logs.path / f"{TOPIC}-{number}.{'0' * 32}-delete")
+    (logs.path / TOPICS_FILE).write_bytes(encode_topics(2, []))
+    assert make_backup(OsFileSystem(), plan, str(tmp_path / "copy"), lambda: None) == []
+    assert decode_topics("", (tmp_path / "copy" / TOPICS_FILE).read_bytes())[1] == []
+    assert not list((tmp_path / "copy").glob(f"{TOPIC}-*"))
+
+
+def test_a_topic_that_is_being_made_meanwhile_is_not_in_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    """Not with the configuration of an adopted one."""
+    generation, topics = decode_topics("", (logs.path / TOPICS_FILE).read_bytes())
+    made = Topic(name="made", topic_id=uuid.UUID(int=1000), partitions=2, configs={"retention.ms": "5"})
+    creation = Creation(name="made", topic_id=made.topic_id, first_partition=0, partitions=2)
+    (logs.path / CREATIONS_FILE).write_bytes(encode_creations(generation, [creation]))
+    for number in range(2):
+        directory = logs.path / f"made-{number}"
+        directory.mkdir()
+        (directory / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(made.topic_id))
+        (directory / "00000000000000000000.log").touch()
+
+    class MadeMeanwhile(OsFileSystem):
+        """The topic is made when its first partition has been looked at."""
+
+        def list_directory(self, path: str) -> list[str]:
+            if path.endswith("made-0"):
+                (logs.path / TOPICS_FILE).write_bytes(encode_topics(generation + 1, [*topics, made]))
+                (logs.path / CREATIONS_FILE).unlink(missing_ok=True)
+            return super().list_directory(path)
+
+    for number, fs in enumerate((OsFileSystem(), MadeMeanwhile())):
+        copy = tmp_path / f"copy-{number}"
+        make_backup(fs, plan_backup(fs, str(logs.path), never), str(copy), never)
+        assert not list(copy.glob("made-*"))
+        assert not (copy / CREATIONS_FILE).exists()
+        assert not verified(copy).damages
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_copy_is_for_its_owner_alone(logs: StoppedLogs, tmp_path: Path, links: bool) -> None:
+    """What is linked is as it is."""
+    for path in logs.path.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    made(planned(logs), tmp_path / "copy", links=links)
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "copy", *(tmp_path / "copy").rglob("*"))}
+    linked = {path for path in modes if path.is_file() and path.stat().st_nlink > 1}
+    assert bool(linked) is links
+    assert {mode for path, mode in modes.items() if path not in linked} == {0o700, 0o600}
+
+
+def test_checkpoints_match_the_copy(logs: StoppedLogs, tmp_path: Path) -> None:
+    (logs.path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 5, TopicPartition("gone", 0): 7}))
+    (logs.path / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: 10**6}))
+    backups = made(planned(logs), tmp_path / "copy")
+    ends = {backup.topic_partition: backup.log_end_offset for backup in backups}
+
+    def read(name: str) -> dict[TopicPartition, int]:
+        return decode_offsets(name, (tmp_path / "copy" / name).read_bytes())
+
+    assert read(HIGH_WATERMARK_FILE) == ends
+    assert read(RECOVERY_POINT_FILE)[PARTITION] == int(sorted(logs.partition().glob("*.log"))[-1].stem)
+    assert read(LOG_START_FILE) == {PARTITION: 5}
+    assert verified(tmp_path / "copy").damages == []
+
+
+class ListedDirectories(OsFileSystem):
+    """Notes which directories were listed, in order."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+
+    def list_directory(self, path: str) -> list[str]:
+        self.listed.append(os.path.basename(path))
+        return super().list_directory(path)
+
+
+def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
+    """An offset that is committed meanwhile is not in the copy: it could lie behind the end of its copied log."""
+    (logs.path / "__consumer_offsets-0").mkdir()
+    (logs.path / "a-0").mkdir()
+    fs = ListedDirectories()
+    plan_backup(fs, str(logs.path), never)
+    noted = list(dict.fromkeys(reversed(fs.listed)))[::-1]
+    assert noted.index("__consumer_offsets-0") < min(noted.index(name) for name in ("a-0", str(PARTITION)))
+
+
+def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Path) -> None:
+    """Ids that are given out while logs are noted may be in them: where the copy is served they are not free."""
+    block = logs.path / PRODUCER_ID_BLOCK_FILE
+    write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
+
+    class TakesABlock(ListedDirectories):
+        def list_directory(self, path: str) -> list[str]:
+            if path.endswith(str(PARTITION)):
+                write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
+            return super().list_directory(path)
+
+    made(plan_backup(TakesABlock(), str(logs.path), never), tmp_path / "copy")
+    assert (tmp_path / "copy" / PRODUCER_ID_BLOCK_FILE).read_bytes() == block.read_bytes()
+    assert read_producer_id_block(OsFileSystem(), str(tmp_path / "copy")) == 2000
+
+
+@pytest.mark.parametrize("target", ["data/inside", "data", "full"])
+def test_a_target_that_cannot_be_is_refused(logs: StoppedLogs, tmp_path: Path, target: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    before = sorted(os.listdir(logs.path))
+    with pytest.raises(LogDirectoryError, match="name another one"):
+        made(planned(logs), tmp_path / target)
+    assert sorted(os.listdir(logs.path)) == before
+
+
+def test_one_partition_is_no_directory_to_copy(logs: StoppedLogs) -> None:
+    with pytest.raises(LogDirectoryError, match="is one partition"):
+        plan_backup(OsFileSystem(), str(logs.partition()), never)

@@ -1,0 +1,283 @@
+"""Repairing a log directory: after one flipped bit anywhere it is clean again and has lost one batch at most."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.types import Record, TopicPartition
+from triolog.server.config import LogConfig
+from triolog.server.storage.check.stored_records import DecidedTransactions, RecordRange, stored_batches
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.disk.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+    encode_partition_metadata,
+    random_uuid,
+)
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.log.gaps import read_gaps
+from triolog.server.storage.offline.repair_actions import Action, joined
+from triolog.server.storage.offline.repair_directory import RepairSummary, repair_directory
+from triolog.server.storage.recovery.salvage import Damage
+
+from tests.server.storage.check.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
+from tests.support.counts import counts
+from tests.support.logs import open_driven
+from tests.support.stopped_logs import CONFIGS, TOPIC, Seen, StoppedLogs, write_stopped_logs
+
+FLIPS: Final = 600
+MOST_RECORDS_IN_A_BATCH: Final = 4
+
+
+def repaired(path: Path, *, dry_run: bool = False) -> RepairSummary:
+    fs = OsFileSystem()
+    told: list[Action] = []
+    summary = repair_directory(fs, read_directory(fs, str(path)), Seen(), dry_run=dry_run, acted=told.append)
+    assert tuple(told) == summary.actions
+    return summary
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
+
+
+def stored(path: Path, partition: TopicPartition) -> list[Record]:
+    fs = OsFileSystem()
+    (files,) = (each for each in read_directory(fs, str(path)).partitions if each.topic_partition == partition)
+    told: list[object] = []
+    batches = stored_batches(
+        fs,
+        files,
+        RecordRange(),
+        DecidedTransactions(),
+        damaged=lambda file, damage: told.append(damage),
+        advance=lambda done: None,
+    )
+    records = [record for batch in batches for record in batch]
+    assert told == []
+    return records
+
+
+# ---- flipped bits ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
+    rng, logs = random.Random(3), write_stopped_logs(fast_path / "data")
+    partition = TopicPartition(TOPIC, 0)
+    before = logs.records[partition]
+    names = [path.name for path in sorted(logs.partition().iterdir()) if path.stat().st_size]
+    for number in range(counts(FLIPS)):
+        path = Path(shutil.copytree(logs.path, fast_path / "damaged"))
+        file = path / str(partition) / rng.choice(names)
+        position, bit = rng.randrange(file.stat().st_size), rng.randrange(8)
+        flip(file, position, bit)
+        where = f"{number}: {file.name}: bit {bit} of byte {position}"
+        is_harmless = file.suffix == ".index" and finds_every_offset(file)
+        summary = repaired(path)
+        assert summary.damages or is_harmless, where
+        assert summary.left == (), where
+        assert damages(path) == [], where
+        after = stored(path, partition)
+        assert set(map(repr, after)) <= set(map(repr, before)), where
+        assert len(before) - len(after) <= (MOST_RECORDS_IN_A_BATCH if file.suffix == ".log" else 0), where
+        again = repaired(path)
+        assert (again.damages, again.actions) == (0, ()), where
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("name", ["txn-0", "idem-0", "codec-lz4-0"])
+def test_a_flipped_bit_in_a_partition_of_kafkas_is_repaired(fast_path: Path, name: str) -> None:
+    rng = random.Random(4)
+    for _ in range(counts(FLIPS // 4)):
+        directory = Path(shutil.copytree(GOLDEN / "clean", fast_path / "data", copy_function=shutil.copyfile)) / name
+        directory.chmod(0o755)
+        files = [path for path in sorted(directory.iterdir()) if path.stat().st_size and path.name != "partition.metadata"]
+        file = rng.choice(files)
+        position, bit = rng.randrange(file.stat().st_size), rng.randrange(8)
+        flip(file, position, bit)
+        where = f"{file.name}: bit {bit} of byte {position}"
+        assert repaired(directory).left == (), where
+        assert damages(directory) == [], where
+        for folder in (fast_path / "data").iterdir():
+            if folder.is_dir():
+                folder.chmod(0o755)
+        shutil.rmtree(fast_path / "data")
+
+
+# ---- what is done ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_directory_is_left_alone(logs: StoppedLogs) -> None:
+    before = contents(logs.path)
+    assert repaired(logs.path) == RepairSummary(damages=0, actions=(), left=())
+    assert contents(logs.path) == before
+
+
+def test_a_dry_run_tells_the_same_and_changes_nothing(logs: StoppedLogs) -> None:
+    for number, path in enumerate(sorted(logs.partition().glob("0*"))):
+        if path.stat().st_size > 40 and number % 3 == 0:
+            flip(path, 33, 2)
+    (logs.path / HIGH_WATERMARK_FILE).write_bytes(encode_offsets({TopicPartition(TOPIC, 0): 10**6}))
+    before = contents(logs.path)
+    planned = repaired(logs.path, dry_run=True)
+    assert contents(logs.path) == before
+    done = repaired(logs.path)
+    assert [(action.kind, action.file) for action in planned.actions] == [(each.kind, each.file) for each in done.actions]
+    assert done.left == ()
+    assert damages(logs.path) == []
+
+
+def test_no_byte_of_a_damaged_log_is_lost(logs: StoppedLogs) -> None:
+    log = sorted(logs.partition().glob("*.log"))[1]
+    flip(log, 70, 3)
+    before = log.read_bytes()
+    (quarantined,) = [action for action in repaired(logs.path).actions if action.kind == "quarantine"]
+    (side,) = logs.partition().glob("*.corrupt-*")
+    assert side.read_bytes() + log.read_bytes() == before
+    (gap,) = read_gaps(OsFileSystem(), str(logs.partition()))
+    assert (gap.start_offset, gap.end_offset, gap.file) == (quarantined.first_offset, quarantined.next_offset, side.name)
+
+
+def test_a_replaced_index_is_kept(logs: StoppedLogs) -> None:
+    index = sorted(logs.partition().glob("*.index"))[0]
+    good = index.read_bytes()
+    flip(index, 3, 5)
+    bad = index.read_bytes()
+    repaired(logs.path)
+    assert index.read_bytes() == good
+    assert index.with_name(f"{index.name}.corrupt-0").read_bytes() == bad
+
+
+def test_a_missing_index_comes_back_as_it_was(logs: StoppedLogs) -> None:
+    before = contents(logs.path)
+    for path in [
+        *logs.partition().glob("*.index"),
+        *logs.partition().glob("*.timeindex"),
+        *logs.partition().glob("*.txnindex"),
+    ]:
+        path.unlink()
+    assert {action.kind for action in repaired(logs.path).actions} == {"rebuild"}
+    assert contents(logs.path) == before
+
+
+def test_leader_epochs_come_back_from_the_batches(logs: StoppedLogs) -> None:
+    path = logs.partition() / "leader-epoch-checkpoint"
+    good = path.read_bytes()
+    path.write_bytes(b"0\n1\n9 4\n")
+    repaired(logs.path)
+    assert path.read_bytes() == good
+    path.unlink()
+    repaired(logs.path)
+    assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize("slot", [0, -1])
+def test_one_batch_with_another_epoch_is_restored(logs: StoppedLogs, slot: int) -> None:
+    """Behind the last batch nothing contradicts a higher epoch but the checkpoint."""
+    before = contents(logs.path)
+    log = sorted(logs.partition().glob("*.log"))[-1]
+    positions = []
+    position = 0
+    for header, _ in iter_batches(log.read_bytes()):
+        positions.append(position)
+        position += header.size_bytes
+    flip(log, positions[slot] + 15, 1)
+    (restored,) = [action for action in repaired(logs.path).actions if action.kind == "restore"]
+    assert "epoch 2 for 0" in restored.text
+    assert contents(logs.path) == before
+
+
+def test_a_missing_segment_becomes_a_documented_gap(logs: StoppedLogs) -> None:
+    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
+    for path in logs.partition().glob(f"{bases[1]:020d}.*"):
+        path.unlink()
+    assert "document" in {action.kind for action in repaired(logs.path).actions}
+    assert damages(logs.path) == []
+    assert [(gap.start_offset, gap.end_offset) for gap in read_gaps(OsFileSystem(), str(logs.partition()))] == [
+        (bases[1], bases[2])
+    ]
+
+
+def test_strangers_are_renamed(logs: StoppedLogs) -> None:
+    (logs.partition() / "7.log").write_text("hello")
+    (logs.partition() / "00000000000000099999.index").write_bytes(bytes(8))
+    repaired(logs.path)
+    assert (logs.partition() / "7.log.corrupt-0").read_text() == "hello"
+    assert damages(logs.path) == []
+
+
+def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLogs) -> None:
+    path = logs.partition() / "partition.metadata"
+    good = path.read_bytes()
+    flip(path, 30, 1)
+    repaired(logs.path)
+    assert path.read_bytes() == good
+    foreign = encode_partition_metadata(random_uuid())
+    path.write_bytes(foreign)
+    summary = repaired(logs.path)
+    assert [finding.check for finding in summary.left] == ["topic id"]
+    assert path.read_bytes() == foreign
+
+
+def test_offsets_behind_the_log_are_set_to_its_end(logs: StoppedLogs) -> None:
+    good = decode_offsets("", (logs.path / RECOVERY_POINT_FILE).read_bytes())
+    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
+        (logs.path / name).write_bytes(encode_offsets(dict.fromkeys(good, 10**6)))
+    repaired(logs.path)
+    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
+        assert decode_offsets(name, (logs.path / name).read_bytes()) == good
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE])
+def test_an_unreadable_checkpoint_is_made_anew(logs: StoppedLogs, name: str) -> None:
+    good = (logs.path / name).read_bytes()
+    (logs.path / name).write_bytes(b"\xff\xff")
+    assert repaired(logs.path).left == ()
+    assert (logs.path / name).read_bytes() == good
+    assert (logs.path / f"{name}.corrupt-0").read_bytes() == b"\xff\xff"
+
+
+@pytest.mark.parametrize("name", ["topics.json", "meta.properties"])
+def test_what_cannot_be_told_is_left(logs: StoppedLogs, name: str) -> None:
+    (logs.path / name).write_bytes(b"version=9\n")
+    before = contents(logs.path)
+    summary = repaired(logs.path)
+    assert [Path(finding.file).name for finding in summary.left] == [name]
+    assert contents(logs.path) == before
+
+
+def test_a_repaired_log_opens_and_goes_on(logs: StoppedLogs) -> None:
+    log = sorted(logs.partition().glob("*.log"))[1]
+    flip(log, 70, 3)
+    repaired(logs.path)
+    partition = TopicPartition(TOPIC, 0)
+    driven = open_driven(logs.partition(), topic_partition=partition, config=LogConfig().overlay(CONFIGS))
+    assert len(driven.log.gaps) == 1
+    driven.close()
+    assert verified(logs.partition()).damages == []
+
+
+def test_a_swap_that_was_cut_off_is_completed_and_is_no_gap(logs: StoppedLogs) -> None:
+    before = contents(logs.path)
+    base = sorted(int(path.stem) for path in logs.partition().glob("*.log"))[1]
+    for path in logs.partition().glob(f"{base:020d}.*"):
+        if path.suffix not in (".snapshot", ".batches"):
+            path.rename(f"{path}.swap")
+    assert damages(logs.path) == []
+    assert [action.kind for action in repaired(logs.path, dry_run=True).actions] == ["complete"]
+    assert [action.kind for action in repaired(logs.path).actions] == ["complete"]
+    assert contents(logs.path) == before
+
+
+def test_damages_that_touch_are_one() -> None:
+    stamped = Damage(30, 5, "stamp", 7, 8, b"stamp")
+    parts = [Damage(0, 10, "first", 0, 2), Damage(10, 20, "second", 2, 7), stamped, Damage(35, 5, "third", 8, 9)]
+    assert joined(parts) == [Damage(0, 30, "first", 0, 7), stamped, Damage(35, 5, "third", 8, 9)]

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
+from triolog.protocol.records.builder import build_batch
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import CorruptSnapshotError
+from triolog.server.storage.indexes.transaction_index import AbortedTxn, decode_entries
+from triolog.server.storage.producers.earlier_batches import batches_path
+from triolog.server.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from triolog.server.storage.producers.producer_snapshots import (
+    MAX_SNAPSHOT_BYTES,
+    decode_snapshot,
+    encode_snapshot,
+    list_snapshots,
+    load_newest,
+    snapshot_path,
+    stray_snapshots,
+    take_snapshot,
+)
+from triolog.server.storage.producers.producer_state import ProducerState
+
+from tests.support.golden import GOLDEN
+from tests.support.logs import TOPIC_PARTITION
+
+CLEAN = GOLDEN / "clean"
+
+FS = OsFileSystem()
+ENTRY = ProducerEntry(7, 3, 2, 1000, 40, (BatchMetadata(9, 50, 4, 1000),))
+
+int16, int32, int64 = (st.integers(0, 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
+batches = st.none() | st.builds(BatchMetadata, int32, int64, int32, st.just(0))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> ProducerEntry:
+    timestamp, newest = draw(int64), draw(batches)
+    return ProducerEntry(
+        draw(int64),
+        draw(int16),
+        draw(st.integers(-1, 2**31 - 1)),
+        timestamp,
+        draw(st.none() | int64),
+        () if newest is None else (newest._replace(timestamp=timestamp),),
+    )
+
+
+@given(st.lists(entries()))
+def test_entries_come_back(written: list[ProducerEntry]) -> None:
+    assert decode_snapshot("f", encode_snapshot(written)) == written
+
+
+def test_no_producers_are_ten_bytes() -> None:
+    """As an empty topic of Kafka has them."""
+    assert len(encode_snapshot([])) == 10
+    assert decode_snapshot("f", encode_snapshot([])) == []
+
+
+def test_only_the_newest_batch_survives() -> None:
+    entry = ENTRY._replace(batches=(BatchMetadata(4, 45, 4, 900), *ENTRY.batches))
+    assert decode_snapshot("f", encode_snapshot([entry])) == [ENTRY]
+
+
+def test_every_cut_and_every_flipped_bit_is_noticed() -> None:
+    data = encode_snapshot([ENTRY, ENTRY._replace(producer_id=8)])
+    for size in range(len(data)):
+        with pytest.raises(CorruptSnapshotError, match=r"^f "):
+            decode_snapshot("f", data[:size])
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptSnapshotError):
+            decode_snapshot("f", bytes(flipped))
+    with pytest.raises(CorruptSnapshotError):
+        decode_snapshot("f", data + b"\0")
+
+
+def replayed(partition: str, end_offset: int) -> tuple[ProducerState, list[AbortedTxn]]:
+    state, aborted = ProducerState(), []
+    for path in sorted((CLEAN / partition).glob("*.log")):
+        for header, batch in iter_batches(path.read_bytes()):
+            if header.base_offset < end_offset and (txn := state.replay(header, batch)) is not None:
+                aborted.append(txn)
+    return state, aborted
+
+
+UNCOMPACTED = [path for path in sorted(CLEAN.glob("*/*.snapshot")) if path.parent.name != "compacted-0"]
+"""Compaction removes batches that later snapshots still count."""
+
+
+@pytest.mark.parametrize("path", UNCOMPACTED, ids=lambda path: f"{path.parent.name}-{path.stem[-4:]}")
+def test_replaying_the_log_gives_what_kafka_wrote(path: Path) -> None:
+    expected = decode_snapshot(str(path), path.read_bytes())
+    state, _ = replayed(path.parent.name, int(path.stem))
+    found = decode_snapshot("found", encode_snapshot(state.entries.values()))
+    assert sorted(found) == sorted(expected)
+
+
+def test_replaying_the_log_gives_kafkas_transaction_indexes() -> None:
+    expected = [
+        txn for path in sorted((CLEAN / "txn-0").glob("*.txnindex")) for txn in decode_entries(str(path), path.read_bytes())
+    ]
+    assert replayed("txn-0", 1 << 62)[1] == expected
+    assert len(expected) >= 8
+
+
+def test_a_second_snapshot_without_progress_writes_no_file(tmp_path: Path) -> None:
+    """Kafka: ProducerStateManagerTest.testSkipSnapshotIfOffsetUnchanged."""
+    state = ProducerState(5, {7: ENTRY})
+    drive(FS, take_snapshot(str(tmp_path), state, durable=True))
+    path = Path(snapshot_path(str(tmp_path), 5))
+    path.unlink()
+    drive(FS, take_snapshot(str(tmp_path), state, durable=True))
+    assert not path.exists()
+
+
+def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted(tmp_path: Path) -> None:
+    """Kafka: ProducerStateManagerTest.testTruncateAndReloadRemovesOutOfRangeSnapshots, testLoadFromCorruptSnapshotFile."""
+    for offset in (1, 2, 3, 4):
+        data = encode_snapshot([ENTRY._replace(epoch=offset)])
+        Path(snapshot_path(str(tmp_path), offset)).write_bytes(data if offset != 3 else data[:-1])
+
+    def load(log_start: int, end: int) -> ProducerState:
+        return drive(FS, load_newest(str(tmp_path), drive(FS, list_snapshots(str(tmp_path))), log_start, end))
+
+    assert (load(0, 9).end_offset, load(0, 9).entries[7].epoch) == (4, 4)
+    assert load(0, 3).end_offset == 2
+    assert drive(FS, list_snapshots(str(tmp_path))) == [1, 2, 4]
+    assert load(0, 9).first_unstable_offset == 40
+    nothing = load(2, 3)
+    assert (nothing.end_offset, nothing.entries, nothing.snapshot_offset) == (2, {}, -1)
+
+
+def test_a_snapshot_that_is_too_large_to_be_read_is_passed_over_as_a_broken_one(tmp_path: Path) -> None:
+    """The log is opened, and its producers are replayed."""
+    Path(snapshot_path(str(tmp_path), 2)).write_bytes(encode_snapshot([ENTRY]))
+    large = Path(snapshot_path(str(tmp_path), 3))
+    large.touch()
+    os.truncate(large, MAX_SNAPSHOT_BYTES + 1)
+    loaded = drive(FS, load_newest(str(tmp_path), [2, 3], 0, 3))
+    assert (loaded.end_offset, list(loaded.entries)) == (2, [7])
+    assert not large.exists()
+
+
+def test_a_snapshot_inside_a_transaction_has_its_start_and_the_last_batch(tmp_path: Path) -> None:
+    """Kafka: ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction."""
+    state = ProducerState()
+    for offset in (0, 1):
+        state.replay(transactional(offset), b"")
+    drive(FS, take_snapshot(str(tmp_path), state, durable=True))
+    assert drive(FS, load_newest(str(tmp_path), [2], 0, 2)).entries == state.entries, "with what lies beside it"
+    Path(batches_path(str(tmp_path), 2)).unlink()
+    loaded = drive(FS, load_newest(str(tmp_path), [2], 0, 2))
+    (last,) = loaded.entries[7].batches
+    assert (last.first_sequence, last.last_sequence) == (1, 1)
+    assert loaded.entries[7].current_txn_first_offset == loaded.first_unstable_offset == 0
+    assert loaded.cursor().admit(TOPIC_PARTITION, [transactional(2)]) is None
+
+
+def transactional(number: int) -> BatchHeader:
+    """A batch of one record of a producer that has sent nothing else: its offset is its sequence."""
+    return parse_header(
+        build_batch(
+            [(1000, None, b"value", ())],
+            base_offset=number,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=True,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "segments", "strays"),
+    [([2, 5, 42], [5], [2]), ([2, 5, 42], [42], [2, 5]), ([1, 2, 3, 4], [0, 1, 2], [3]), ([3], [5], [3]), ([], [0], [])],
+)
+def test_strays_go_and_the_one_of_a_clean_stop_stays(snapshots: list[int], segments: list[int], strays: list[int]) -> None:
+    """Kafka: ProducerStateManagerTest.testRemoveStraySnapshotsKeepCleanShutdownSnapshot, testRemoveAllStraySnapshots,
+    LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot."""
+    assert stray_snapshots(snapshots, segments) == strays

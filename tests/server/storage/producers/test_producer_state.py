@@ -1,0 +1,66 @@
+"""Open transactions, expiry and replay of a log's producers, without a log around them."""
+
+from __future__ import annotations
+
+from triolog.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, end_txn_marker, parse_header
+from triolog.server.storage.indexes.transaction_index import AbortedTxn
+from triolog.server.storage.producers.producer_entry import CompletedTxn, EndTxnMarker
+from triolog.server.storage.producers.producer_state import ProducerState
+
+from tests.support.producer_appends import PID, append, end, header
+
+
+def test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark() -> None:
+    """Kafka: ProducerStateManagerTest.testFirstUnstableOffset."""
+    state = ProducerState()
+    append(state, 0, 99, txn=True)
+    assert state.first_unstable_offset == 99
+    append(state, 0, 105, pid=8, txn=True)
+    assert end(state, 109) is None
+    assert state.ongoing == {8: 105}
+    for high_watermark, unstable in ((100, 99), (109, 99), (110, 105)):
+        state.on_high_watermark(high_watermark)
+        assert state.first_unstable_offset == unstable
+    assert end(state, 112, pid=8, abort=True) == AbortedTxn(8, 105, 112, 113)
+    assert state.first_unstable_offset == 105
+    state.on_high_watermark(113)
+    assert state.first_unstable_offset is None
+
+
+def test_an_idle_producer_expires_and_may_go_on_with_any_sequence() -> None:
+    """Kafka: ProducerStateManagerTest.testPidExpirationTimeout, testProducersWithOngoingTransactionsDontExpire."""
+    state = ProducerState()
+    append(state, 0, 0, timestamp=1000)
+    append(state, 0, 1, pid=8, timestamp=1000, txn=True)
+    assert state.expire(1099, 100) == 0
+    assert state.expire(1100, 100) == 1
+    assert list(state.entries) == [8]
+    append(state, 4711, 2)
+
+
+def test_a_cursor_that_is_not_committed_changes_nothing() -> None:
+    state = ProducerState()
+    append(state, 0, 0, txn=True)
+    before = (dict(state.entries), state.ongoing, state.first_unstable_offset, state.end_offset)
+    cursor = state.cursor()
+    cursor.add(header(1, 1, txn=True), 1)
+    cursor.end(EndTxnMarker(PID, 0, 0, True, 1), 2)
+    assert cursor.completed == [CompletedTxn(PID, 0, 2, True)]
+    assert (state.entries, state.ongoing, state.first_unstable_offset, state.end_offset) == before
+
+
+def test_control_batches_that_are_no_markers_are_passed_over() -> None:
+    state = ProducerState()
+    empty = header(-1, 0)._replace(attributes=CONTROL_FLAG | TRANSACTIONAL_FLAG, records_count=0)
+    assert state.replay(empty, b"") is None
+    assert (state.entries, state.end_offset) == ({}, 1)
+
+
+def test_replay_refuses_nothing() -> None:
+    """Kafka: UnifiedLogTest.testDuplicateAppendToFollower: what is stored was accepted once."""
+    state = ProducerState()
+    for offset, sequence in enumerate((0, 0, 7, 3)):
+        state.replay(header(sequence, offset, epoch=2 if offset < 2 else 1), b"")
+    marker = end_txn_marker(producer_id=PID, producer_epoch=0, commit=True, timestamp=5, coordinator_epoch=1, base_offset=4)
+    state.replay(parse_header(marker), marker)
+    assert (state.entries[PID].epoch, state.end_offset) == (0, 5)

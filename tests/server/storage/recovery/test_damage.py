@@ -1,0 +1,415 @@
+"""Bytes that were cut, flipped, zeroed or added: what is kept is right, and what is answered is what a scan answers.
+
+The log's own checks are the evidence: in an unclean start every byte of a scanned batch is covered by its CRC, except the first
+17, which the neighbours tell. One bit costs one batch at most, and what is lost is reported. The last batch of a log has one
+neighbour only: a base offset that grew by less than 2^24 looks like the gap that a truncation leaves. An index is derived: an
+unclean start rebuilds it, a clean one takes it unless it contradicts itself or its log.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import attrs
+import pytest
+from triolog.protocol.errors import CorruptRecordError, RequestError
+from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import CompressionType, Record
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.filesystem import CREATE
+from triolog.server.storage.errors import StorageError
+from triolog.server.storage.log.gaps import OffsetGap
+from triolog.server.storage.log.prepare import prepare_append, prepare_marker
+from triolog.server.storage.lookups.fetch import fetch_batches
+
+from tests.support.check_log import check_everything, check_indexes
+from tests.support.counts import FULL, counts, mode
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.inline_log import ORDERS, InlineLog
+from tests.support.model_log import ModelBatch, ModelLog, NewRecord
+
+DIRECTORY: Final = "/orders-0"
+CONFIG: Final = LogConfig(segment_bytes=700, segment_index_bytes=96, index_interval_bytes=100)
+NOW_MS: Final = 1_000
+ENTRY_BYTES: Final = {".index": 8, ".timeindex": 12}
+
+Image = Mapping[str, bytes]
+"""Content of the partition's directory."""
+
+
+def _open(fs: CrashFileSystem, *, was_clean: bool, recovery_point: int = 0, config: LogConfig = CONFIG) -> InlineLog:
+    options = {"was_clean": was_clean, "recovery_point": recovery_point}
+    return InlineLog.open_orders(fs, DIRECTORY, config, lambda: NOW_MS, **options)
+
+
+@functools.cache
+def _images() -> tuple[Image, Image, ModelLog, tuple[tuple[BatchHeader, int, str], ...]]:
+    """The directory of a log of four segments killed, the same stopped, its model, and where in which file each batch lies."""
+    fs, rng, model = CrashFileSystem(), random.Random(20), ModelLog()
+    fs.make_directory(DIRECTORY)
+    inline = _open(fs, was_clean=False)
+    while len(inline.log.segments) < 4 or inline.log.active.size < 450:
+        records: list[NewRecord] = [
+            (rng.choice([-1, 5, rng.randrange(900)]), None, rng.randbytes(rng.randrange(30)))
+            for _ in range(rng.randrange(1, 4))
+        ]
+        codec = rng.choice([CompressionType.NONE, CompressionType.NONE, *CompressionType])
+        data = build_batch([(*record, ()) for record in records], compression_type=codec)
+        inline.append([prepare_append(data, ORDERS, CONFIG, now_ms=NOW_MS)], sync=True)
+        model.append(model.numbered([records]))
+    places, headers = [], [header for header, _ in inline.stored()]
+    for segment in inline.log.segments:
+        position = 0
+        while position < segment.size:
+            places.append((headers[len(places)], position, segment.log.path))
+            position += places[-1][0].size_bytes
+
+    def image() -> Image:
+        return {name: fs.content(f"{DIRECTORY}/{name}") for name in fs.list_directory(DIRECTORY)}
+
+    killed = image()
+    inline.close()
+    return killed, image(), model, tuple(places)
+
+
+def _file_system(image: Image) -> CrashFileSystem:
+    fs = CrashFileSystem()
+    fs.make_directory(DIRECTORY)
+    for name, content in image.items():
+        fd = fs.open(f"{DIRECTORY}/{name}", CREATE)
+        fs.write(fd, [content], 0)
+        fs.close(fd)
+    return fs
+
+
+def _check_kept(inline: InlineLog, kept: list[ModelBatch], *, answers: bool = True) -> None:
+    """Exactly these batches are stored; with `answers`, every question is answered from them."""
+    assert [ModelBatch(records) for _, records in inline.stored()] == kept
+    model = ModelLog()
+    model.reopen(kept, inline.log.active.base_offset)
+    assert all(gap.end_offset <= model.log_end_offset for gap in inline.log.gaps)
+    assert inline.log.high_watermark == inline.log.recovery_point == inline.log.log_end_offset == model.log_end_offset
+    check_indexes(inline)
+    if answers:
+        check_everything(inline.fs, attrs.evolve(inline.log.snapshot(), gaps=()), model)
+    inline.close_descriptors()
+
+
+def _active_name() -> str:
+    return max(name for name in _images()[0] if name.endswith(".log"))
+
+
+def _last_promised_base() -> int:
+    """A recovery point from which only the active segment is scanned."""
+    return int(_active_name().removesuffix(".log"))
+
+
+def _sampled(positions: range, stride: int) -> Iterator[int]:
+    """All of them in the full suite, every `stride`th (and the last) in the quick one."""
+    step = 1 if mode() == FULL else stride
+    yield from positions[::step]
+    if positions and (len(positions) - 1) % step:
+        yield positions[-1]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of recoveries each say what they cut."""
+    caplog.set_level(logging.ERROR, "triolog.server.storage")
+
+
+# ---- the log -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scan_all", [True, False])
+def test_a_cut_at_every_byte_keeps_exactly_the_whole_batches_before_it(scan_all: bool) -> None:
+    killed, _, model, places = _images()
+    name = _active_name()
+    ends = {position + header.size_bytes for header, position, path in places if path.endswith(name)}
+    for cut in sorted({*_sampled(range(len(killed[name]) + 1), 7), *ends, *(end - 1 for end in ends)}):
+        fs = _file_system({**killed, name: killed[name][:cut]})
+        inline = _open(fs, was_clean=False, recovery_point=0 if scan_all else _last_promised_base())
+        kept = [
+            batch
+            for batch, (header, position, path) in zip(model.batches, places, strict=True)
+            if not path.endswith(name) or position + header.size_bytes <= cut
+        ]
+        _check_kept(inline, kept, answers=mode() == FULL or cut % 4 == 0)
+
+
+def test_a_cut_in_an_earlier_segment_is_a_gap_and_later_ones_stay() -> None:
+    killed, _, model, places = _images()
+    _, name, *_ = sorted(name for name in killed if name.endswith(".log"))
+    for cut in _sampled(range(len(killed[name])), 16):
+        inline = _open(_file_system({**killed, name: killed[name][:cut]}), was_clean=False)
+        ends = [0, *(position + header.size_bytes for header, position, path in places if path.endswith(name))]
+        kept = [
+            batch
+            for batch, (header, position, path) in zip(model.batches, places, strict=True)
+            if not path.endswith(name) or position + header.size_bytes <= cut
+        ]
+        # Between two batches nothing is torn: that cannot be told from a log that always was so.
+        end = max(position for position in ends if position <= cut)
+        expected = [] if cut in ends else [f"{name}.corrupt-{end}" if any(killed[name][end:cut]) else "-"]
+        assert [gap.file for gap in inline.log.gaps] == expected
+        _check_kept(inline, kept, answers=mode() == FULL or cut % 64 == 0)
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+@pytest.mark.parametrize("is_active", [False, True])
+def test_a_flipped_byte_costs_its_batch_at_most(is_active: bool, mask: int) -> None:
+    killed, _, model, places = _images()
+    name = _active_name() if is_active else sorted(name for name in killed if name.endswith(".log"))[1]
+    mine = [place for place in places if place[2].endswith(name)]
+    for header, start, _ in mine:
+        slot = [place[:2] for place in places].index((header, start))
+        is_last = slot == len(places) - 1
+        for position in [*range(start, start + 17), *_sampled(range(start + 17, start + header.size_bytes), 16)]:
+            field = position - start
+            if is_last and field < 12:
+                continue  # see test_the_base_offset_of_the_last_batch
+            damaged = bytearray(killed[name])
+            damaged[position] ^= mask
+            fs = _file_system({**killed, name: bytes(damaged)})
+            inline = _open(fs, was_clean=False)
+            is_lost = field >= 17
+            kept = [batch for number, batch in enumerate(model.batches) if number != slot or not is_lost]
+            if is_lost:
+                file = f"{name}.corrupt-{start}"
+                expected = OffsetGap(model.batches[slot].base_offset, model.batches[slot].next_offset, file)
+                assert inline.log.gaps == (() if is_last else (expected,))
+                assert fs.content(f"{DIRECTORY}/{file}") == damaged[start : start + header.size_bytes]
+            _check_kept(inline, kept, answers=mode() == FULL or position % 64 == 0)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_the_base_offset_of_the_last_batch(bit: int) -> None:
+    """Nothing follows it. Down, or up by 2^24 or more, cannot be: the rest looks like the gap of a truncation."""
+    killed, _, model, places = _images()
+    name, last = _active_name(), model.batches[-1]
+    damaged = bytearray(killed[name])
+    damaged[places[-1][1] + 7 - bit // 8] ^= 1 << bit % 8
+    inline = _open(_file_system({**killed, name: bytes(damaged)}), was_clean=False)
+    stored = [header.base_offset for header, _ in inline.stored()]
+    assert stored[: len(places) - 1] == [batch.base_offset for batch in model.batches[:-1]]
+    if last.base_offset >> bit & 1 or bit == 63:
+        assert len(stored) == len(places) - 1
+    elif bit >= 24:
+        assert stored[-1] == last.base_offset
+    inline.close_descriptors()
+
+
+def test_a_thousand_flipped_bits_cost_one_batch_each_at_most() -> None:
+    """Over sealed and unflushed segments; what is lost is a gap that is reported, or the end that was cut off and kept."""
+    killed, _, model, places = _images()
+    rng = random.Random(7)
+    logs = sorted(name for name in killed if name.endswith(".log"))
+    sizes = [len(killed[name]) for name in logs]
+    for _ in range(counts(1000)):
+        (name,) = rng.choices(logs, sizes)
+        position, bit = rng.randrange(len(killed[name])), rng.randrange(8)
+        if name == logs[-1] and places[-1][1] <= position < places[-1][1] + 8:
+            continue
+        damaged = bytearray(killed[name])
+        damaged[position] ^= 1 << bit
+        fs = _file_system({**killed, name: bytes(damaged)})
+        promised = rng.choice([0, int(name.removesuffix(".log"))])
+        inline = _open(fs, was_clean=False, recovery_point=promised)
+        stored = [ModelBatch(records) for _, records in inline.stored()]
+        lost = [batch for batch in model.batches if batch not in stored]
+        assert [batch for batch in model.batches if batch in stored] == stored
+        assert len(lost) <= 1
+        gaps = [(gap.start_offset, gap.end_offset) for gap in inline.log.gaps]
+        assert gaps == [(batch.base_offset, batch.next_offset) for batch in lost if batch is not model.batches[-1]]
+        assert len([each for each in fs.list_directory(DIRECTORY) if ".corrupt-" in each]) == len(lost)
+        inline.close_descriptors()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        lambda size: bytes(size),
+        lambda size: b"\xff" * size,
+        lambda size: random.Random(size).randbytes(size),
+        lambda size: _images()[0][_active_name()][:size],
+    ],
+    ids=["zeros", "ones", "noise", "an older batch"],
+)
+def test_garbage_of_any_length_behind_the_last_batch_is_cut_off(garbage: Callable[[int], bytes]) -> None:
+    killed, _, model, _ = _images()
+    name = _active_name()
+    for size in _sampled(range(1, 101), 7):
+        fs = _file_system({**killed, name: killed[name] + garbage(size)})
+        inline = _open(fs, was_clean=False, recovery_point=_last_promised_base())
+        _check_kept(inline, model.batches, answers=mode() == FULL or size % 4 == 1)
+        assert fs.content(f"{DIRECTORY}/{name}") == killed[name]
+        kept = [fs.content(f"{DIRECTORY}/{each}") for each in fs.list_directory(DIRECTORY) if ".corrupt-" in each]
+        assert kept == ([garbage(size)] if any(garbage(size)) else [])
+
+
+# ---- the indexes -------------------------------------------------------------------------------------------------------------
+
+
+def _damages(content: bytes, seed: int) -> Iterator[bytes | None]:
+    """No file, nothing in it, every cut, flipped bytes, zeros, noise, and more than there was."""
+    yield None
+    for size in _sampled(range(len(content)), 5):
+        yield content[:size]
+    for position in _sampled(range(len(content)), 5):
+        for mask in (0x01, 0x80):
+            yield content[:position] + bytes([content[position] ^ mask]) + content[position + 1 :]
+    yield bytes(len(content))
+    yield random.Random(seed).randbytes(len(content))
+    yield content + bytes(24)
+    yield content[::-1]
+
+
+def _damaged(image: Image, suffix: str) -> Iterator[tuple[str, Image]]:
+    for seed, name in enumerate(sorted(name for name in image if name.endswith(suffix))):
+        for content in _damages(image[name], seed):
+            rest = {other: data for other, data in image.items() if other != name}
+            yield name, rest if content is None else {**rest, name: content}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_unclean_start_needs_no_index(suffix: str) -> None:
+    killed, _, model, _ = _images()
+    for number, (_, image) in enumerate(_damaged(killed, suffix)):
+        inline = _open(_file_system(image), was_clean=False)
+        _check_kept(inline, model.batches, answers=mode() == FULL or number % 16 == 0)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_clean_start_rebuilds_an_index_that_contradicts_itself_or_its_log(suffix: str) -> None:
+    _, stopped, model, _ = _images()
+    found = 0
+    for name, image in _damaged(stopped, suffix):
+        inline = _open(_file_system(image), was_clean=True)
+        if _is_contradiction(image.get(name), image[name.partition(".")[0] + ".log"], suffix, int(name.partition(".")[0])):
+            found += 1
+            _check_kept(inline, model.batches)
+        else:
+            assert [ModelBatch(records) for _, records in inline.stored()] == model.batches
+        inline.close_descriptors()
+    assert found
+
+
+def _is_contradiction(content: bytes | None, log: bytes, suffix: str, base: int) -> bool:
+    """Whether an index cannot be true, as far as its first and last entry show, and what the last one points to."""
+    size = ENTRY_BYTES[suffix]
+    if content is None or len(content) % size or (not content and suffix == ".timeindex"):
+        return True
+    if not content:
+        return False
+    first, last = content[:size], content[-size:]
+    if suffix == ".index":
+        (first_key, first_value), (last_key, last_value) = struct.unpack(">ii", first), struct.unpack(">ii", last)
+    else:
+        (first_key, first_value), (last_key, last_value) = struct.unpack(">qi", first), struct.unpack(">qi", last)
+    is_descending = last_value < first_value or last_key < first_key or (len(content) > size and last_key == first_key)
+    return is_descending or (_points_nowhere(log, base + last_key, last_value) if suffix == ".index" else last_value < 0)
+
+
+def _points_nowhere(log: bytes, offset: int, position: int) -> bool:
+    start = 0
+    for header, _ in iter_batches(log):
+        if start == position:
+            return header.base_offset > offset
+        start += header.size_bytes
+    return True
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_indexes_swapped_between_kinds_are_rebuilt_by_an_unclean_start(suffix: str) -> None:
+    killed, _, model, _ = _images()
+    other = ".timeindex" if suffix == ".index" else ".index"
+    for name in [name for name in killed if name.endswith(suffix)]:
+        twin = killed.get(name.replace(suffix, other), b"")
+        _check_kept(_open(_file_system({**killed, name: twin}), was_clean=False), model.batches)
+
+
+# ---- any file ----------------------------------------------------------------------------------------------------------------
+
+
+def _producing() -> tuple[Image, Image, frozenset[Record]]:
+    """The directory of a log with transactions, an aborted one among them, killed and stopped, and all its records."""
+    fs = CrashFileSystem()
+    fs.make_directory(DIRECTORY)
+    inline = _open(fs, was_clean=False)
+    for offset in range(0, 30, 3):
+        data = build_batch(
+            [(offset, b"k", bytes(30), ()), (offset + 1, b"k", b"v", ())],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=offset // 3 * 2,
+            is_transactional=True,
+        )
+        inline.append([prepare_append(data, ORDERS, CONFIG, now_ms=NOW_MS)], sync=True)
+        marker = prepare_marker(producer_id=7, producer_epoch=0, commit=offset % 2 == 0, coordinator_epoch=0, now_ms=NOW_MS)
+        inline.append([marker], sync=True)
+    killed = {name: fs.content(f"{DIRECTORY}/{name}") for name in fs.list_directory(DIRECTORY)}
+    records = frozenset(record for _, records in inline.stored() for record in records)
+    inline.close()
+    return killed, {name: fs.content(f"{DIRECTORY}/{name}") for name in fs.list_directory(DIRECTORY)}, records
+
+
+def _damages_of_any_file(image: Image, other: Image) -> Iterator[Image]:
+    for seed, name in enumerate(sorted(image)):
+        rest = {each: data for each, data in image.items() if each != name}
+        for content in _damages(image[name], seed):
+            yield rest if content is None else {**rest, name: content}
+        if name in other:
+            yield {**rest, name: other[name]}
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_whatever_happened_to_a_file_every_answer_is_right_or_a_named_error(was_clean: bool) -> None:
+    """Cut at each length, emptied, flipped, zeroed, deleted, or taken from another partition. The topic has
+    fetch.check.crcs, for a clean start does not look into segments."""
+    killed, stopped, records = _producing()
+    image, other = (stopped, _images()[1]) if was_clean else (killed, _images()[0])
+    twins = {record for batch in _images()[2].batches for record in batch.records}
+    checking = attrs.evolve(CONFIG, fetch_check_crcs=True)
+    last = max(records)  # what is before the last batch tells less than neighbours, see test_the_base_offset_of_the_last_batch
+    opened, errors = 0, list[str]()
+    for number, damaged in enumerate(_damages_of_any_file(image, other)):
+        if mode() != FULL and number % 8:
+            continue
+        fs = _file_system(damaged)
+        try:
+            inline = _open(fs, was_clean=was_clean, config=checking)
+        except (StorageError, CorruptRecordError) as exc:
+            errors.append(str(exc))
+            continue
+        opened += 1
+        for record in _readable(inline):
+            assert record in records or record in twins or record._replace(offset=last.offset) == last
+        inline.log.check_invariant()
+        inline.append([prepare_append(build_batch([(5, None, b"new", ())]), ORDERS, CONFIG, now_ms=NOW_MS)])
+        inline.close_descriptors()
+        assert fs.open_descriptors == 0
+    assert opened > 10
+    assert all(DIRECTORY in error for error in errors)
+
+
+def _readable(inline: InlineLog) -> Iterator[Record]:
+    offset = inline.log.log_start_offset
+    while offset < inline.log.log_end_offset:
+        before = offset
+        try:
+            fetched = inline.run(fetch_batches(inline.log.snapshot(), offset, 300, min_one_batch=True, skip_gaps=True))
+            for header, batch in iter_batches(fetched.records):
+                check_batch(batch, header)
+                yield from iter_records(batch, header)
+                offset = max(offset, header.next_offset)
+        except RequestError:
+            return
+        if offset == before:
+            return

@@ -1,0 +1,442 @@
+"""Opening a log, and putting it right after an unclean stop."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.protocol.limits import INT32_MAX
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import StorageError
+from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
+from triolog.server.storage.indexes.offset_index import ENTRY
+from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
+from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
+from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.log.truncate import truncate_to
+
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
+from tests.support.watched_fs import WatchedFileSystem
+
+SIZE: Final = len(batch())
+SMALL: Final = LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=1, segment_index_bytes=240)
+
+
+def log_of(directory: Path, records: int, config: LogConfig = SMALL) -> DrivenLog:
+    """One record per batch, stamped START_MS + offset; ten to a segment."""
+    driven = open_driven(directory, config=config)
+    for offset in range(records):
+        driven.append(batch(START_MS + offset))
+    return driven
+
+
+def assert_whole(driven: DrivenLog, records: int) -> None:
+    """Every offset and every time is found."""
+    assert driven.offsets() == list(range(records))
+    assert driven.log.log_end_offset == driven.log.high_watermark == records
+    for offset in range(records):
+        assert driven.offset_for(START_MS + offset)[:2] == (START_MS + offset, offset)
+
+
+def names(directory: Path, suffix: str) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
+
+
+# ---- after a clean stop ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [0, 500])
+def test_a_log_whose_files_were_deleted_starts_at_its_log_start_offset(tmp_path: Path, start: int) -> None:
+    """Kafka: UnifiedLogTest.testLogReinitializeAfterManualDelete."""
+    driven = open_driven(tmp_path, log_start_offset=start)
+    assert (driven.log.log_start_offset, driven.log.log_end_offset, len(driven.log.segments)) == (start, start, 1)
+    assert names(tmp_path, "") == [f"{start:020}.log", LEADER_EPOCH_FILE]
+    assert driven.append(batch()).base_offset == start
+
+
+def test_the_log_start_is_at_least_the_first_base_offset(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testLogStartOffsetWhenRemoteStorageIsEnabled."""
+    open_driven(tmp_path, log_start_offset=5).close()
+    assert open_driven(tmp_path, log_start_offset=0).log.log_start_offset == 5
+
+
+def test_a_log_that_ends_before_its_log_start_goes_on_empty_from_there_and_keeps_what_it_had(tmp_path: Path) -> None:
+    """One flipped bit in log-start-offset-checkpoint must not delete a log."""
+    driven = log_of(tmp_path, 25)
+    driven.close()
+    before = [path.read_bytes() for path in sorted(tmp_path.glob("*.log"))]
+    again = driven.reopen(was_clean=True, log_start_offset=100)
+    assert (again.log.log_start_offset, again.log.log_end_offset, again.offsets()) == (100, 100, [])
+    assert again.append(batch()).base_offset == 100
+    assert [path.read_bytes() for path in sorted(tmp_path.rglob("*.log.corrupt-0"))] == before
+
+
+def test_offsets_that_a_clean_stop_promised_are_not_given_out_again(tmp_path: Path) -> None:
+    """A log that was cut where a batch starts looks whole; the checkpoint says that it is not."""
+    driven = log_of(tmp_path, 25)
+    driven.close()
+    end = driven.log.log_end_offset
+    last = max(path for path in tmp_path.rglob("*.log") if path.stat().st_size)
+    last.write_bytes(b"")
+    again = driven.reopen(was_clean=True, recovery_point=end)
+    first = int(last.stem)
+    assert again.log.gaps == (OffsetGap(first, end, NO_FILE),)
+    assert again.append(batch()).base_offset == end
+
+
+def test_after_a_clean_stop_no_segment_is_scanned(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=100_000)
+    driven = open_driven(tmp_path, config=config)
+    for offset in range(40):
+        driven.append(batch(START_MS + offset, value=bytes(20_000)))
+    expected = [(segment.max_timestamp, segment.offset_of_max_timestamp) for segment in driven.log.segments]
+    driven.close()
+    fs = WatchedFileSystem()
+    again = open_driven(tmp_path, fs=fs, config=config)
+    assert sum(fs.read_bytes[name] for name in names(tmp_path, ".log")) <= (len(expected) + 2) * FIRST_READ_BYTES
+    assert [(segment.max_timestamp, segment.offset_of_max_timestamp) for segment in again.log.segments] == expected
+    assert again.log.recovery_point == 40
+    assert_whole(again, 40)
+
+
+# ---- indexes that are missing or wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("content", [None, b"  "], ids=["deleted", "damaged"])
+def test_deleted_and_damaged_indexes_are_rebuilt(tmp_path: Path, content: bytes | None, was_clean: bool) -> None:
+    """Kafka: LogLoaderTest.testIndexRebuild, testCorruptIndexRebuild. One index at a time: see test_damage."""
+    driven = log_of(tmp_path, 35)
+    driven.close()
+    for name in names(tmp_path, "index"):
+        (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    again = driven.reopen(was_clean=was_clean)
+    assert_whole(again, 35)
+    assert all(index.entries for segment in again.log.segments for index in segment.indexes)
+
+
+@pytest.mark.parametrize("position", [8 * SIZE, 1 << 16])
+def test_an_index_that_points_behind_its_log_is_rebuilt(tmp_path: Path, position: int) -> None:
+    driven = log_of(tmp_path, 8)
+    driven.close()
+    path = tmp_path / "00000000000000000000.index"
+    true = path.read_bytes()
+    path.write_bytes(true + ENTRY.pack(9, position))
+    again = driven.reopen(was_clean=True)
+    assert_whole(again, 8)
+    assert path.read_bytes() == true
+
+
+def test_an_empty_active_segment_survives_a_crash(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testRecoverWithEmptyActiveSegment."""
+    driven = log_of(tmp_path, 5)
+    driven.roll()
+    driven.flush()
+    assert not (tmp_path / "00000000000000000005.index").exists()
+    again = driven.reopen(was_clean=False, recovery_point=5)
+    assert (tmp_path / "00000000000000000005.index").exists()
+    assert len(again.log.segments) == 2
+    assert_whole(again, 5)
+    again.close()
+    assert_whole(again.reopen(was_clean=True), 5)
+
+
+# ---- leftovers -------------------------------------------------------------------------------------------------------
+
+
+def test_indexes_without_a_log_are_deleted(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testBogusIndexSegmentsAreRemoved."""
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        (tmp_path / f"00000000000000000005{suffix}").write_bytes(b"left over")
+    driven = log_of(tmp_path, 8)
+    assert not [name for name in names(tmp_path, "") if name.startswith("00000000000000000005")]
+    assert_whole(driven, 8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{0:020}.{suffix}" for suffix in ("log.deleted", "index.deleted", "log.cleaned", "timeindex.cleaned", "log.tmp")),
+        *("leader-epoch-checkpoint.tmp", "x.snapshot.deleted"),
+    ],
+)
+def test_files_marked_for_deletion_are_deleted(tmp_path: Path, name: str) -> None:
+    """Kafka: LogLoaderTest.testOpenDeletesObsoleteFiles."""
+    log_of(tmp_path, 5).close()
+    (tmp_path / name).write_bytes(b"left over")
+    assert_whole(open_driven(tmp_path, config=SMALL), 5)
+    assert not names(tmp_path, name)
+
+
+def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "00000000000000000000.log").open("wb") as file:
+        file.truncate(INT32_MAX + 5)
+    with pytest.raises(StorageError, match=f"has {INT32_MAX + 5} bytes"):
+        open_driven(tmp_path)
+
+
+# ---- after an unclean stop -------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, position: int, mask: int = 1) -> None:
+    damaged = bytearray(path.read_bytes())
+    damaged[position] ^= mask
+    path.write_bytes(damaged)
+
+
+def without(records: int, *lost: int) -> list[int]:
+    return [offset for offset in range(records) if offset not in lost]
+
+
+def test_a_damaged_batch_costs_itself_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    driven = log_of(tmp_path, 35)
+    path = tmp_path / "00000000000000000010.log"
+    original = path.read_bytes()
+    flip(path, 4 * SIZE + 70)
+    damaged = path.read_bytes()[4 * SIZE : 5 * SIZE]
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=False)
+    kept = f"00000000000000000010.log.corrupt-{4 * SIZE}"
+    assert again.log.gaps == (OffsetGap(14, 15, kept),)
+    assert again.offsets(skip_gaps=True) == without(35, 14)
+    assert again.log.log_end_offset == 35
+    assert path.read_bytes() == original[: 4 * SIZE] + original[5 * SIZE :]
+    assert (tmp_path / kept).read_bytes() == damaged
+    assert (tmp_path / GAPS_FILE).read_text() == f"0\n1\n14 15 {kept}\n"
+    assert f"offsets 14 to 14 are lost, their bytes are in {kept}" in caplog.text
+    for offset in without(35, 14):
+        assert again.offset_for(START_MS + offset)[:2] == (START_MS + offset, offset)
+    assert again.offset_for(START_MS + 14)[:2] == (START_MS + 15, 15)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_gap_is_remembered(tmp_path: Path, was_clean: bool) -> None:
+    driven = log_of(tmp_path, 35)
+    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70)
+    again = driven.reopen(was_clean=False)
+    expected = again.log.gaps
+    if was_clean:
+        again.close()
+    again = again.reopen(was_clean=was_clean)
+    assert again.log.gaps == expected
+    assert again.offsets(skip_gaps=True) == without(35, 14)
+
+
+def test_a_gap_below_the_log_start_is_forgotten_and_its_bytes_stay(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70)
+    again = driven.reopen(was_clean=False)
+    again.close()
+    again = again.reopen(was_clean=True, log_start_offset=20)
+    assert again.log.gaps == ()
+    assert (tmp_path / GAPS_FILE).read_text() == "0\n0\n"
+    assert (tmp_path / f"00000000000000000010.log.corrupt-{4 * SIZE}").exists()
+
+
+def test_a_second_damage_at_the_same_position_keeps_both(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    path = tmp_path / "00000000000000000010.log"
+    for mask in (1, 2):
+        flip(path, 4 * SIZE + 70, mask)
+        driven = driven.reopen(was_clean=False)
+    kept = f"00000000000000000010.log.corrupt-{4 * SIZE}"
+    assert driven.log.gaps == (OffsetGap(14, 15, kept), OffsetGap(15, 16, kept + ".2"))
+    assert (tmp_path / kept).read_bytes() != (tmp_path / f"{kept}.2").read_bytes()
+
+
+def test_zeros_that_the_device_gave_back_are_a_gap_without_a_file(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    path = tmp_path / "00000000000000000010.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: 3 * SIZE] + bytes(4 * SIZE) + data[7 * SIZE :])
+    again = driven.reopen(was_clean=False)
+    assert again.log.gaps == (OffsetGap(13, 17, "-"),)
+    assert again.offsets(skip_gaps=True) == without(35, *range(13, 17))
+    assert not names(tmp_path, "corrupt-0")
+
+
+def test_what_is_cut_off_the_end_is_kept_beside_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    driven = log_of(tmp_path, 8)
+    path = Path(driven.log.active.log.path)
+    flip(path, 7 * SIZE + 70)
+    tail = path.read_bytes()[7 * SIZE :]
+    with caplog.at_level(logging.WARNING):
+        again = driven.reopen(was_clean=False)
+    assert_whole(again, 7)
+    assert Path(f"{path}.corrupt-{7 * SIZE}").read_bytes() == tail
+    assert f"{SIZE} bytes behind the last good batch were cut off and are kept in" in caplog.text
+    assert again.log.gaps == ()
+    assert again.append(batch()).base_offset == 7
+
+
+def test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 8)
+    path = Path(driven.log.active.log.path)
+    flip(path, 7 * SIZE + 70)
+    again = driven.reopen(was_clean=False, recovery_point=8)
+    kept = f"{path.name}.corrupt-{7 * SIZE}"
+    assert again.log.gaps == (OffsetGap(7, 8, kept),)
+    assert [segment.base_offset for segment in again.log.segments] == [0, 8]
+    assert again.append(batch(START_MS + 8)).base_offset == 8
+    again.close()
+    assert again.reopen(was_clean=True).offsets(skip_gaps=True) == without(9, 7)
+
+
+def test_a_whole_segment_of_garbage_is_a_gap(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    (tmp_path / "00000000000000000000.log").write_bytes(b"!" * SIZE)
+    again = driven.reopen(was_clean=False)
+    assert again.log.gaps == (OffsetGap(0, 10, "00000000000000000000.log.corrupt-0"),)
+    assert again.offsets(skip_gaps=True) == list(range(10, 35))
+    assert (tmp_path / "00000000000000000000.log").read_bytes() == b""
+
+
+def test_garbage_in_the_last_segments_is_no_log_end(tmp_path: Path) -> None:
+    """Nothing good lies behind the cut, so nothing says that those offsets were given out."""
+    driven = log_of(tmp_path, 35)
+    for name in ("00000000000000000020.log", "00000000000000000030.log"):
+        (tmp_path / name).write_bytes(b"!" * SIZE)
+    again = driven.reopen(was_clean=False)
+    assert_whole(again, 20)
+    assert names(tmp_path, "corrupt-0") == ["00000000000000000020.log.corrupt-0", "00000000000000000030.log.corrupt-0"]
+    assert again.append(batch()).base_offset == 20
+
+
+def test_segments_below_the_recovery_points_one_are_not_scanned(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    flip(tmp_path / "00000000000000000000.log", 70)
+    again = driven.reopen(was_clean=False, recovery_point=15)
+    assert (again.log.log_end_offset, again.log.gaps) == (35, ())
+    again = driven.reopen(was_clean=False, recovery_point=5)
+    assert again.log.gaps == (OffsetGap(0, 1, "00000000000000000000.log.corrupt-0"),)
+
+
+def test_the_segment_that_holds_the_recovery_point_is_scanned(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 35)
+    path = tmp_path / "00000000000000000010.log"
+    path.write_bytes(path.read_bytes()[: 7 * SIZE - 1])
+    again = driven.reopen(was_clean=False, recovery_point=20 - 1)
+    assert again.log.gaps == (OffsetGap(16, 20, f"{path.name}.corrupt-{6 * SIZE}"),)
+    assert again.offsets(skip_gaps=True) == without(35, *range(16, 20))
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2**31], ids=["an old one", "the same", "above 32 bits"])
+def test_an_offset_that_cannot_follow_ends_the_log(tmp_path: Path, offset: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing says that the one above 32 bits is no flipped bit."""
+    (tmp_path / "00000000000000000000.log").write_bytes(batch() + batch(base_offset=1) + batch(base_offset=offset))
+    with caplog.at_level(logging.WARNING):
+        assert open_driven(tmp_path, was_clean=False).offsets() == [0, 1]
+    assert "do not lie in 2 to 2147483648" in caplog.text
+    assert (tmp_path / f"00000000000000000000.log.corrupt-{2 * SIZE}").exists()
+
+
+@pytest.mark.parametrize("bit", range(0, 17 * 8, 5))
+def test_a_flipped_bit_that_no_crc_covers_is_put_right(tmp_path: Path, bit: int) -> None:
+    """What lies before and behind leaves one possibility; of offset and length also in front of the next segment.
+
+    Every bit: see test_salvage.
+    """
+    driven = log_of(tmp_path, 21)
+    logs = {tmp_path / "00000000000000000000.log": 4, tmp_path / "00000000000000000010.log": 9 if bit < 96 else 4}
+    before = [path.read_bytes() for path in logs]
+    for path, slot in logs.items():
+        flip(path, slot * SIZE + bit // 8, 0x80 >> bit % 8)
+    again = driven.reopen(was_clean=False)
+    assert_whole(again, 21)
+    assert [path.read_bytes() for path in logs] == before
+    assert (again.log.gaps, again.log.leader_epochs.entries) == ((), ((0, 0),))
+
+
+def test_gaps_between_batches_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "00000000000000000003.log").write_bytes(batch(base_offset=5) + batch(base_offset=50))
+    again = open_driven(tmp_path, was_clean=False)
+    assert (again.log.log_start_offset, again.offsets(), again.log.log_end_offset) == (3, [5, 50], 51)
+
+
+def test_a_legacy_message_format_ends_the_log_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    body = struct.pack(">bbqii", 1, 0, START_MS, -1, 40) + bytes(40)
+    legacy = struct.pack(">qiI", 1, len(body) + 4, zlib.crc32(body)) + body
+    (tmp_path / "00000000000000000000.log").write_bytes(batch() + legacy)
+    with caplog.at_level(logging.WARNING):
+        again = open_driven(tmp_path, was_clean=False)
+    assert again.offsets() == [0]
+    assert "magic 1, a legacy message format" in caplog.text
+
+
+def test_a_truncation_after_a_crash(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testReopenThenTruncate."""
+    driven = log_of(tmp_path, 25).reopen(was_clean=False)
+    driven.run(truncate_to(driven.log, 3))
+    assert len(driven.log.segments) == 1
+    assert (driven.log.log_end_offset, driven.offsets()) == (3, [0, 1, 2])
+
+
+def test_all_that_was_scanned_is_synced_before_the_log_is_served(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    fs = WatchedFileSystem()
+    open_driven(tmp_path, fs=fs, config=SMALL, was_clean=False, recovery_point=12)
+    stems = ("00000000000000000010", "00000000000000000020")
+    expected = [f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex")]
+    snapshots = [f"{offset:020}.snapshot" for offset in (10, 20, 25)]
+    assert fs.synced[-10:] == [*expected, *snapshots, f"{tmp_path}/"]
+    assert driven.log.recovery_point == 0
+
+
+def test_a_log_that_cannot_be_synced_after_recovery_is_not_served(tmp_path: Path) -> None:
+    class FailingSync(OsFileSystem):
+        def sync(self, fd: int) -> None:
+            raise OSError(errno.EIO, "failed sync")
+
+    log_of(tmp_path, 5)
+    with pytest.raises(OSError, match="failed sync"):
+        open_driven(tmp_path, fs=FailingSync(), config=SMALL, was_clean=False)
+
+
+def test_leader_epochs_are_restored_from_the_batches(tmp_path: Path) -> None:
+    """Kafka: LogLoaderTest.testLogRecoversForLeaderEpoch."""
+    driven = open_driven(tmp_path)
+    for epoch, offset in ((1, 0), (2, 1), (2, 2), (3, 3)):
+        driven.log.leader_epochs.assign(epoch, offset)
+        driven.append(batch())
+    (tmp_path / LEADER_EPOCH_FILE).unlink()
+    again = driven.reopen(was_clean=False)
+    assert again.log.leader_epochs.entries == ((1, 0), (2, 1), (3, 3))
+    assert (tmp_path / LEADER_EPOCH_FILE).read_text() == "0\n3\n1 0\n2 1\n3 3\n"
+
+
+def test_an_unreadable_epoch_file_is_forgotten_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log_of(tmp_path, 5).close()
+    (tmp_path / LEADER_EPOCH_FILE).write_text("nonsense")
+    with caplog.at_level(logging.WARNING):
+        assert_whole(open_driven(tmp_path, config=SMALL), 5)
+    assert "leader epochs are forgotten" in caplog.text
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_log_goes_on_as_if_it_had_not_been_closed(tmp_path: Path, was_clean: bool) -> None:
+    driven = log_of(tmp_path, 15)
+    if was_clean:
+        driven.close()
+    again = driven.reopen(was_clean=was_clean)
+    for offset in range(15, 35):
+        again.append(batch(START_MS + offset))
+    assert [segment.base_offset for segment in again.log.segments] == [0, 10, 20, 30]
+    assert_whole(again, 35)
+
+
+def test_rolling_by_time_goes_on_from_the_first_batch_on_disk(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=1000)
+    driven = open_driven(tmp_path, config=config)
+    driven.append(batch(START_MS))
+    driven.close()
+    again = driven.reopen(was_clean=True)
+    again.append(batch(START_MS + 1000))
+    assert len(again.log.segments) == 1
+    again.append(batch(START_MS + 1001))
+    assert len(again.log.segments) == 2

@@ -1,0 +1,468 @@
+"""One segment: index entries due, roll rules, reads, truncation. Offsets are given by the test, not by a log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
+from triolog.protocol.records.batch import iter_batches, parse_header
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import NO_TIMESTAMP
+from triolog.server.config import LogConfig
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import SegmentOffsetOverflowError
+from triolog.server.storage.log.leader_epochs import LeaderEpochs
+from triolog.server.storage.producers.producer_state import ProducerState
+from triolog.server.storage.recovery.rebuild import scan_segment
+from triolog.server.storage.segments.segment import LogSegment, SegmentCursor
+
+from tests.support.logs import batch
+from tests.support.segment_files import contents
+
+FS: Final = OsFileSystem()
+BASE: Final = 40
+MAX_BYTES: Final = 1 << 20
+
+
+class Segment:
+    """A segment in a directory, appended to at given offsets. Every `put` is one append call."""
+
+    def __init__(self, directory: Path, base_offset: int = BASE, **config: Any) -> None:
+        self.of = LogSegment.at(str(directory), base_offset, LogConfig(**config), created_ms=0)
+        fd = os.open(self.of.log.path, os.O_CREAT | os.O_RDWR)
+        os.close(fd)
+
+    def put(self, offset: int, *timestamps: int, **options: Any) -> int:
+        """Append one batch that starts at `offset`; answers its size."""
+        return self.put_batches(batch(*timestamps, base_offset=offset, **options))
+
+    def put_batches(self, *batches: bytes) -> int:
+        cursor, size = self.of.cursor(), sum(map(len, batches))
+        headers = [parse_header(data) for data in batches]
+        latest = max(headers, key=lambda header: header.max_timestamp)
+        self.of.plan_append(
+            cursor,
+            largest_offset=headers[-1].last_offset,
+            largest_timestamp=latest.max_timestamp,
+            offset_of_max_timestamp=latest.last_offset,
+            buffers=list(batches),
+            size=size,
+        )
+        for write in self.of.writes_for(cursor):
+            drive(FS, _one(write))
+        self.of.commit(cursor)
+        return size
+
+    def read(self, offset: int) -> int | None:
+        """Base offset of the batch that a read from `offset` starts with."""
+        found = drive(FS, self.of.view().translate_offset(offset))
+        return None if found is None else found.header.base_offset
+
+    def offsets(self) -> list[int]:
+        data = drive(FS, contents(self.of.records))
+        return [record.offset for header, one in iter_batches(data) for record in iter_records(one, header)]
+
+    def find(self, timestamp: int, starting_offset: int = 0) -> tuple[int, int] | None:
+        view = self.of.view()
+        found = drive(FS, view.find_offset_by_timestamp(timestamp, starting_offset, max_bytes=MAX_BYTES))
+        return None if found is None else (found.timestamp, found.offset)
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> int:
+        return drive(FS, self.of.truncate_to(offset, now_ms))
+
+    def offset_entries(self) -> list[tuple[int, int]]:
+        index = self.of.offset_index
+        return [drive(FS, index.entry(slot)) for slot in range(index.entries)]
+
+    def time_entries(self) -> list[tuple[int, int]]:
+        index = self.of.time_index
+        return [drive(FS, index.entry(slot)) for slot in range(index.entries)]
+
+    def should_roll(self, **params: int) -> str | None:
+        defaults = {"size": 1, "largest_offset": self.of.base_offset, "largest_timestamp": NO_TIMESTAMP, "now_ms": 0}
+        return self.of.should_roll(self.of.cursor(), **(defaults | params))
+
+    def waited(self, now_ms: int, timestamp: int) -> int:
+        return self.of.time_waited_for_roll(self.of.cursor(), now_ms, timestamp)
+
+
+def _one(operation: Any) -> Iterator[Any]:
+    yield operation
+
+
+# ---- index entries ---------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_due_when_earlier_appends_are_strictly_above_the_interval(tmp_path: Path) -> None:
+    size = len(batch(1))
+    segment = Segment(tmp_path, index_interval_bytes=2 * size)
+    for number in range(8):
+        assert segment.put(40 + number, 1 + number) == size
+    # Two appends before make exactly the interval: no entry. Three are above it: the fourth append has one, and so on.
+    assert segment.offset_entries() == [(43, 3 * size), (46, 6 * size)]
+    assert segment.time_entries() == [(4, 43), (7, 46)]
+
+
+def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=1)
+    first = segment.put(40, 1)
+    segment.put_batches(*(batch(10 - number, base_offset=41 + number) for number in range(5)))
+    assert segment.offset_entries() == [(45, first)]
+    assert segment.time_entries() == [(10, 41)]
+
+
+def test_a_time_entry_counts_the_call_it_is_made_for_and_names_its_last_offset(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=1)
+    segment.put(40, 5)
+    segment.put(41, 3, 9, 7)
+    assert segment.time_entries() == [(9, 43)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 50)), min_size=1, max_size=25), st.integers(0, 400))
+def test_the_rules_for_entries_equal_a_naive_model(
+    tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[int, int]], interval: int
+) -> None:
+    segment = Segment(tmp_path_factory.mktemp("segment"), index_interval_bytes=interval)
+    offset, position, since = BASE, 0, 0
+    largest, largest_offset = NO_TIMESTAMP, BASE
+    offset_entries: list[tuple[int, int]] = []
+    time_entries: list[tuple[int, int]] = []
+    for count, timestamp in appends:
+        last = offset + count - 1
+        size = segment.put(offset, *([timestamp] * count))
+        if timestamp > largest:
+            largest, largest_offset = timestamp, last
+        if since > interval:
+            offset_entries.append((last, position))
+            if largest > (time_entries[-1][0] if time_entries else NO_TIMESTAMP):
+                time_entries.append((largest, largest_offset))
+            since = 0
+        since, position, offset = since + size, position + size, last + 1
+    assert segment.offset_entries() == offset_entries
+    assert segment.time_entries() == time_entries
+    assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == (largest, largest_offset)
+
+
+def test_a_cursor_that_is_thrown_away_changed_nothing(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=1)
+    segment.put(40, 1)
+    before = segment.of.cursor()
+    cursor = segment.of.cursor()
+    segment.of.plan_append(
+        cursor, largest_offset=41, largest_timestamp=9, offset_of_max_timestamp=41, buffers=[batch(9)], size=len(batch(9))
+    )
+    assert _values(segment.of.cursor()) == _values(before) != _values(cursor)
+    assert cursor.offset_tail.entries == cursor.time_tail.entries == 1
+
+
+def _values(cursor: SegmentCursor) -> list[Any]:
+    return [getattr(cursor, name) for name in ("size", "max_timestamp", "offset_tail", "time_tail", "buffers")]
+
+
+# ---- limits of an append ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "largest_offset"),
+    [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)],
+)
+def test_an_offset_outside_of_32_bits_above_the_base_is_refused_before_anything_changes(
+    tmp_path: Path, base_offset: int, largest_offset: int
+) -> None:
+    """Kafka: LogSegmentTest.testAppendForLogSegmentOffsetOverflowException."""
+    segment = LogSegment.at(str(tmp_path), base_offset, LogConfig(), created_ms=0)
+    cursor = segment.cursor()
+    with pytest.raises(SegmentOffsetOverflowError, match=str(largest_offset)):
+        segment.plan_append(
+            cursor,
+            largest_offset=largest_offset,
+            largest_timestamp=1,
+            offset_of_max_timestamp=largest_offset,
+            buffers=[batch()],
+            size=len(batch()),
+        )
+    assert cursor.size == 0
+    assert cursor.buffers == []
+
+
+def test_an_append_past_the_largest_position_is_refused(tmp_path: Path) -> None:
+    segment = Segment(tmp_path)
+    segment.of.size = MAX_SEGMENT_BYTES - 10
+    with pytest.raises(ValueError, match=f"are above {MAX_SEGMENT_BYTES}"):
+        segment.put(40, 1)
+
+
+# ---- roll rules ------------------------------------------------------------------------------------------------------
+
+
+def test_size_rolls_strictly_above_segment_bytes(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, segment_bytes=100)
+    assert segment.should_roll(size=100) is None
+    segment.of.size = 60
+    assert segment.should_roll(size=40) is None
+    assert str(segment.should_roll(size=41)).startswith("size: 60 + 41")
+
+
+def test_time_rolls_strictly_above_segment_ms_minus_jitter(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, segment_ms=1000)
+    segment.put(40, 5000)
+    segment.of.roll_jitter_ms = 100
+    assert segment.should_roll(largest_timestamp=5900) is None
+    assert str(segment.should_roll(largest_timestamp=5901)).startswith("time: 901 ms")
+
+
+def test_an_empty_segment_is_never_rolled_by_time(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, segment_ms=1000)
+    assert segment.should_roll(now_ms=10_000, largest_timestamp=10_000) is None
+
+
+def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=0, segment_index_bytes=48)
+    for number in range(4):
+        segment.put(40 + number, 1)
+    # 48 bytes are 6 offset entries and 4 time entries; equal timestamps leave the time index at one.
+    for number in range(4, 7):
+        assert segment.should_roll(largest_offset=40 + number) is None
+        segment.put(40 + number, 1)
+    assert segment.of.offset_index.entries == 6
+    assert "offset index has all of its 6 entries" in str(segment.should_roll(largest_offset=47))
+
+
+def test_a_time_index_with_only_its_reserved_slot_left_rolls(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=0, segment_index_bytes=48)
+    for number in range(4):
+        assert segment.should_roll(largest_offset=40 + number) is None
+        segment.put(40 + number, 1 + number)
+    assert segment.of.time_index.entries == 3
+    assert "time index has all of its 3 entries" in str(segment.should_roll(largest_offset=44))
+
+
+def test_an_offset_that_does_not_fit_rolls(tmp_path: Path) -> None:
+    segment = Segment(tmp_path)
+    assert segment.should_roll(largest_offset=BASE + INT32_MAX) is None
+    assert "does not fit in 32 bits" in str(segment.should_roll(largest_offset=BASE + INT32_MAX + 1))
+
+
+def test_the_first_appends_largest_timestamp_is_what_time_counts_from(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testGetFirstBatchTimestamp."""
+    segment = Segment(tmp_path)
+    assert segment.of.rolling_based_timestamp is None
+    segment.put(40, 10, 1000, 20)
+    assert segment.of.rolling_based_timestamp == 1000
+    segment.put(43, 2000)
+    assert segment.of.rolling_based_timestamp == 1000
+    assert segment.waited(now_ms=99_999, timestamp=1500) == 500
+    segment.of.rolling_based_timestamp = None
+    drive(FS, segment.of.load_rolling_based_timestamp())
+    assert segment.of.rolling_based_timestamp == 1000
+
+
+def test_without_timestamps_time_counts_from_the_segments_creation(tmp_path: Path) -> None:
+    segment = Segment(tmp_path)
+    segment.of.created_ms = 300
+    segment.put(40, NO_TIMESTAMP)
+    assert segment.waited(now_ms=1000, timestamp=99_999) == 700
+
+
+# ---- reads -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [0, 4096])
+def test_a_read_finds_the_first_batch_that_reaches_its_offset(tmp_path: Path, interval: int) -> None:
+    """Kafka: LogSegmentTest.testReadOnEmptySegment, testReadAfterLast, testReadFromGap."""
+    segment = Segment(tmp_path, index_interval_bytes=interval)
+    assert segment.read(40) is None
+    segment.put(50, 1, 2)
+    segment.put(60, 3, 4)
+    assert [segment.read(offset) for offset in (51, 55, 61, 62)] == [50, 60, 60, None]
+
+
+@pytest.mark.parametrize("interval", [0, 150, 4096])
+def test_every_offset_is_found_through_the_index(tmp_path: Path, interval: int) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=interval)
+    for number in range(0, 60, 3):
+        segment.put(40 + number, 1, 2, 3)
+    assert [segment.read(40 + number) for number in range(60)] == [40 + number // 3 * 3 for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (420, (420, 42)),
+        (421, (430, 43)),
+        (430, (430, 43)),
+        (431, (440, 44)),
+        (491, None),
+        (401, (410, 41)),
+        (399, (400, 40)),
+    ],
+)
+def test_a_lookup_by_time_finds_the_first_record_at_or_behind_it(
+    tmp_path: Path, timestamp: int, expected: tuple[int, int] | None
+) -> None:
+    """Kafka: LogSegmentTest.testFindOffsetByTimestamp."""
+    segment = Segment(tmp_path, index_interval_bytes=2 * len(batch(1)))
+    for offset in range(40, 50):
+        segment.put(offset, 10 * offset)
+    assert 0 < len(segment.time_entries()) < 9
+    assert segment.of.max_timestamp == 490
+    assert segment.find(timestamp) == expected
+
+
+def test_a_lookup_by_time_skips_what_lies_below_the_starting_offset(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=0)
+    segment.put(40, 10, 30, 20)
+    segment.put(43, 10)
+    segment.put(44, 15, 40)
+    assert segment.find(10) == (10, 40)
+    assert segment.find(10, 41) == (30, 41)
+    assert segment.find(25, 42) == (40, 45)
+    assert segment.find(41, 40) is None
+    assert segment.find(10, 46) is None
+
+
+def test_next_offset_is_behind_the_last_whole_batch(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=0)
+    assert drive(FS, segment.of.read_next_offset()) == 40
+    segment.put(40, 1, 2)
+    segment.put(50, 1)
+    assert drive(FS, segment.of.read_next_offset()) == 51
+
+
+# ---- truncation ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [0, 4096])
+def test_truncation_can_be_repeated(tmp_path: Path, interval: int) -> None:
+    """Kafka: LogSegmentTest.testTruncate."""
+    segment = Segment(tmp_path, index_interval_bytes=interval)
+    offset = 40
+    for _ in range(30):
+        segment.put(offset, 1)
+        size = segment.put(offset + 1, 2)
+        assert segment.truncate_to(offset + 1) == size
+        assert segment.read(offset) == offset
+        assert segment.read(offset + 1) is None
+        offset += 1
+    assert segment.offsets() == list(range(40, 70))
+
+
+def test_truncation_to_a_gap_drops_what_lies_behind_it(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog."""
+    segment = Segment(tmp_path)
+    segment.put(40, 1)
+    segment.put(43, 2)
+    segment.truncate_to(41)
+    assert segment.offsets() == [40]
+
+
+def test_truncating_an_empty_segment_lets_it_take_entries_again(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testTruncateEmptySegment."""
+    segment = Segment(tmp_path, segment_ms=1000)
+    drive(FS, segment.of.become_inactive())
+    assert segment.of.offset_index.max_entries == 0
+    assert segment.of.time_index.max_entries == 0
+    assert segment.truncate_to(57, now_ms=5000) == 0
+    assert segment.of.offset_index.max_entries > 0
+    assert segment.of.time_index.max_entries > 1
+    assert segment.waited(now_ms=5000, timestamp=NO_TIMESTAMP) == 0
+    assert segment.should_roll(now_ms=6001) is None
+    assert segment.should_roll(now_ms=6001, largest_offset=BASE + INT32_MAX + 200) is not None
+
+
+def test_a_segment_truncated_to_nothing_is_as_new(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testTruncateFull."""
+    segment = Segment(tmp_path)
+    segment.put(40, 1000, 2000)
+    assert segment.waited(now_ms=500, timestamp=NO_TIMESTAMP) == NO_TIMESTAMP - 2000
+    segment.truncate_to(0, now_ms=500)
+    assert segment.waited(now_ms=500, timestamp=99_999) == 0
+    assert segment.read(0) is None
+    assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == (NO_TIMESTAMP, BASE)
+    segment.put(40, 1, 2)
+    assert segment.offsets() == [40, 41]
+
+
+@pytest.mark.parametrize("interval", [0, 150, 4096])
+def test_the_largest_timestamp_follows_a_truncation(tmp_path: Path, interval: int) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=interval)
+    for offset, timestamp in zip(range(40, 46), (5, 9, 2, 9, 11, 3), strict=True):
+        segment.put(offset, timestamp)
+    expected = [(11, 44), (9, 41), (9, 41), (9, 41), (5, 40)]
+    for cut, largest in zip(range(45, 40, -1), expected, strict=True):
+        segment.truncate_to(cut)
+        assert (segment.of.max_timestamp, segment.of.offset_of_max_timestamp) == largest
+
+
+# ---- becoming inactive, recovery -------------------------------------------------------------------------------------
+
+
+def test_an_inactive_segment_has_a_closing_entry_and_trimmed_indexes(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=10_000)
+    segment.put(40, 7)
+    segment.put(41, 3)
+    drive(FS, segment.of.become_inactive())
+    assert segment.time_entries() == [(7, 40)]
+    assert Path(segment.of.time_index.path).stat().st_size == 12
+    assert Path(segment.of.offset_index.path).stat().st_size == 0
+
+
+def test_the_closing_entry_takes_the_reserved_slot(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, index_interval_bytes=0, segment_index_bytes=48)
+    for number in range(4):
+        segment.put(40 + number, 1 + number)
+    segment.of.max_timestamp, segment.of.offset_of_max_timestamp = 99, 43
+    drive(FS, segment.of.become_inactive())
+    assert segment.time_entries() == [(2, 41), (3, 42), (4, 43), (99, 43)]
+
+
+def test_a_segment_without_timestamps_has_no_closing_entry(tmp_path: Path) -> None:
+    segment = Segment(tmp_path)
+    segment.put(40, NO_TIMESTAMP)
+    drive(FS, segment.of.become_inactive())
+    assert segment.time_entries() == []
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"), [(5, 46), (10, 46), (22, 47), (23, 47), (34, 48), (38, None), (237, None), (2**31 + 10, None)]
+)
+def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(
+    tmp_path: Path, position: int, expected: int | None
+) -> None:
+    """Kafka: OffsetIndexTest.testFetchUpperBoundOffset."""
+    segment = Segment(tmp_path, base_offset=45)
+    assert drive(FS, segment.of.view().offset_behind(position)) is None
+    for entry in ((45, 0), (46, 10), (47, 23), (48, 37)):
+        drive(FS, segment.of.offset_index.append(*entry))
+    assert drive(FS, segment.of.view().offset_behind(position)) == expected
+
+
+def test_recovery_rebuilds_a_damaged_index(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testRecoveryFixesCorruptIndex, testRecoveryFixesCorruptTimeIndex."""
+    segment = Segment(tmp_path, index_interval_bytes=100)
+    for number in range(100):
+        segment.put(40 + number, 10 * number)
+    expected = segment.offset_entries(), segment.time_entries()
+    for index in segment.of.indexes:
+        Path(index.path).write_bytes(os.urandom(500))
+    drive(FS, scan_segment(FS, segment.of, LeaderEpochs(), ProducerState(BASE)).put_in_place())
+    assert (segment.offset_entries(), segment.time_entries()[: len(expected[1])]) == expected
+    assert [segment.read(40 + number) for number in range(100)] == list(range(40, 140))
+    assert [segment.find(10 * number) for number in range(100)] == [(10 * number, 40 + number) for number in range(100)]
+
+
+def test_recovery_rebuilds_the_leader_epochs(tmp_path: Path) -> None:
+    """Kafka: LogSegmentTest.testRecoveryRebuildsEpochCache."""
+    segment = Segment(tmp_path, base_offset=100)
+    for offset, epoch in ((104, 0), (106, 1), (108, 1), (110, 2)):
+        segment.put(offset, 1, 2, partition_leader_epoch=epoch)
+    epochs = LeaderEpochs()
+    drive(FS, scan_segment(FS, segment.of, epochs, ProducerState(100)).put_in_place())
+    assert epochs.entries == ((0, 104), (1, 106), (2, 110))

@@ -1,0 +1,191 @@
+"""Files of staged batches: what is appended to them, how they are checked, how they are read for a commit."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+import pytest
+from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
+from triolog.protocol.records.batch import check_batch
+from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.types import TopicPartition
+from triolog.server.storage.disk.paths import STAGE_DIRECTORY
+from triolog.server.storage.shared.stage_files import (
+    StagedBytes,
+    StagedChunk,
+    append_staged,
+    check_staged,
+    copy_staged,
+    file_name,
+    find_staged,
+    measure_staged,
+    read_stamped,
+    stage_name,
+    sync_staged,
+    task_prefix,
+    unlink_staged,
+    version_of,
+)
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import START_MS, batch
+
+NAME: Final = stage_name("query", 7)
+PATH: Final = f"/data/{STAGE_DIRECTORY}/{NAME}/{file_name('task', TopicPartition('t', 0))}"
+NOTHING: Final = StagedBytes(0, 0)
+TWO: Final = batch(START_MS, START_MS)
+
+
+@pytest.fixture
+def fs() -> CrashFileSystem:
+    made = CrashFileSystem()
+    made.make_directory("/data")
+    return made
+
+
+def read(
+    fs: CrashFileSystem, start: int, end: int, *, next_record: int = 0, first_record: int = 0, max_bytes: int = 10**6
+) -> StagedChunk:
+    return read_stamped(
+        fs,
+        PATH,
+        start,
+        end,
+        producer_id=9,
+        producer_epoch=3,
+        next_record=next_record,
+        first_record=first_record,
+        max_bytes=max_bytes,
+    )
+
+
+def test_batches_come_one_behind_the_other_with_size_and_crc_of_all(fs: CrashFileSystem) -> None:
+    first = append_staged(fs, PATH, NOTHING, [TWO])
+    second = append_staged(fs, PATH, first, [TWO, TWO])
+    assert second == measure_staged(fs, PATH) == (3 * len(TWO), crc32c(TWO * 3))
+    assert append_staged(fs, PATH, None, [TWO]) == (4 * len(TWO), crc32c(TWO * 4))
+    assert list(find_staged(fs, "/data")) == [(NAME, PATH, 4 * len(TWO))]
+    assert check_staged(fs, PATH, measure_staged(fs, PATH), "it") == (8, len(TWO))
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(fs: CrashFileSystem) -> None:
+    staged = append_staged(fs, PATH, NOTHING, [TWO])
+    fs.fail_next("write", errno.ENOSPC, after_bytes=10)
+    with pytest.raises(OSError, match="No space"):
+        append_staged(fs, PATH, staged, [TWO])
+    assert measure_staged(fs, PATH) == staged
+
+
+def test_names_tell_versions_and_tasks_apart_and_hide_what_they_are_made_of() -> None:
+    assert stage_name("query", 1) != stage_name("query", 11) != stage_name("query1", 1)
+    assert version_of(stage_name("../..", 11)) == 11
+    assert (version_of("else"), version_of("x-y")) == (None, None)
+    names = {file_name(task, TopicPartition("t", number)) for task in ("a", "a/b") for number in range(2)}
+    assert len(names) == 4
+    assert not any("/" in name for name in names)
+    assert sum(name.startswith(task_prefix("a")) for name in names) == 2
+
+
+@pytest.mark.parametrize(
+    ("expected", "error", "complaint"),
+    [
+        (StagedBytes(5, 0), InvalidRequestError, "it has .* bytes staged, 5 were named"),
+        (StagedBytes(len(TWO), 5), CorruptRecordError, "0x00000005 was named"),
+    ],
+)
+def test_another_size_or_crc_is_refused(
+    fs: CrashFileSystem, expected: StagedBytes, error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match="it is not staged"):
+        check_staged(fs, PATH, expected, "it")
+    append_staged(fs, PATH, NOTHING, [TWO])
+    with pytest.raises(error, match=complaint):
+        check_staged(fs, PATH, expected, "it")
+
+
+def test_a_batch_that_is_cut_off_is_refused_whatever_its_crc(fs: CrashFileSystem) -> None:
+    staged = append_staged(fs, PATH, NOTHING, [TWO, TWO[:-1]])
+    with pytest.raises(CorruptRecordError, match=f"cut off at {len(TWO)} of {2 * len(TWO) - 1} bytes"):
+        check_staged(fs, PATH, staged, "it")
+
+
+def test_batches_are_read_with_a_producer_and_the_sequences_of_their_records(fs: CrashFileSystem) -> None:
+    size, _ = append_staged(fs, PATH, NOTHING, [TWO] * 5)
+    chunk = read(fs, 0, size, next_record=10, max_bytes=2 * len(TWO))
+    assert (chunk.position, chunk.next_record) == (2 * len(TWO), 14)
+    rest = read(fs, chunk.position, size, next_record=chunk.next_record, first_record=16)
+    assert (rest.position, rest.next_record) == (size, 20)
+    headers = [header for header, _ in (*chunk.batches, *rest.batches)]
+    assert [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers] == [
+        (9, 3, 10),
+        (9, 3, 12),
+        (9, 3, 16),
+        (9, 3, 18),
+    ]
+    for header, data in chunk.batches:
+        check_batch(memoryview(data), header)
+
+
+def test_sequences_start_again_behind_the_largest(fs: CrashFileSystem) -> None:
+    size, _ = append_staged(fs, PATH, NOTHING, [TWO, TWO])
+    chunk = read(fs, 0, size, next_record=2**31 - 2, first_record=0)
+    assert [header.base_sequence for header, _ in chunk.batches] == [2**31 - 2, 0]
+
+
+def test_a_batch_whose_bytes_changed_is_never_given_a_new_crc(fs: CrashFileSystem) -> None:
+    size, _ = append_staged(fs, PATH, NOTHING, [TWO[:-1] + b"?"])
+    with pytest.raises(CorruptRecordError, match="carries CRC"):
+        read(fs, 0, size)
+    with pytest.raises(CorruptRecordError, match="no whole batch at 0"):
+        read(fs, 0, size - 1)
+
+
+def test_wanted_batches_are_copied_as_they_are_from_several_files(fs: CrashFileSystem) -> None:
+    other, target = f"{PATH}2", f"{PATH}3"
+    size, _ = append_staged(fs, PATH, NOTHING, [TWO] * 150)
+    more, _ = append_staged(fs, other, NOTHING, [batch(START_MS)] * 3)
+    sources = [(PATH, size), (other, more - len(batch(START_MS)))]
+    staged, count = copy_staged(fs, sources, target, lambda number: number != 4)
+    assert count == 149 * 2 + 2
+    assert staged == measure_staged(fs, target)
+    assert staged.size_bytes == 149 * len(TWO) + 2 * len(batch(START_MS))
+    assert check_staged(fs, target, staged, "it").records_count == count
+    assert copy_staged(fs, sources, f"{PATH}4", lambda number: False) == (NOTHING, 0)
+    with pytest.raises(CorruptRecordError, match="no whole batches up to"):
+        copy_staged(fs, [(PATH, size - 1)], f"{PATH}5", lambda number: True)
+
+
+def test_what_lies_where_nothing_should_is_written_over(fs: CrashFileSystem) -> None:
+    append_staged(fs, PATH, NOTHING, [TWO] * 3)
+    assert append_staged(fs, PATH, NOTHING, [TWO]) == measure_staged(fs, PATH)
+
+
+def test_what_was_synced_is_there_after_a_power_cut(fs: CrashFileSystem) -> None:
+    append_staged(fs, PATH, NOTHING, [TWO])
+    sync_staged(fs, "/data", NAME, [PATH])
+    assert fs.durable_content(PATH) == TWO
+
+
+def test_what_a_sync_failed_on_is_on_the_device_once_it_is_named_as_doubtful(fs: CrashFileSystem) -> None:
+    staged = append_staged(fs, PATH, NOTHING, [TWO])
+    fs.fail_next("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        sync_staged(fs, "/data", NAME, [PATH])
+    sync_staged(fs, "/data", NAME, [PATH])
+    assert fs.durable_content(PATH) == b""
+    sync_staged(fs, "/data", NAME, [PATH], {PATH: staged})
+    assert fs.durable_content(PATH) == TWO
+    with pytest.raises(CorruptRecordError, match="has not the bytes any more"):
+        sync_staged(fs, "/data", NAME, [PATH], {PATH: StagedBytes(len(TWO), 5)})
+
+
+def test_an_empty_directory_goes_with_its_last_file(fs: CrashFileSystem) -> None:
+    other = f"{PATH}2"
+    for path in (PATH, other):
+        append_staged(fs, path, NOTHING, [TWO])
+    unlink_staged(fs, [PATH, f"{PATH}3"])
+    assert list(find_staged(fs, "/data")) == [(NAME, other, len(TWO))]
+    unlink_staged(fs, [other])
+    assert fs.list_directory(f"/data/{STAGE_DIRECTORY}") == []
+    assert list(find_staged(fs, "/elsewhere")) == []

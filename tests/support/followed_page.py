@@ -1,0 +1,166 @@
+"""A page of documentation, followed as a reader follows it: files are written, commands run, what they print is compared.
+
+Three kinds of fenced blocks are looked at, from the top down:
+
+| fence | what the reader does |
+|---|---|
+| ```` ```python title="NAME" ````, or another language with a title | writes the file NAME |
+| ```` ```python ```` | runs the program as it stands |
+| ```` ```console ```` | types what is behind `$ ` (`> `: goes on), sees the lines below; `^C` ends the server |
+
+`...` in what is to be seen stands for anything, alone on a line for any lines. A `triolog serve` runs until the page
+ends it, or until it ends. Pages name the ports that a reader would use; here the system chooses, and text is changed both ways.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+
+from tests.support.server_process import DEADLINE_S, ServerProcess, environment
+
+BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ROOT: Final = Path(__file__).resolve().parents[2]
+COMMAND_DEADLINE_S: Final = 10 * DEADLINE_S
+"""Spark starts a JVM."""
+FAST_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A job of seconds ends in half the time."""
+INSTALLED: Final = ".installed"
+"""A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
+ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092"}
+"""By name in the ready file, what pages say."""
+
+
+@attrs.frozen
+class Block:
+    """A fenced block: its language, the file that it is (None: no file) and the line of the page on which it begins."""
+
+    language: str
+    title: str | None
+    text: str
+    line: int
+
+
+def blocks(page: str) -> list[Block]:
+    """The blocks of a page that are written in a language."""
+    return [Block(found[1], found[2], found[3], page.count("\n", 0, found.start()) + 1) for found in BLOCK.finditer(page)]
+
+
+def commands(console: str) -> list[tuple[str, str]]:
+    """Of a `console` block: each command, and what is seen after it."""
+    typed: list[tuple[list[str], list[str]]] = []
+    for line in console.splitlines():
+        if line.startswith("$ ") or line == "^C":
+            typed.append(([line.removeprefix("$ ")], []))
+        elif line.startswith("> ") and not typed[-1][1]:
+            typed[-1][0].append(line.removeprefix("> "))
+        else:
+            typed[-1][1].append(line)
+    return [("\n".join(command), "\n".join(seen)) for command, seen in typed]
+
+
+def is_seen(wanted: str, printed: str) -> bool:
+    """Whether a command printed what the page shows; space at the ends of lines and empty lines at both ends do not count."""
+    wanted, printed = ("\n".join(line.rstrip() for line in text.splitlines()).strip("\n") for text in (wanted, printed))
+    pattern = re.escape(wanted).replace(re.escape("\n...\n"), r"\n(?s:.*\n)?").replace(re.escape("..."), r"(?s:.*)")
+    return re.fullmatch(pattern, printed) is not None
+
+
+@attrs.define(eq=False)
+class Reader:
+    """Follows one page in a folder of its own. Leaving the block ends a server that still runs."""
+
+    folder: Path
+    _server: ServerProcess | None = None
+    _addresses: dict[str, str] = attrs.field(factory=dict)
+    """By what pages say, where the server listens."""
+
+    def __enter__(self) -> Self:
+        (self.folder / INSTALLED).mkdir()
+        for path in (ROOT / "tools" / "spark").glob("pyspark_*"):
+            (self.folder / INSTALLED / path.name).symlink_to(path)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._server is not None:
+            self._server.__exit__(kind, error, traceback)
+
+    def follow(self, page: str) -> int:
+        """Do what the page says and compare; answers how many programs and commands that were. Raises AssertionError."""
+        count = 0
+        for block in blocks(page):
+            if block.title is not None:
+                (self.folder / block.title).write_text(self._really(block.text), encoding="utf-8")
+            elif block.language == "python":
+                run = self._run([sys.executable, "-W", "error", "-c", self._really(block.text)])
+                assert run.returncode == 0, f"the program of line {block.line} ends with {run.returncode}:\n{run.stdout}"
+                assert run.stdout, f"the program of line {block.line} says nothing"
+                count += 1
+            elif block.language == "console":
+                for command, seen in commands(block.text):
+                    self._type(command, seen)
+                    count += 1
+        return count
+
+    def _type(self, command: str, seen: str) -> None:
+        if command == "^C":
+            assert self._server is not None
+            assert self._server.stop() == 0, self._server.stderr()
+            self._server, self._addresses = None, {}
+        elif command.startswith("triolog serve "):
+            self._serve(command.split()[2:])
+        else:
+            printed = self._run(["bash", "-c", self._really(command)]).stdout
+            for said, address in self._addresses.items():
+                printed = printed.replace(address, said)
+            assert is_seen(seen, printed), f"{command}\nprints\n{printed}\nand the page says\n{seen}"
+
+    def _serve(self, arguments: list[str]) -> None:
+        assert self._server is None, "another server runs"
+        for option in ("--native", "--kafka"):
+            if option in arguments:
+                arguments[arguments.index(option) + 1] = "127.0.0.1:0"
+        on_any_port = () if "--native" in arguments else ("--native", "127.0.0.1:0")
+        self._server = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server").wait_ready()
+        ready = json.loads(self._server.ready_file.read_text())
+        self._addresses = {ADDRESSES[name]: address for name, address in ready.items() if name in ADDRESSES}
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+        variables = {
+            "PATH": path,
+            "TZ": "UTC",
+            "COLUMNS": "80",
+            "PYTHONPATH": str(self.folder / INSTALLED),
+            "LC_ALL": "C.UTF-8",
+            "SPARK_SUBMIT_OPTS": FAST_JVM,
+            "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
+        }
+        if ADDRESSES["native"] in self._addresses:
+            variables["TRIOLOG_SERVER"] = self._addresses[ADDRESSES["native"]]
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environment(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_DEADLINE_S,
+            check=False,
+        )
+
+    def _really(self, text: str) -> str:
+        """The text with the addresses of the server in place of those that the page says."""
+        for said, address in self._addresses.items():
+            text = text.replace(said, address).replace(said.replace("127.0.0.1", "localhost"), address)
+        return text

@@ -1,0 +1,215 @@
+"""`triolog groups`, and `consume --group`, against a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer
+from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
+
+from ..conftest import Cli
+
+
+@pytest.fixture
+def ten(broker: BlockingBroker) -> None:
+    """Topic t with ten records."""
+    broker.create_topic("t")
+    broker.append("t", [b"%d" % number for number in range(10)])
+
+
+def values(cli: Cli, *arguments: str) -> list[str]:
+    return [line["value"] for line in cli.lines("consume", "t", "--format", "json", *arguments)]
+
+
+def test_consuming_with_a_group_goes_on_where_it_was(cli: Cli, ten: None) -> None:
+    assert values(cli, "--group", "g", "--max-records", "4") == ["0", "1", "2", "3"]
+    assert values(cli, "--group", "g", "--max-records", "4", "--offset", "earliest") == ["4", "5", "6", "7"]
+    assert values(cli, "--group", "g") == ["8", "9"]
+    assert values(cli, "--group", "g") == []
+    assert values(cli, "--group", "h", "--offset", "7") == ["7", "8", "9"]
+
+
+NOBODY = {"member_id": None, "client_id": None, "client_host": None}
+
+
+def test_describe_tells_the_lag(cli: Cli, ten: None) -> None:
+    values(cli, "--group", "g", "--max-records", "4")
+    offset = {"topic": "t", "partition": 0, "offset": 4, "high_watermark": 10, "lag": 6, "metadata": None, **NOBODY}
+    group = {"group": "g", "state": "Empty", "type": "classic", "protocol": None, "member_count": 0}
+    assert cli.json("groups", "describe", "g") == {**group, "offsets": [offset]}
+    lines = cli.ok("groups", "describe", "g").splitlines()
+    assert lines[0] == "group g: Empty, classic, 0 members"
+    assert ["t", "0", "4", "10", "6"] in [line.split() for line in lines]
+
+
+def test_groups_are_listed(cli: Cli, ten: None) -> None:
+    assert cli.ok("groups", "list") == f"{cli.address} has no groups; `triolog consume TOPIC --group NAME` makes one\n"
+    values(cli, "--group", "b")
+    values(cli, "--group", "a")
+    assert cli.json("groups", "list") == ["a", "b"]
+    rows = [line.split() for line in cli.ok("groups", "list").splitlines() if line.strip()]
+    assert rows[-2:] == [["a", "Empty", "classic", "0"], ["b", "Empty", "classic", "0"]]
+
+
+def reset(cli: Cli, *arguments: str) -> list[tuple[int | None, int, int]]:
+    """Where each partition is, where it goes to, and the lag that it has then."""
+    told = cli.json("groups", "reset", "g", *arguments)
+    assert told["executed"] is ("--execute" in arguments)
+    return [(entry["current"], entry["offset"], entry["lag"]) for entry in told["offsets"]]
+
+
+def test_reset_shows_what_it_would_do_and_does_it_when_told(cli: Cli, ten: None) -> None:
+    assert reset(cli, "t", "--to", "6") == [(None, 6, 4)]
+    assert cli.json("groups", "list") == []
+    shown = cli.ok("groups", "reset", "g", "t", "--to", "6")
+    assert ["t", "0", "-", "6", "10", "4"] in [line.split() for line in shown.splitlines()]
+    assert shown.endswith("nothing was changed; --execute does it\n")
+    assert reset(cli, "t", "--to", "6", "--execute") == [(None, 6, 4)]
+    assert values(cli, "--group", "g") == ["6", "7", "8", "9"]
+    assert reset(cli, "t", "--to", "earliest", "--partition", "0", "--execute") == [(10, 0, 10)]
+    assert len(values(cli, "--group", "g")) == 10
+
+
+def test_reset_goes_to_a_time_shifts_and_stays_within_the_log(cli: Cli, broker: BlockingBroker, ten: None) -> None:
+    assert reset(cli, "t", "--to-time", "1970-01-02T00:00Z", "--execute") == [(None, 0, 10)]
+    assert reset(cli, "t", "--shift", "7", "--execute") == [(0, 7, 3)]
+    assert reset(cli, "t", "--shift", "-2") == [(7, 5, 5)]
+    assert reset(cli, "t", "--shift", "100") == [(7, 10, 0)]
+    broker.delete_records("t", 4)
+    assert reset(cli, "t", "--shift", "-100") == [(7, 4, 6)]
+    assert reset(cli, "t", "--to", "1000000") == [(7, 10, 0)]
+    assert reset(cli, "t", "--to", "latest") == [(7, 10, 0)]
+
+
+def test_reset_takes_all_topics_that_the_group_reads(cli: Cli, broker: BlockingBroker, ten: None) -> None:
+    broker.create_topic("u", 2)
+    reset(cli, "t", "--to", "3", "--execute")
+    reset(cli, "u", "--to", "latest", "--partition", "1", "--execute")
+    assert reset(cli, "--all-topics", "--to", "earliest") == [(3, 0, 10), (0, 0, 0)]
+
+
+@pytest.fixture
+def kafka_cli() -> Iterator[Cli]:
+    """A broker that speaks Kafka's protocol too, with ten records in topic t of two partitions."""
+    with BlockingBroker(kafka=Address("127.0.0.1", 0)) as broker:
+        broker.create_topic("t", 2)
+        broker.append("t", [b"%d" % number for number in range(10)])
+        yield Cli(broker)
+
+
+@contextmanager
+def member(cli: Cli) -> Iterator[None]:
+    """An unmodified Kafka client that reads topic t as group g; it has its partitions."""
+    settings = {
+        "bootstrap.servers": str(cli.broker.kafka),
+        "group.id": "g",
+        "client.id": "reader",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe(["t"])
+        deadline = time.monotonic() + 60
+        while (message := consumer.poll(0.1)) is None or message.offset() < 4:
+            assert time.monotonic() < deadline
+        consumer.commit(message, asynchronous=False)
+        yield
+    finally:
+        consumer.close()
+
+
+def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
+    cli = kafka_cli
+    with member(cli):
+        told = cli.json("groups", "members", "g")
+        assert (told["state"], told["type"], told["member_count"]) == ("Stable", "classic", 1)
+        (entry,) = told["members"]
+        assert (entry["client_id"], entry["group_instance_id"]) == ("reader", None)
+        assert "127.0.0.1" in entry["client_host"]
+        assert entry["assignment"] == [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
+        assert "t(0,1)" in cli.ok("groups", "members", "g")
+        offsets = cli.json("groups", "describe", "g")["offsets"]
+        assert [(each["partition"], each["offset"], each["lag"], each["client_id"]) for each in offsets] == [
+            (0, 5, 5, "reader"),
+            (1, None, None, "reader"),
+        ]
+        assert entry["member_id"] in cli.ok("groups", "describe", "g")
+        assert ["g", "Stable", "classic", "1"] in [line.split() for line in cli.ok("groups", "list").splitlines()]
+        assert "group 'g' is Stable and has 1 members" in cli.refused("groups", "reset", "g", "t", "--to", "0")
+        assert "NON_EMPTY_GROUP" in cli.refused("groups", "delete", "g", "--yes")
+    told = cli.json("groups", "members", "g")
+    assert (told["state"], told["members"]) == ("Empty", [])
+    assert reset(cli, "t", "--to", "0", "--execute") == [(5, 0, 10), (None, 0, 0)]
+
+
+def test_delete_forgets_a_group(cli: Cli, ten: None) -> None:
+    values(cli, "--group", "g")
+    assert cli.call("groups", "delete", "g", stdin="n\n").exit_code == 1
+    assert cli.json("groups", "delete", "g", "--yes") == {"group": "g", "deleted": True, "offsets": 1}
+    assert cli.json("groups", "list") == []
+    assert "GROUP_ID_NOT_FOUND" in cli.refused("groups", "delete", "g", "--yes")
+
+
+def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
+    unknown = "there is no group 'g'; `triolog groups list` names them"
+    assert unknown in cli.refused("groups", "describe", "g")
+    assert unknown in cli.refused("groups", "members", "g")
+    one_of = "--to N, --to-time TIME or --shift N says where to; give one of them"
+    assert one_of in cli.refused("groups", "reset", "g", "t", code=2)
+    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--to-time", "now", code=2)
+    assert one_of in cli.refused("groups", "reset", "g", "t", "--to", "1", "--shift", "1", code=2)
+    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "--to", "1", code=2)
+    assert "name a TOPIC" in cli.refused("groups", "reset", "g", "t", "--all-topics", "--to", "1", code=2)
+    assert "group 'g' has no offset for t-0" in cli.refused("groups", "reset", "g", "t", "--shift", "1")
+    assert "group 'g' has no offsets" in cli.refused("groups", "reset", "g", "--all-topics", "--to", "1")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in cli.refused("groups", "reset", "g", "gone", "--to", "1")
+    assert "t has no partition 7" in cli.refused("groups", "reset", "g", "t", "--to", "1", "--partition", "7")
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(cli: Cli, ten: None) -> None:
+    assert "produced 2 records" in cli.ok("produce", "t", "--transactional-id", "x", stdin="a\nb\n")
+    committed = ("--isolation", "read_committed", "--offset", "10")
+    assert values(cli, *committed) == ["a", "b"]
+    bad = '{"value": "c"}\nnot json\n'
+    refused = cli.refused("produce", "t", "--transactional-id", "x", "--format", "json", stdin=bad)
+    assert "line 2" in refused
+    assert refused.endswith("leaves such rows out (nothing was committed)")
+    assert values(cli, *committed) == ["a", "b"]
+    assert values(cli, "--offset", "10") == ["a", "b", "c"]
+
+
+def test_idempotence_needs_all_acks(cli: Cli, ten: None) -> None:
+    assert "need --acks all" in cli.refused("produce", "t", "--acks", "1", "--idempotent", stdin="", code=2)
+    assert "need --acks all" in cli.refused("produce", "t", "--acks", "0", "--transactional-id", "x", stdin="", code=2)
+    refused = cli.refused("produce", "t", "--no-idempotent", "--transactional-id", "x", stdin="", code=2)
+    assert "needs an idempotent producer" in refused
+    assert "produced 1 record" in cli.ok("produce", "t", "--acks", "1", stdin="a\n")
+    assert "produced 1 record" in cli.ok("produce", "t", "--no-idempotent", stdin="a\n")
+
+
+OLD = '{"value": "a", "timestamp": "2013-07-04T00:00Z"}\n'
+
+
+def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out(cli: Cli, broker: BlockingBroker) -> None:
+    broker.create_topic("week", 1, {"retention.ms": "604800000"})
+    result = cli.call("produce", "week", "--format", "json", "--timezone", "UTC", stdin=OLD * 3)
+    assert result.exit_code == 0
+    (warning,) = result.stderr.splitlines()
+    assert warning.startswith("Warning: standard input, line 1: records of 2013-07-04T00:00:00.000")
+    assert "older than topic week keeps any (retention.ms=604800000, 7 days)" in warning
+    assert "`triolog topics alter week --set retention.ms=-1`" in warning
+    assert "message.timestamp.type=LogAppendTime" in warning
+
+
+@pytest.mark.parametrize(
+    "config", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}, {"message.timestamp.type": "LogAppendTime"}]
+)
+def test_records_that_stay_are_not_warned_of(cli: Cli, broker: BlockingBroker, config: dict[str, str]) -> None:
+    broker.create_topic("kept", 1, {"retention.ms": "604800000", **config})
+    keyed = OLD.replace("{", '{"key": "k", ')
+    assert "produced 1 record" in cli.ok("produce", "kept", "--format", "json", stdin=keyed)

@@ -1,0 +1,130 @@
+"""`triolog top`: rates from two looks, the table, lines for programs, and the live view of a terminal."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.top.rates import moment
+from triolog.tools.client.blocking.admin import BlockingAdmin
+from triolog.tools.client.blocking.client import BlockingClient
+
+from ..conftest import Cli
+
+PROGRAM = (sys.executable, "-m", "triolog.tools.cli")
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def looked(broker: BlockingBroker) -> dict[str, Any]:
+    """What a server answers that has a topic and a group."""
+    broker.create_topic("t")
+    broker.append("t", [b"v"] * 10)
+    assert broker.native is not None
+    with BlockingClient(broker.native) as client:
+        admin = BlockingAdmin(client)
+        admin.commit_group_offsets("g", {TopicPartition("t", 0): 4})
+        return admin.statistics()
+
+
+def later(looked: dict[str, Any], seconds: int) -> dict[str, Any]:
+    """The same, so many seconds later."""
+    return {**copy.deepcopy(looked), "time_ms": looked["time_ms"] + 1000 * seconds}
+
+
+def test_rates_are_what_counters_grew_by(looked: dict[str, Any]) -> None:
+    after = later(looked, 2)
+    after["total"]["appended_records"] += 100
+    after["topics"][-1]["appended_bytes"] += 4000
+    api = after["protocols"]["native"]["apis"]["commit_offsets"]
+    api["count"] += 4
+    api["counts"][3] += 3  # 0.5 to 1 ms
+    api["counts"][-1] += 1  # above 10 s
+    api["errors"]["UNKNOWN_TOPIC_OR_PARTITION"] = 2
+    told = moment(looked, after)
+    assert told["interval_s"] == 2
+    assert told["appended_records_per_second"] == 50
+    assert told["topics"][0]["topic"] == "t"
+    assert told["topics"][0]["appended_bytes_per_second"] == 2000
+    (commits,) = told["apis"]
+    assert (commits["api"], commits["per_second"], commits["errors_per_second"]) == ("commit_offsets", 2, 1)
+    assert 0.5 < commits["p50_ms"] <= 1
+    assert commits["p99_ms"] == 10_000
+    assert told["sync_p50_ms"] is None
+    assert told["lags"] == [{"group": "g", "topic": "t", "partition": 0, "offset": 4, "lag": 6}]
+
+
+def test_a_server_that_was_restarted_counts_from_nothing(looked: dict[str, Any]) -> None:
+    before = later(looked, -1)
+    before["total"]["appended_bytes"] += 10**9
+    before["protocols"]["native"]["apis"]["hello"]["count"] += 1000
+    told = moment(before, looked)
+    assert told["appended_bytes_per_second"] == looked["total"]["appended_bytes"]
+    assert sum(each["per_second"] for each in told["apis"] if each["api"] == "hello") == 1
+
+
+def test_one_look_is_a_table_or_a_line(cli: Cli, looked: dict[str, Any]) -> None:
+    table = cli.ok("top", "--once", "--interval", "0.1")
+    assert [line.split()[:1] for line in table.splitlines()[:4]] == [["triolog"], ["connections"], ["requests"], ["traffic"]]
+    assert any(line.split() == ["g", "t", "0", "4", "6"] for line in table.splitlines())
+    assert "loss window" in table
+    (line,) = cli.lines("top", "--once", "--json", "--interval", "0.1")
+    assert line["lag"] == 6
+    assert line["connections"] == {"native": 1}
+    assert cli.ok("top", "--interval", "0.1").startswith("triolog")
+
+
+def test_an_interval_that_makes_no_sense_is_refused(cli: Cli) -> None:
+    assert "--interval" in cli.refused("top", "--interval", "0", code=2)
+
+
+def test_a_server_that_is_not_there_is_said(cli: Cli) -> None:
+    assert "no connection to 127.0.0.1:1" in cli.refused("top", "--server", "127.0.0.1:1", code=3)
+
+
+def test_programs_get_a_line_each_interval_until_they_have_enough(cli: Cli) -> None:
+    command = [*PROGRAM, "top", "--json", "--interval", "0.1", "--server", cli.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+    assert lines[0]["time_ms"] < lines[1]["time_ms"] < lines[2]["time_ms"]
+    assert lines[2]["requests_per_second"] > 0
+
+
+def test_a_terminal_gets_a_view_that_is_drawn_anew(cli: Cli, looked: dict[str, Any]) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "60", "TRIOLOG_SERVER": cli.address}
+    command = [*PROGRAM, "top", "--interval", "0.1"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        drawn, deadline = b"", time.monotonic() + PATIENCE_S
+        while drawn.count(b"loss window") < 2:
+            assert time.monotonic() < deadline, drawn
+            if select.select([ours], [], [], 1)[0]:
+                drawn += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            assert time.monotonic() < deadline
+            if select.select([ours], [], [], 0.1)[0]:
+                try:
+                    drawn += os.read(ours, 65536)
+                except OSError:  # the terminal's other end is closed
+                    break
+        assert process.wait(PATIENCE_S) == 130
+    os.close(ours)
+    assert b"\x1b[?1049h" in drawn  # a screen of its own
+    assert b"\x1b[?1049l" in drawn  # and back
+    assert b"call" in drawn

@@ -1,0 +1,52 @@
+"""Partitioning of Arrow batches against the clients' partitioner, which the golden values of Kafka hold for."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.tools.client.sending import partitioner
+from triolog.tools.spark.sink.partitioning import LEAST_GROUP, murmur2_of_keys, partitions_for_keys, sticky_partition
+
+
+def keys_array(keys: list[bytes | None]) -> pa.BinaryArray:
+    return pa.array(keys, pa.binary())
+
+
+@given(st.lists(st.none() | st.binary(max_size=40), max_size=200), st.integers(0, 5))
+def test_hash_of_every_key_equals_the_clients(keys: list[bytes | None], skipped: int) -> None:
+    array = keys_array(keys)[skipped:]
+    hashes = murmur2_of_keys(array).tolist()
+    assert [(key, hashed) for key, hashed in zip(keys[skipped:], hashes, strict=True) if key is not None] == [
+        (key, partitioner.murmur2(key)) for key in keys[skipped:] if key is not None
+    ]
+
+
+def test_groups_large_enough_for_numpy_hash_as_the_client_does() -> None:
+    source = random.Random(5)
+    for length in range(20):
+        keys: list[bytes | None] = [source.randbytes(length) for _ in range(LEAST_GROUP + 3)]
+        assert murmur2_of_keys(keys_array(keys)).tolist() == [partitioner.murmur2(key) for key in keys if key is not None]
+
+
+@given(st.lists(st.binary(max_size=9), min_size=1, max_size=100), st.integers(1, 1000))
+def test_partition_of_every_key_equals_the_clients(keys: list[bytes], partitions: int) -> None:
+    array = keys_array(list(keys))
+    assert partitions_for_keys(array, partitions).tolist() == [partitioner.partition_for_key(key, partitions) for key in keys]
+
+
+@pytest.mark.parametrize("keys", [[], [None], [b""], [None, None, b"x"]])
+def test_empty_and_null_keys_are_taken(keys: list[bytes | None]) -> None:
+    assert len(murmur2_of_keys(keys_array(keys))) == len(keys)
+
+
+def test_rows_without_a_key_go_to_the_same_partition_when_a_task_is_tried_again() -> None:
+    assert sticky_partition("t", "query", 7, 3, 12) == sticky_partition("t", "query", 7, 3, 12)
+
+
+def test_rows_without_a_key_of_different_tasks_and_batches_are_spread() -> None:
+    found = {sticky_partition("t", "query", version, task, 6) for version in range(8) for task in range(8)}
+    assert found == set(range(6))

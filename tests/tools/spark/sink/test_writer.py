@@ -1,0 +1,423 @@
+"""What tasks and the driver of a write do, against a real server in a thread: no Spark session."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from triolog.protocol.native.messages import StagedPartition
+from triolog.protocol.records.columnar.schema import header_type
+from triolog.protocol.types import Record
+from triolog.server.embedded import BlockingBroker
+from triolog.server.settings.broker_config import Address
+from triolog.tools.client.sending.partitioner import partition_for_key
+from triolog.tools.spark.sink import delivery, server_link, writer
+from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.write_options import WriteOptions
+from triolog.tools.spark.sink.write_rows import RowError
+from triolog.tools.spark.sink.writer import Staged, WriteTask
+
+from tests.support.counts import counts
+from tests.support.cutting_proxy import CuttingProxy
+
+MB = 1_000_000
+LARGE = 64 * 2**20
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    """Topics t with three partitions and u with one."""
+    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+        running.create_topic("t", 3)
+        running.create_topic("u")
+        yield running
+
+
+def options(broker: BlockingBroker, **given: str) -> WriteOptions:
+    assert broker.native is not None
+    names = {name.replace("_", "."): value for name, value in given.items()}
+    return WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{broker.native.port}"} | names)
+
+
+def produced(broker: BlockingBroker, *batches: pa.RecordBatch, **given: str) -> int:
+    given = {"deliveryGuarantee": "at-least-once", "topic": "u"} | given
+    return writer.produce(batches, options(broker, **given), task())
+
+
+def task(version: int = 0, spark_partition: int = 0, application: str = "app") -> WriteTask:
+    return WriteTask(application=application, version=version, spark_partition=spark_partition)
+
+
+def rows(values: list[Any], **columns: pa.Array) -> pa.RecordBatch:
+    arrays = {"value": pa.array(values, pa.binary()), **columns}
+    return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+
+def records(broker: BlockingBroker, topic: str = "u", partition: int = 0) -> list[Record]:
+    found: list[Record] = []
+    while fetched := broker.fetch(topic, found[-1].offset + 1 if found else 0, partition=partition, max_bytes=LARGE):
+        found += fetched
+    return found
+
+
+def values(broker: BlockingBroker, topic: str = "u", partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in records(broker, topic, partition)]
+
+
+# ---- at least once ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_column_becomes_its_part_of_the_record(broker: BlockingBroker) -> None:
+    time = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    batch = rows(
+        [b"v", None, b""],
+        key=pa.array([b"k", None, b""], pa.binary()),
+        timestamp=pa.array([time] * 3, pa.timestamp("us", tz="UTC")),
+        headers=pa.array([[{"key": "h", "value": None}, {"key": "h", "value": b"1"}], None, []], pa.list_(header_type())),
+    )
+    assert produced(broker, batch) == 3
+    at_ms = int(time.timestamp() * 1000)
+    assert records(broker) == [
+        Record(0, at_ms, b"k", b"v", (("h", None), ("h", b"1"))),
+        Record(1, at_ms, None, None),
+        Record(2, at_ms, b"", b""),
+    ]
+
+
+def test_rows_without_a_time_get_the_time_of_the_write_and_minus_one_is_none(broker: BlockingBroker) -> None:
+    now = datetime.datetime.now(datetime.UTC).timestamp() * 1000
+    produced(broker, rows([b"a", b"b"], timestamp=pa.array([None, -1000], pa.timestamp("us", tz="UTC"))))
+    produced(broker, rows([b"c"]))
+    [null, absent, default] = [record.timestamp for record in records(broker)]
+    assert absent == -1
+    assert now - 1 <= null <= default < now + 60_000
+
+
+def test_partition_column_beats_the_key_and_the_key_beats_the_task(broker: BlockingBroker) -> None:
+    keys, partitions = [b"k1", b"k2", None], [None, 0, 2]
+    batch = rows([b"a", b"b", b"c"], key=pa.array(keys, pa.binary()), partition=pa.array(partitions, pa.int32()))
+    produced(broker, batch, topic="t")
+    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    expected[partition_for_key(b"k1", 3)].append(b"a")
+    expected[0].append(b"b")
+    expected[2].append(b"c")
+    assert {partition: values(broker, "t", partition) for partition in range(3)} == expected
+
+
+def test_topic_column_spreads_rows_over_topics(broker: BlockingBroker) -> None:
+    broker.create_topic("v")
+    batch = rows([b"a", b"b", b"c"], topic=pa.array(["u", "v", "u"]))
+    writer.produce([batch], options(broker, deliveryGuarantee="at-least-once"), task())
+    assert (values(broker, "u"), values(broker, "v")) == ([b"a", b"c"], [b"b"])
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_back(broker: BlockingBroker, compression: str) -> None:
+    sent = [b"value %d" % number for number in range(500)]
+    produced(broker, rows(list(sent)), kafka_compression_type=compression, batchRecords="100")
+    assert values(broker) == sent
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_acks_delivers(broker: BlockingBroker, acks: str) -> None:
+    produced(broker, rows([b"a"]), rows([b"b"]), kafka_acks=acks)
+    broker.fetch("u", max_wait_s=60.0)  # with acks 0 nobody says when they are there
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_many_requests_in_flight_keep_the_order(broker: BlockingBroker) -> None:
+    sent = [b"%06d" % number + bytes(10_000) for number in range(4000)]
+    batches = [rows(list(sent[start : start + 500])) for start in range(0, 4000, 500)]
+    assert produced(broker, *batches) == 4000
+    assert [value[:6] for value in values(broker) if value is not None] == [value[:6] for value in sent]
+
+
+def test_a_task_without_rows_writes_nothing(broker: BlockingBroker) -> None:
+    assert produced(broker) == 0
+    assert produced(broker, rows([])) == 0
+    assert values(broker) == []
+
+
+def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBroker) -> None:
+    broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
+    value = bytes(64 * MB)
+    assert produced(broker, rows([b"before", value, b"behind"]), topic="large") == 3
+    assert values(broker, "large") == [b"before", value, b"behind"]
+
+
+def test_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
+    with pytest.raises(
+        DeliveryError, match=r"127\.0\.0\.1:\d+: writing to topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"
+    ):
+        produced(broker, rows([bytes(2 * MB)]))
+
+
+def test_value_above_the_largest_request_is_an_error_that_says_how_large_that_is(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"topic u partition 0 makes a batch of 6710\d+ bytes, above the 6710\d+ bytes"):
+        produced(broker, rows([bytes(LARGE - 1000)]))
+
+
+def test_topic_that_does_not_exist_is_an_error_that_says_how_to_make_it(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: looking up topic absent: .*triolog topics create"):
+        produced(broker, rows([b"a"]), topic="absent")
+
+
+def test_server_that_is_gone_is_an_error_with_its_address_within_the_timeout(broker: BlockingBroker) -> None:
+    gone = options(broker, topic="u", deliveryGuarantee="at-least-once", kafka_delivery_timeout_ms="50")
+    broker.stop()
+    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.address[1]}: .*topic u.* failed for 50 ms"):
+        writer.produce([rows([b"a"])], gone, task())
+
+
+def test_row_that_cannot_be_written_ends_the_task(broker: BlockingBroker) -> None:
+    with pytest.raises(RowError, match="column partition is 7 in a row for topic u"):
+        produced(broker, rows([b"a"], partition=pa.array([7], pa.int32())))
+    with pytest.raises(ValueError, match="timestamp"):
+        produced(broker, rows([b"a"], timestamp=pa.array([-5_000_000], pa.timestamp("us", tz="UTC"))))
+
+
+class Restarting:
+    """A server on one directory and one port, stopped and started again while rows are being read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.broker = BlockingBroker(path, durability="os")
+        self.broker.start()
+        self.broker.create_topic("u")
+
+    def restart(self) -> None:
+        native = self.broker.native
+        assert native is not None
+        self.broker.stop()
+        self.broker = BlockingBroker(self.path, durability="os", native=Address(host="127.0.0.1", port=native.port))
+        self.broker.start()
+
+    def rows(self, sent: list[bytes], *restarts: int) -> Iterator[pa.RecordBatch]:
+        """The rows, ten to a batch of Spark's and a megabyte each; before these batches the server is restarted."""
+        for number, start in enumerate(range(0, len(sent), 10)):
+            if number in restarts:
+                self.restart()
+            yield rows([value + bytes(MB) for value in sent[start : start + 10]])
+
+
+@pytest.fixture
+def restarting(tmp_path: Any) -> Iterator[Restarting]:
+    made = Restarting(str(tmp_path))
+    try:
+        yield made
+    finally:
+        made.broker.stop()
+
+
+def test_at_least_once_rides_out_a_restart_of_the_server(restarting: Restarting) -> None:
+    sent = [b"%03d" % number for number in range(80)]
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
+    given = options(restarting.broker, topic="u", deliveryGuarantee="at-least-once")
+    writer.produce(restarting.rows(sent, 3, 6), given, task())
+    assert {value[:3] for value in values(restarting.broker) if value is not None} == set(sent)
+
+
+# ---- exactly once ----------------------------------------------------------------------------------------------------------
+
+
+def staged(broker: BlockingBroker, values: list[Any], version: int = 0, spark_partition: int = 0, **given: str) -> Staged:
+    return writer.stage([rows(values)], options(broker, **({"topic": "u"} | given)), task(version, spark_partition))
+
+
+def committed(broker: BlockingBroker, *parts: Staged, version: int = 0) -> bool:
+    return writer.commit(options(broker, topic="u"), "app", version, parts)
+
+
+def test_nothing_is_visible_before_the_commit_and_everything_behind_it(broker: BlockingBroker) -> None:
+    parts = [staged(broker, [b"a", None], spark_partition=0), staged(broker, [b"c"], spark_partition=1)]
+    assert [part.records for part in parts] == [2, 1]
+    assert values(broker) == []
+    assert committed(broker, *parts)
+    assert values(broker) == [b"a", None, b"c"]
+
+
+def test_commit_spreads_over_topics_and_partitions(broker: BlockingBroker) -> None:
+    batch = rows([b"a", b"b", b"c"], topic=pa.array(["t", "u", "t"]), partition=pa.array([2, 0, 1], pa.int32()))
+    part = writer.stage([batch], options(broker), task())
+    assert committed(broker, part)
+    assert {(topic, partition): values(broker, topic, partition) for topic, partition in [("t", 1), ("t", 2), ("u", 0)]} == {
+        ("t", 1): [b"c"],
+        ("t", 2): [b"a"],
+        ("u", 0): [b"b"],
+    }
+
+
+def test_batch_that_is_replayed_after_its_commit_writes_nothing_again(broker: BlockingBroker) -> None:
+    assert committed(broker, staged(broker, [b"a"], 3), version=3)
+    again = staged(broker, [b"a"], 3)
+    assert again.partitions == ()
+    assert not committed(broker, again, version=3)
+    assert committed(broker, staged(broker, [b"b"], 4), version=4)
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_batch_without_rows_is_committed_and_counts(broker: BlockingBroker) -> None:
+    assert committed(broker, staged(broker, []), version=0)
+    assert not committed(broker, version=0)
+    assert committed(broker, version=1)
+    assert values(broker) == []
+
+
+def test_attempts_that_the_commit_does_not_name_vanish(broker: BlockingBroker) -> None:
+    zombie = staged(broker, [b"a", b"b"])
+    good = staged(broker, [b"a", b"b"])
+    assert zombie.task != good.task
+    assert committed(broker, good)
+    late = writer.stage([rows([b"a", b"b"])], options(broker, topic="u"), task())
+    assert late.partitions == ()
+    assert not committed(broker, zombie)
+    assert values(broker) == [b"a", b"b"]
+
+
+def test_abort_throws_away_what_was_staged(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    writer.abort(options(broker), "app", 0, [part.task])
+    with pytest.raises(DeliveryError, match="committing version 0 of app to topic u: "):
+        committed(broker, part)
+    writer.abort(options(broker), "app", 0, None)
+    assert committed(broker, staged(broker, [b"b"]))
+    assert values(broker) == [b"b"]
+
+
+def test_abort_after_the_commit_changes_nothing(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    assert committed(broker, part)
+    writer.abort(options(broker), "app", 0, [part.task])
+    writer.abort(options(broker), "app", 0, None)
+    assert values(broker) == [b"a"]
+    assert not committed(broker, part)
+
+
+def test_abort_of_a_server_that_is_gone_only_says_so(
+    broker: BlockingBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ABORT_TIMEOUT_MS", 1)
+    given = options(broker)
+    broker.stop()
+    writer.abort(given, "app", 0, None)
+    assert "the server removes what was staged" in caplog.text
+
+
+def test_a_commit_that_was_not_answered_says_that_it_may_have_happened(broker: BlockingBroker) -> None:
+    part = staged(broker, [b"a"])
+    given = options(broker, topic="u", kafka_delivery_timeout_ms="50")
+    broker.stop()
+    with pytest.raises(DeliveryError, match=r"committing version 0 of app to topic u failed for 50 ms .* may be committed all"):
+        writer.commit(given, "app", 0, [part])
+
+
+def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do(broker: BlockingBroker) -> None:
+    def parts(tasks: int, each: int) -> list[Staged]:
+        of_task = tuple(StagedPartition("wide", number, 1, 1) for number in range(each))
+        return [
+            Staged(application="app", task=f"{number}.0.{'0' * 12}", partitions=of_task, records=1) for number in range(tasks)
+        ]
+
+    broker.create_topic("wide", 200)
+    for tasks, each in ((10_000, 2), (100, 200)):
+        with pytest.raises(DeliveryError, match=r"INVALID_REQUEST: wide-0: task '0\.0\.0+' has nothing staged"):
+            writer.commit(options(broker), "app", 0, parts(tasks, each))
+    for tasks, each in ((10_001, 1), (101, 200)):
+        with pytest.raises(DeliveryError, match=rf"^{tasks} tasks have staged {tasks * each} parts, .*: coalesce\(\) the rows"):
+            writer.commit(options(broker), "app", 0, parts(tasks, each))
+
+
+def test_two_applications_with_the_same_version_do_not_meet(broker: BlockingBroker) -> None:
+    for application in ("one", "two"):
+        part = writer.stage([rows([application.encode()])], options(broker, topic="u"), task(application=application))
+        assert writer.commit(options(broker), application, 0, [part])
+    assert values(broker) == [b"one", b"two"]
+
+
+def test_task_that_fails_leaves_nothing_that_is_committed(broker: BlockingBroker) -> None:
+    def fails() -> Iterator[pa.RecordBatch]:
+        yield rows([bytes(writer.BUFFER_BYTES // 40)] * 50)
+        raise OSError("the input is gone")
+
+    with pytest.raises(OSError, match="the input is gone"):
+        writer.stage(fails(), options(broker, topic="u"), task())
+    writer.abort(options(broker), "app", 0, None)
+    assert committed(broker, staged(broker, [b"a"]))
+    assert values(broker) == [b"a"]
+
+
+def test_staged_value_above_the_topics_limit_is_an_error_that_names_both(broker: BlockingBroker) -> None:
+    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"):
+        staged(broker, [bytes(2 * MB)])
+
+
+def test_staged_value_of_64_mb_is_committed_where_the_topic_allows_it(broker: BlockingBroker) -> None:
+    broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
+    value = bytes(64 * MB)
+    assert committed(broker, staged(broker, [value, b"behind"], topic="large"))
+    assert values(broker, "large") == [value, b"behind"]
+
+
+def test_topic_that_compresses_anew_is_staged_and_committed(broker: BlockingBroker) -> None:
+    broker.create_topic("z", 1, {"compression.type": "zstd"})
+    sent = [b"value %d" % number for number in range(1000)]
+    assert committed(broker, staged(broker, list(sent), topic="z"))
+    assert values(broker, "z") == sent
+
+
+@pytest.mark.parametrize("restarts", [(1,), (2, 5)])
+def test_exactly_once_rides_out_a_restart_of_the_server(restarting: Restarting, restarts: tuple[int, ...]) -> None:
+    sent = [b"%03d" % number for number in range(80)]
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
+    given = options(restarting.broker, topic="u")
+    part = writer.stage(restarting.rows(sent, *restarts), given, task())
+    restarting.restart()
+    assert writer.commit(given, "app", 0, [part])
+    restarting.restart()
+    assert not writer.commit(given, "app", 0, [part])
+    assert [value[:3] for value in values(restarting.broker) if value is not None] == sent
+
+
+def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batches(restarting: Restarting) -> None:
+    restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB), "compression.type": "gzip"})
+    given = options(restarting.broker, topic="u")
+    with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: after a lost connection .* has to be run again"):
+        writer.stage(restarting.rows([b"%03d" % number for number in range(80)], 3), given, task())
+
+
+@pytest.mark.parametrize("seed", range(counts(60)))
+def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_lost(
+    broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
+    monkeypatch.setattr(server_link, "_RETRY_MS", (1, 5))
+    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
+    sent = [b"%05d" % number + bytes(50) for number in range(1000)]
+    keys = [b"%d" % (number % 17) for number in range(1000)]
+    assert broker.native is not None
+    with CuttingProxy(broker.native.port, random.Random(seed), range(3, 30)) as proxy:
+        given = WriteOptions.from_options({"triolog.servers": f"127.0.0.1:{proxy.port}", "topic": "t", "batchRecords": "5"})
+        batches = [
+            rows(list(sent[start : start + 50]), key=pa.array(keys[start : start + 50], pa.binary()))
+            for start in range(0, 1000, 50)
+        ]
+        part = writer.stage(batches, given, task())
+        writer.commit(given, "app", 0, [part])
+    assert proxy.cuts
+    for partition in range(3):
+        expected = [value for value, key in zip(sent, keys, strict=True) if partition_for_key(key, 3) == partition]
+        assert values(broker, "t", partition) == expected
+
+
+def test_topic_that_stamps_records_is_staged_and_committed(broker: BlockingBroker) -> None:
+    broker.create_topic("s", 1, {"message.timestamp.type": "LogAppendTime"})
+    now = datetime.datetime.now(datetime.UTC).timestamp() * 1000
+    batch = rows([b"a"], timestamp=pa.array([1_000_000], pa.timestamp("us", tz="UTC")))
+    part = writer.stage([batch], options(broker, topic="s"), task())
+    assert committed(broker, part)
+    [record] = records(broker, "s")
+    assert (record.value, record.timestamp >= now - 1) == (b"a", True)

@@ -1,0 +1,473 @@
+"""The stream reader as Spark drives it, without Spark: offsets go through JSON text, tasks get another, pickled reader."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.listeners.native import file_calls
+from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.client.procedures.groups import fetch_offsets
+from triolog.tools.spark.sink.write_options import OptionError
+from triolog.tools.spark.source.broker import TopicMissingError, close_connections
+from triolog.tools.spark.source.data_loss import DataLossError
+from triolog.tools.spark.source.ranges import OffsetRange
+from triolog.tools.spark.source.source import TriologDataSource
+from triolog.tools.spark.source.stream_reader import StreamReader
+
+KEEP = {"retention.ms": "-1"}
+Json = dict[str, dict[str, int]]
+
+
+def _reader(broker: BlockingBroker, clock: Callable[[], float] | None = None, **options: Any) -> StreamReader:
+    assert broker.native is not None
+    given = {"triolog.servers": f"127.0.0.1:{broker.native.port}", "startingOffsets": "earliest"}
+    given |= {name.replace("__", "."): str(value) for name, value in options.items()}
+    if "subscribePattern" not in options:
+        given.setdefault("subscribe", "events")
+    source = TriologDataSource(given)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
+    if clock is not None:
+        reader._clock = clock
+    return reader
+
+
+@attrs.define
+class Query:
+    """What Spark does with a reader, and its checkpoint: the ends of batches, as text."""
+
+    reader: StreamReader
+    limit: ReadLimit | None = None
+    planned: list[str] = attrs.field(factory=list)
+    committed: int = 0
+    rows: list[tuple[int, int]] = attrs.field(factory=list)
+    sizes: list[int] = attrs.field(factory=list)
+
+    def restart(self, reader: StreamReader, limit: ReadLimit | None = None) -> None:
+        """A query on the same checkpoint; a batch that was planned and not committed is run again with its range."""
+        self.reader, self.limit = reader, limit
+        if self.committed < len(self.planned):
+            self.run_planned()
+
+    def plan(self) -> bool:
+        """Whether there is another batch."""
+        limit = self.reader.getDefaultReadLimit() if self.limit is None else self.limit
+        start = self.planned[-1] if self.planned else json.dumps(self.reader.initialOffset())
+        end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
+        if self.planned:
+            self.reader.commit(json.loads(start))
+        if end == start and (self.planned or not self.is_first_empty_batch_run()):
+            return False
+        self.planned.append(end)
+        return True
+
+    def is_first_empty_batch_run(self) -> bool:
+        """Spark runs the first batch of a query even when it has nothing."""
+        return True
+
+    def run_planned(self) -> None:
+        index = self.committed
+        start = self.planned[index - 1] if index else json.dumps(self.reader.initialOffset())
+        rows = read(self.reader, json.loads(start), json.loads(self.planned[index]))
+        self.rows += rows
+        self.sizes.append(len(rows))
+        self.committed += 1
+
+    def run(self, batches: int = 1000) -> None:
+        for _ in range(batches):
+            if not self.plan():
+                return
+            self.run_planned()
+
+
+def read(reader: StreamReader, start: Json, end: Json) -> list[tuple[int, int]]:
+    task = pickle.loads(pickle.dumps(reader))
+    batches = [
+        batch for partition in reader.partitions(start, end) for batch in task.read(pickle.loads(pickle.dumps(partition)))
+    ]
+    return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def events(server: BlockingBroker) -> BlockingBroker:
+    """100 records in partition 0, 300 in partition 1."""
+    server.create_topic("events", 2, KEEP)
+    server.append("events", [(number, b"k", b"x" * 100, ()) for number in range(100)])
+    server.append("events", [(number, b"k", b"x" * 100, ()) for number in range(300)], partition=1)
+    return server
+
+
+ALL = [(0, offset) for offset in range(100)] + [(1, offset) for offset in range(300)]
+
+
+def test_offsets_are_canonical_json(events: BlockingBroker) -> None:
+    reader = _reader(events, startingOffsets='{"events": {"1": 5, "0": 7}}')
+    assert json.dumps(reader.initialOffset()) == '{"events": {"0": 7, "1": 5}}'
+
+
+def test_everything_comes_once(events: BlockingBroker) -> None:
+    query = Query(_reader(events))
+    query.run()
+    assert sorted(query.rows) == ALL
+    events.append("events", [b"more"])
+    query.run()
+    assert sorted(query.rows) == sorted([*ALL, (0, 100)])
+
+
+def test_without_new_records_the_answer_is_the_start_to_the_letter(events: BlockingBroker) -> None:
+    reader = _reader(events)
+    start = {"events": {"1": 300, "0": 100}}  # an order that we would not write
+    assert json.dumps(reader.latestOffset(start, ReadAllAvailable())) == json.dumps(start)
+
+
+def test_a_maximum_of_rows_is_shared_out_by_backlog(events: BlockingBroker) -> None:
+    query = Query(_reader(events, maxOffsetsPerTrigger=100))
+    assert query.reader.getDefaultReadLimit() == ReadMaxRows(100)
+    query.run()
+    assert query.sizes[:3] == [0, 100, 100]
+    assert json.loads(query.planned[1]) == {"events": {"0": 25, "1": 75}}
+    assert sorted(query.rows) == ALL
+
+
+def test_a_maximum_of_bytes_is_kept_by_what_the_log_has_between_offsets(server: BlockingBroker) -> None:
+    server.create_topic("events", 2, KEEP)
+    for partition in range(2):
+        for _ in range(50):
+            server.append("events", [b"x" * 1000] * 8, partition=partition)
+    query = Query(_reader(server, maxBytesPerTrigger=200_000))
+    assert query.reader.getDefaultReadLimit() == ReadMaxBytes(200_000)
+    query.run()
+    assert sorted(query.rows) == [(partition, offset) for partition in range(2) for offset in range(400)]
+    assert all(size <= 240 for size in query.sizes)
+    assert len(query.sizes) <= 1 + 8
+
+
+def test_a_maximum_of_bytes_is_kept_where_the_backlog_is_too_large_to_be_cut_so_small(
+    server: BlockingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_calls, "MAX_SPLIT_POINTS", 16)
+    server.create_topic("events", 1, KEEP)
+    for _ in range(100):
+        server.append("events", [b"x" * 1000] * 8)
+    query = Query(_reader(server, maxBytesPerTrigger=24_000))
+    query.run()
+    assert query.rows == [(0, offset) for offset in range(800)]
+    assert max(query.sizes) <= 24
+
+
+def test_a_maximum_of_bytes_below_one_record_still_moves(events: BlockingBroker) -> None:
+    query = Query(_reader(events, maxBytesPerTrigger=1))
+    query.run(3)
+    assert query.rows
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_minimum_of_rows_is_waited_for_until_the_delay_has_passed(events: BlockingBroker) -> None:
+    clock = Clock()
+    reader = _reader(events, clock, minOffsetsPerTrigger=50, maxTriggerDelay="10s", pinInitialOffset="false")
+    assert reader.getDefaultReadLimit() == ReadMinRows(50)
+    end = reader.latestOffset(reader.initialOffset(), ReadMinRows(50))
+    events.append("events", [b"x"] * 49)
+    assert reader.latestOffset(end, ReadMinRows(50)) == end
+    events.append("events", [b"x"])
+    enough = reader.latestOffset(end, ReadMinRows(50))
+    assert enough == {"events": {"0": 150, "1": 300}}
+    events.append("events", [b"x"])
+    assert reader.latestOffset(enough, ReadMinRows(50)) == enough
+    clock.now_s += 10.1
+    assert reader.latestOffset(enough, ReadMinRows(50)) == {"events": {"0": 151, "1": 300}}
+
+
+def test_a_minimum_and_a_maximum_go_together(events: BlockingBroker) -> None:
+    clock = Clock()
+    reader = _reader(events, clock, minOffsetsPerTrigger=10, maxOffsetsPerTrigger=100, pinInitialOffset="false")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(100)
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    assert first == {"events": {"0": 25, "1": 75}}
+    almost = {"events": {"0": 100, "1": 291}}
+    assert reader.latestOffset(almost, ReadMaxRows(100)) == almost
+
+
+def test_a_trigger_that_takes_everything_at_once_ignores_the_limits(events: BlockingBroker) -> None:
+    reader = _reader(events, maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5, pinInitialOffset="false")
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"events": {"0": 100, "1": 300}}
+
+
+def test_available_now_takes_what_was_there_when_it_began_in_limited_batches(events: BlockingBroker) -> None:
+    query = Query(_reader(events, maxOffsetsPerTrigger=150, minOffsetsPerTrigger=140))
+    query.reader.prepareForTriggerAvailableNow()
+    events.append("events", [b"late"] * 10)
+    query.run()
+    assert sorted(query.rows) == ALL
+    assert max(query.sizes) <= 152
+
+
+def test_available_now_from_the_latest_offset_that_was_found_after_it_began(events: BlockingBroker) -> None:
+    reader = _reader(events, startingOffsets="latest")
+    reader.prepareForTriggerAvailableNow()
+    events.append("events", [b"between"])
+    query = Query(reader)
+    query.run()
+    assert query.rows == []
+    events.append("events", [b"behind"])
+    query.restart(_reader(events, startingOffsets="latest"))
+    query.run()
+    assert query.rows == [(0, 101)]
+
+
+def test_the_first_offset_is_pinned_by_an_empty_batch_so_that_a_failure_loses_nothing(events: BlockingBroker) -> None:
+    query = Query(_reader(events, startingOffsets="latest"))
+    query.reader.initialOffset()
+    events.append("events", [b"before it was planned"] * 2)
+    assert query.plan()
+    assert json.loads(query.planned[0]) == {"events": {"0": 100, "1": 300}}
+    events.append("events", [b"while it was down"] * 5)
+    query.restart(_reader(events, startingOffsets="latest"))
+    query.run()
+    assert query.sizes[0] == 0
+    assert query.rows == [(0, offset) for offset in range(100, 107)]
+
+
+def test_a_first_batch_that_is_run_again_is_not_pinned_again(events: BlockingBroker) -> None:
+    query = Query(_reader(events))
+    assert query.plan()
+    reader = _reader(events)
+    reader.prepareForTriggerAvailableNow()
+    query.restart(reader)
+    query.run()
+    assert sorted(query.rows) == ALL
+
+
+def test_a_restart_under_available_now_does_not_pin_again(events: BlockingBroker) -> None:
+    query = Query(_reader(events))
+    query.run(2)
+    events.append("events", [b"more"])
+    query.restart(_reader(events))
+    query.reader.prepareForTriggerAvailableNow()
+    query.run()
+    assert sorted(query.rows) == sorted([*ALL, (0, 100)])
+
+
+@pytest.mark.parametrize("options", [{"startingOffsets": '{"events": {"0": 1, "1": 2}}'}, {"pinInitialOffset": "false"}])
+def test_a_start_that_stays_the_same_or_is_not_to_be_pinned_is_not(events: BlockingBroker, options: dict[str, str]) -> None:
+    query = Query(_reader(events, **options))
+    query.run(1)
+    assert query.rows
+
+
+def test_a_batch_that_was_planned_is_read_again_with_the_same_range(events: BlockingBroker) -> None:
+    query = Query(_reader(events, maxOffsetsPerTrigger=100))
+    query.run(2)
+    assert query.plan()
+    events.append("events", [b"later"] * 50)
+    query.restart(_reader(events, maxOffsetsPerTrigger=7))
+    assert query.sizes == [0, 100, 100]
+    query.run()
+    assert sorted(query.rows) == sorted([*ALL, *((0, offset) for offset in range(100, 150))])
+
+
+def test_a_new_partition_and_a_new_topic_are_read_from_their_beginning(events: BlockingBroker) -> None:
+    query = Query(_reader(events, subscribePattern="events|eve"))
+    query.run()
+    events.create_partitions("events", 3)
+    events.append("events", [b"x"] * 4, partition=2)
+    events.create_topic("eve", 1, KEEP)
+    query.run()
+    assert json.loads(query.planned[-1]) == {"eve": {"0": 0}, "events": {"0": 100, "1": 300, "2": 4}}
+    assert sorted(query.rows) == [*ALL, *((2, offset) for offset in range(4))]
+
+
+def test_offsets_expired_under_a_query_are_an_error_or_reported_with_both_offsets(
+    events: BlockingBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    strict, lenient = (Query(_reader(events, failOnDataLoss=fails, maxOffsetsPerTrigger=40)) for fails in ("true", "false"))
+    for query in (strict, lenient):
+        query.run(2)
+    events.delete_records("events", 200, partition=1)
+    with pytest.raises(DataLossError, match=r"events-1: offset 30 is to be read and the log starts at offset 200"):
+        strict.run()
+    lenient.run()
+    assert "events-1: offset 30 is to be read and the log starts at offset 200" in caplog.text
+    assert sorted(lenient.rows) == [row for row in ALL if row < (1, 30) or row >= (1, 200)]
+
+
+@pytest.mark.parametrize("selection", [{"subscribePattern": "ev.*"}, {"subscribe": "events,eve"}])
+def test_a_topic_that_vanishes_is_an_error_or_reported(
+    events: BlockingBroker, caplog: pytest.LogCaptureFixture, selection: dict[str, str]
+) -> None:
+    events.create_topic("eve", 1, KEEP)
+    events.append("eve", [b"x"])
+    strict, lenient = (Query(_reader(events, **selection, failOnDataLoss=fails)) for fails in ("true", "false"))
+    for query in (strict, lenient):
+        query.run()
+    events.delete_topic("eve")
+    with pytest.raises(DataLossError, match="eve-0: offset 1 is to be read and there is no such topic"):
+        strict.run()
+    lenient.run()
+    assert "eve-0" not in lenient.planned[-1]
+    assert "eve-0: offset 1" in caplog.text
+
+
+def test_a_topic_that_was_never_there_is_named(server: BlockingBroker) -> None:
+    with pytest.raises(TopicMissingError, match="has no topic events; create it"):
+        _reader(server).initialOffset()
+
+
+def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
+    strict, lenient = (Query(_reader(events, failOnDataLoss=fails)) for fails in ("true", "false"))
+    for query in (strict, lenient):
+        query.run()
+    events.delete_topic("events")
+    events.create_topic("events", 2, KEEP)
+    events.append("events", [b"new"] * 3)
+    with pytest.raises(DataLossError, match=r"events-0: offsets up to 100 are to be read and the log ends at offset 3"):
+        strict.run()
+    lenient.run()
+    events.append("events", [b"new"] * 2)
+    lenient.run()
+    assert lenient.rows[-2:] == [(0, 3), (0, 4)]
+    assert "the log ends at offset 3" in caplog.text
+
+
+def test_the_latest_offsets_are_reported_and_not_the_targets(events: BlockingBroker) -> None:
+    reader = _reader(events, maxOffsetsPerTrigger=10)
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    assert reader.reportLatestOffset() == {"events": {"0": 100, "1": 300}}
+
+
+def test_progress_is_published_for_a_group(events: BlockingBroker) -> None:
+    Query(_reader(events, kafka__group__id="reports")).run()
+    assert events.native is not None
+    with BlockingClient(("127.0.0.1", events.native.port)) as client:
+        kept = client.run(
+            fetch_offsets("reports", [TopicPartition("events", 0), TopicPartition("events", 1)], require_stable=True)
+        )
+    assert {partition.partition: offset.offset for partition, offset in kept.items()} == {0: 100, 1: 300}
+
+
+def test_progress_that_cannot_be_published_stops_nothing(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
+    reader = _reader(events, kafka__group__id="reports")
+    reader.commit({"elsewhere": {"0": 5}})
+    assert "group reports: offsets were not published" in caplog.text
+
+
+def test_micro_batches_are_split_as_batches_are(events: BlockingBroker) -> None:
+    reader = _reader(events, minPartitions=8)
+    planned = reader.partitions({"events": {"0": 0, "1": 0}}, {"events": {"0": 100, "1": 300}})
+    assert [range_.count for range_ in planned if isinstance(range_, OffsetRange)] == [50] * 8
+
+
+def test_bounds_that_only_a_batch_has_are_refused(events: BlockingBroker) -> None:
+    with pytest.raises(OptionError, match="endingOffsets is refused in a streaming query"):
+        _reader(events, endingOffsets="latest")
+
+
+def test_a_stopped_reader_leaves_no_connection(events: BlockingBroker) -> None:
+    reader = _reader(events)
+    Query(reader).run()
+    reader.stop()
+
+
+class Streaming(RuleBasedStateMachine):
+    """Any order of appends, batches with any limit, failures between planning and commit, and restarts: every record from the
+    first offset of the query on comes exactly once."""
+
+    broker: BlockingBroker
+    topics = 0
+
+    @initialize(starting=st.sampled_from(["earliest", "latest"]), before=st.integers(0, 20), between=st.integers(0, 3))
+    def begin(self, starting: str, before: int, between: int) -> None:
+        Streaming.topics += 1
+        self.topic = f"topic-{Streaming.topics}"
+        self.starting = starting
+        self.ends = [0]
+        self.broker.create_topic(self.topic, 1, KEEP)
+        if before:
+            self.append(before, 0)
+        self.query = Query(self.opened())
+        self.query.reader.initialOffset()
+        if between:
+            self.append(between, 0)
+        assert self.query.plan()
+        self.first = [0] if starting == "earliest" else [before]
+
+    def opened(self, **options: Any) -> StreamReader:
+        return _reader(self.broker, subscribe=self.topic, startingOffsets=self.starting, **options)
+
+    @rule(count=st.integers(1, 20), partition=st.integers(0, 3))
+    def append(self, count: int, partition: int) -> None:
+        partition %= len(self.ends)
+        self.broker.append(self.topic, [b"x"] * count, partition=partition)
+        self.ends[partition] += count
+
+    @rule()
+    def add_partition(self) -> None:
+        if len(self.ends) < 4:
+            self.broker.create_partitions(self.topic, len(self.ends) + 1)
+            self.ends.append(0)
+            self.first.append(0)
+
+    @rule(limit=st.none() | st.builds(ReadMaxRows, st.integers(1, 10)) | st.builds(ReadMaxBytes, st.integers(1, 300)))
+    def batch(self, limit: ReadLimit | None) -> None:
+        if self.query.committed < len(self.query.planned):
+            self.query.run_planned()
+        self.query.limit = limit
+        if self.query.plan():
+            self.query.run_planned()
+
+    @rule()
+    def only_plan(self) -> None:
+        if self.query.committed == len(self.query.planned):
+            self.query.plan()
+
+    @rule(available_now=st.booleans())
+    def restart(self, available_now: bool) -> None:
+        reader = self.opened()
+        if available_now:
+            reader.prepareForTriggerAvailableNow()
+        self.query.restart(reader)
+        if available_now:
+            self.query.run()
+            self.query.restart(self.opened())
+            assert self.query.rows == [] or self.is_complete()
+
+    def is_complete(self) -> bool:
+        return len(self.query.rows) == sum(self.ends) - sum(self.first)
+
+    @invariant()
+    def nothing_comes_twice_or_out_of_order(self) -> None:
+        for partition, first in enumerate(self.first):
+            offsets = [offset for number, offset in self.query.rows if number == partition]
+            assert offsets == list(range(first, first + len(offsets)))
+
+    def teardown(self) -> None:
+        self.query.restart(self.opened())
+        self.query.run()
+        assert self.is_complete()
+
+
+@pytest.mark.timeout(280)
+def test_any_history_of_batches_and_restarts_reads_every_record_once() -> None:
+    with BlockingBroker(MEMORY) as broker:
+        Streaming.broker = broker
+        run_state_machine_as_test(Streaming, settings=settings(stateful_step_count=20))
+        close_connections()

@@ -1,0 +1,1 @@
+"""The loads of the benchmark, in processes of their own."""

@@ -1,0 +1,54 @@
+"""What a row is given: where to work, how much, whom to tell; and the interleaving of what is compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import attrs
+
+from .scale import Scale
+
+Sample = TypeVar("Sample")
+
+
+@attrs.frozen
+class Bench:
+    """One run."""
+
+    directory: str
+    """Holds all temporary files; the file system below it is the one that is measured."""
+    scale: Scale
+    say: Callable[[str], None]
+    with_peers: bool = True
+
+    @contextmanager
+    def workspace(self) -> Iterator[str]:
+        """A directory for the time of the block."""
+        with tempfile.TemporaryDirectory(prefix="row-", dir=self.directory) as path:
+            yield path
+
+    def with_rounds(self, most: int) -> Bench:
+        """This run with at most so many rounds, for what takes long."""
+        return attrs.evolve(self, scale=attrs.evolve(self.scale, rounds=min(most, self.scale.rounds)))
+
+    def interleave(self, measures: Mapping[str, Callable[[], Sample]]) -> dict[str, list[Sample]]:
+        """Samples of each measure: one round that is not counted, then rounds of one sample each, A B A B.
+
+        Every other round goes backwards, so that none is always the one that comes first.
+        """
+        samples: dict[str, list[Sample]] = {name: [] for name in measures}
+        for number in range(-1, self.scale.rounds):
+            order = list(measures) if number % 2 else list(measures)[::-1]
+            for name in order:
+                self.say(f"{name}, {'warm-up' if number < 0 else f'round {number + 1} of {self.scale.rounds}'}")
+                sample = measures[name]()
+                if number >= 0:
+                    samples[name].append(sample)
+        return samples
+
+    def repeat(self, name: str, measure: Callable[[], float]) -> list[float]:
+        """Samples of one measure alone."""
+        return self.interleave({name: measure})[name]

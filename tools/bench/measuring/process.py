@@ -1,0 +1,58 @@
+"""What the kernel says of a process: its memory, and what it reads and writes (Linux: /proc)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def memory_mib(pid: int) -> dict[str, float]:
+    """VmRSS and what it is made of; VmHWM is the peak since the program was loaded.
+
+    `ru_maxrss` would not do for the peak: it starts with what the parent had when it started the process.
+    """
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return {name: int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon", "RssFile", "VmHWM")}
+
+
+def shared_out_mib(pid: int) -> float:
+    """Memory in which pages that several processes share count in parts (PSS)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"process {pid} has no memory")
+
+
+def bytes_read(pid: int) -> int:
+    """By system calls so far, from wherever; what is read through maps is not in it."""
+    return _io(pid)["rchar"]
+
+
+def bytes_written(pid: int) -> int:
+    """What has gone to files and was not dirty before, in whole pages: what the file system has to write for it at least."""
+    return _io(pid)["write_bytes"]
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds on the processor so far, its threads' included, also of one that has ended and was not waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one has started and that are still there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def _io(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
+    return {name: int(value) for name, value in (line.split(": ") for line in lines)}

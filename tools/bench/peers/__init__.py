@@ -1,0 +1,1 @@
+"""Other servers that rows are compared with."""

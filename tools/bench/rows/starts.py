@@ -1,0 +1,65 @@
+"""Rows 1 and 2: from nothing to the first acknowledged append, inside a program and as a server."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+
+from ..loads.starts import start_blocking, start_in_trio
+from ..measuring.bench import Bench
+from ..measuring.child import run_load
+from ..measuring.measure import Line, RowResult, at_most
+from ..measuring.server import serving
+from ..measuring.wire import Wire, batch_of
+
+EMBEDDED_STARTS = 20
+SERVER_STARTS = 11
+
+
+def embedded_start(bench: Bench) -> RowResult:
+    """A temporary directory, `os`; imports are done, the listener is on a port."""
+    count = bench.scale.count(EMBEDDED_STARTS, least=2)
+    with bench.workspace() as directory:
+        bench.say("starts inside a trio program")
+        in_trio = run_load(start_in_trio, directory=directory, count=count)["times_ms"]
+        bench.say("starts inside a program without trio")
+        blocking = run_load(start_blocking, directory=directory, count=count)["times_ms"]
+    return RowResult(
+        1,
+        "in-process broker: start to first acknowledged append",
+        [
+            Line("open_broker, trio", "ms", in_trio, at_most(15, "ms")),
+            Line("BlockingBroker, a thread of its own", "ms", blocking),
+        ],
+    )
+
+
+def server_start(bench: Bench) -> RowResult:
+    """From before the process is spawned, over the ready file, to the answer of the first produce."""
+    batch = batch_of(1, 100)
+
+    def start(durability: str) -> float:
+        with tempfile.TemporaryDirectory(dir=directory) as place:
+            started = time.perf_counter()
+            with serving(place, durability=durability) as server, Wire(server.address) as wire:
+                wire.create_topic("first")
+                wire.call("produce", {"partitions": [{"topic": "first", "partition": 0, "records": batch}]})
+                return (time.perf_counter() - started) * 1000
+
+    with bench.workspace() as directory:
+        rounds = bench.scale.count(SERVER_STARTS, least=1)
+        samples: dict[str, list[float]] = {"fsync": [], "os": []}
+        for number in range(-1, rounds):
+            for durability, times in samples.items():
+                bench.say(f"start of triolog serve, {durability}, {number + 1} of {rounds}")
+                taken = start(durability)
+                if number >= 0:
+                    times.append(taken)
+    return RowResult(
+        2,
+        "triolog serve: process start to first acknowledged append",
+        [
+            Line("fsync, the default", "ms", samples["fsync"], at_most(400, "ms")),
+            Line("os", "ms", samples["os"], at_most(400, "ms")),
+        ],
+    )

@@ -1,0 +1,1 @@
+"""`triolog dump`, by kind of file."""

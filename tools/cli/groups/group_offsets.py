@@ -1,0 +1,92 @@
+"""What a group has committed, with the bounds of the logs and who reads them: what the commands of `triolog groups` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....protocol.errors import ErrorCode
+from ....protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ....protocol.native.messages import DescribedGroup, GroupMember
+    from ...client.admin import Admin
+
+Bounds = dict[TopicPartition, tuple[int, int]]
+"""(log start offset, high watermark) of partitions that are served."""
+
+
+class GroupOffset(NamedTuple):
+    """How far a group is in a partition. `offset` is None when it has committed none, the log's bounds are None when the
+    partition is gone or offline."""
+
+    partition: TopicPartition
+    offset: int | None
+    metadata: str | None
+    log_start_offset: int | None
+    high_watermark: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that the group has not read yet."""
+        if self.offset is None or self.high_watermark is None or self.log_start_offset is None:
+            return None
+        return max(0, self.high_watermark - max(self.offset, self.log_start_offset))
+
+    def entry(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "offset": self.offset,
+            "high_watermark": self.high_watermark,
+            "lag": self.lag,
+            "metadata": self.metadata or None,
+        }
+
+    def row(self) -> tuple[str, ...]:
+        """For people: topic, partition, offset, high watermark, lag."""
+        return self.partition.topic, str(self.partition.partition), *map(number, (self.offset, self.high_watermark, self.lag))
+
+
+def number(value: int | None) -> str:
+    """`1,234`, or `-` where there is none."""
+    return "-" if value is None else f"{value:,}"
+
+
+async def bounds_of(admin: Admin, topics: Iterable[str]) -> Bounds:
+    """Of the partitions of these topics; each topic is asked for once, and one that is gone is left out."""
+    from ....protocol.errors import RequestError
+
+    bounds: Bounds = {}
+    for topic in sorted(set(topics)):
+        try:
+            described = await admin.describe_topic(topic)
+        except RequestError as exc:
+            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            continue
+        for part in described.partitions:
+            if part.error is None:
+                bounds[TopicPartition(topic, part.partition)] = part.log_start_offset, part.high_watermark
+    return bounds
+
+
+async def group_offsets(admin: Admin, group: str, assigned: Iterable[TopicPartition] = ()) -> list[GroupOffset]:
+    """By partition: those with an offset, and those that members read."""
+    committed = await admin.group_offsets(group)
+    wanted = sorted({*committed, *assigned})
+    bounds = await bounds_of(admin, [partition.topic for partition in wanted])
+    found = []
+    for partition in wanted:
+        kept = committed.get(partition)
+        offset, metadata = (None, None) if kept is None else kept
+        found.append(GroupOffset(partition, offset, metadata, *bounds.get(partition, (None, None))))
+    return found
+
+
+def readers_of(group: DescribedGroup) -> dict[TopicPartition, GroupMember]:
+    """Which member reads which partition."""
+    return {
+        TopicPartition(assigned.topic, assigned.partition): member for member in group.members for assigned in member.assignment
+    }

@@ -1,0 +1,1 @@
+"""What is made from the code for readers and shells: tables of keys, manual pages, completion."""

@@ -1,0 +1,97 @@
+"""Records on standard output, one by one: JSON lines, raw values, or columns of fixed width."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Any, Final, Protocol
+
+from ....protocol.types import NO_TIMESTAMP, Record, TopicPartition
+from .output import as_json_value, json_line, printable, shown
+from .times import Zone, format_time
+
+KEY_WIDTH: Final = 10
+_COLUMNS: Final = "{:>4}  {:>10}  {:<29}  {:<10}  {}"
+"""Narrow enough that 80 columns leave something for the value."""
+
+
+class Formatter(Protocol):
+    """How records are written."""
+
+    def head(self) -> bytes:
+        """What stands before the first record."""
+        ...
+
+    def record(self, partition: TopicPartition, record: Record) -> bytes:
+        """One record with its line end."""
+        ...
+
+
+def formatter(name: str, zone: Zone) -> Formatter:
+    """The formatter for `json`, `raw` or `table`."""
+    if name == "json":
+        return JsonLines()
+    if name == "raw":
+        return RawValues()
+    return Columns(zone, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+
+
+def record_as_json(partition: TopicPartition, record: Record) -> dict[str, Any]:
+    """A record as `produce --format json` reads it again; the timestamp is null when there is none."""
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp": None if record.timestamp == NO_TIMESTAMP else record.timestamp,
+        "key": as_json_value(record.key),
+        "value": as_json_value(record.value),
+        "headers": [[name, as_json_value(value)] for name, value in record.headers],
+    }
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def head(self) -> bytes:
+        return b""
+
+    def record(self, partition: TopicPartition, record: Record) -> bytes:
+        return json_line(record_as_json(partition, record))
+
+
+class RawValues:
+    """The bytes of the value and a line end; nothing is escaped, and null is empty."""
+
+    def head(self) -> bytes:
+        return b""
+
+    def record(self, partition: TopicPartition, record: Record) -> bytes:
+        return (record.value or b"") + b"\n"
+
+
+class Columns:
+    """Lines with partition, offset, time, key, value; cut at the width of the terminal, or whole where there is none."""
+
+    def __init__(self, zone: Zone, width: int | None) -> None:
+        self._zone = zone
+        self._width = width
+
+    def head(self) -> bytes:
+        return self._line("part", "offset", "time", "key", "value")
+
+    def record(self, partition: TopicPartition, record: Record) -> bytes:
+        value = shown(record.value)
+        if record.headers:
+            value += "  {" + ", ".join(f"{printable(name)}: {shown(content)}" for name, content in record.headers) + "}"
+        when = format_time(record.timestamp, self._zone)
+        return self._line(partition.partition, record.offset, when, shown(record.key), value)
+
+    def _line(self, partition: object, offset: object, when: str, key: str, value: str) -> bytes:
+        if self._width is not None:
+            key = _cut(key, KEY_WIDTH)
+        line = _COLUMNS.format(partition, offset, when, key, value)
+        return (line if self._width is None else _cut(line, self._width)).rstrip().encode() + b"\n"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

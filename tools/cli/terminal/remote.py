@@ -1,0 +1,162 @@
+"""What every command that asks a server has in common: `--server`, the connection, and the server's errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from .failures import FailedError, NotConnectedError
+
+if TYPE_CHECKING:
+    from ...client.connection import Client
+    from ...client.tls import TlsConfig
+
+T = TypeVar("T")
+
+DEFAULT_SERVER: Final = "127.0.0.1:9095"
+CONNECT_TIMEOUT_MS: Final = 5_000
+
+
+class ServerAddress(NamedTuple):
+    """Where the native protocol of a server is."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        from ...client.config import address_text
+
+        return address_text(self)
+
+
+def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
+    """`HOST:PORT` or `[IPV6]:PORT`."""
+    host, _, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, as in {DEFAULT_SERVER}", ctx, param)
+    return ServerAddress(host, int(port))
+
+
+plain_server_option = click.option(
+    "--server",
+    callback=_read_address,
+    metavar="HOST:PORT",
+    envvar="TRIOLOG_SERVER",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    show_envvar=True,
+    help="Where the server is.",
+)
+
+TLS_META: Final = "triolog.tls"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """For `call_server`, past the commands, which have no use for it."""
+    if value:
+        ctx.meta.setdefault(TLS_META, {})[param.name] = value
+
+
+def server_option(command: F) -> F:
+    """`--server`, and how the connection is encrypted."""
+    file = click.Path(exists=True, dir_okay=False)
+    for option in (
+        click.option(
+            "--tls-cert",
+            type=file,
+            envvar="TRIOLOG_TLS_CERT",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="PEM with a certificate of your own and its key.",
+        ),
+        click.option(
+            "--tls-ca",
+            type=file,
+            envvar="TRIOLOG_TLS_CA",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="TLS with a server whose certificate is from a CA in this PEM.",
+        ),
+        click.option(
+            "--tls",
+            is_flag=True,
+            envvar="TRIOLOG_TLS",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="TLS with a server whose certificate is from a CA that the system trusts.",
+        ),
+        plain_server_option,
+    ):
+        command = option(command)
+    return command
+
+
+def _tls() -> TlsConfig | None:
+    """As the options of the command say. Raises FailedError."""
+    from ...client.tls import TlsConfig
+
+    context = click.get_current_context(silent=True)
+    said = None if context is None else context.meta.get(TLS_META)
+    if said is None:
+        return None
+    config = TlsConfig(ca_file=said.get("tls_ca"), certificate_file=said.get("tls_cert"))
+    try:
+        config.context()
+    except OSError as exc:
+        raise FailedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
+    return config
+
+
+def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T]]) -> T:
+    """Run `function` with a connected client. What the client and the server raise becomes one line and an exit code."""
+    import trio
+
+    from ....protocol.errors import TriologError
+    from ...client.config import ClientConfig
+    from ...client.connection import connect
+    from ...client.errors import ConnectionLostError
+
+    tls = _tls()
+
+    async def main() -> T:
+        config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls)
+        async with connect(*address, config=config) as client:
+            return await function(client)
+
+    try:
+        return trio.run(main)
+    except BaseException as exc:
+        error = _first(exc)
+        if isinstance(error, ConnectionLostError):
+            reason = error.message.removeprefix(f"could not connect to {address}: ")
+            raise NotConnectedError(
+                f"no connection to {address}: {reason}; is `triolog serve` running there? "
+                "--server HOST:PORT or TRIOLOG_SERVER names another one"
+            ) from exc
+        if isinstance(error, TriologError):
+            raise FailedError(f"{address}: {error}") from exc
+        if error is exc:
+            raise
+        raise error from exc
+
+
+def _first(error: BaseException) -> BaseException:
+    """The one that counts of a group: an interruption before all others."""
+    leaves = list(_leaves(error))
+    return next((leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,161 @@
+"""What `triolog top` draws of a moment: a line for each thing that matters, the busiest topics and APIs, the largest lags."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ..terminal.output import count_text, printable, size_text, table
+from ..terminal.times import Zone
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LOW_SPACE: Final = 0.1
+"""Share of a device that is free, below which it is said in red."""
+
+
+def view(moment: dict[str, Any], title: str, zone: Zone, *, rows: int) -> RenderableType:
+    """Everything; `rows` of each table."""
+    from rich.console import Group
+
+    drawn: list[RenderableType] = [_head(moment, title, zone), _topics(moment, rows)]
+    if moment["apis"]:
+        drawn.append(_apis(moment, rows))
+    if moment["lags"]:
+        drawn.append(_lags(moment, rows))
+    return Group(*drawn)
+
+
+def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    clock = datetime.fromtimestamp(moment["time_ms"] / 1000, zone).strftime("%H:%M:%S")
+    head = Table.grid(padding=(0, 2))
+    head.add_row(Text("triolog", "bold"), Text(f"{title}  {clock}"))
+    connections = ", ".join(f"{count:,} {name}" for name, count in sorted(moment["connections"].items())) or "none"
+    head.add_row("connections", connections)
+    errors = moment["errors_per_second"]
+    requests = Text(f"{_number(moment['requests_per_second'])}/s, errors ")
+    head.add_row("requests", requests.append(f"{_number(errors)}/s", "red" if errors else ""))
+    head.add_row(
+        "traffic",
+        f"in {_bytes(moment['received_bytes_per_second'])}, out {_bytes(moment['sent_bytes_per_second'])}; appended "
+        f"{_number(moment['appended_records_per_second'])} records/s, {_bytes(moment['appended_bytes_per_second'])}",
+    )
+    lag = f"{count_text(moment['lag'], 'record')} in {count_text(moment['groups'], 'group')}"
+    head.add_row("lag", lag)
+    head.add_row("loss window", _loss_window(moment))
+    head.add_row("syncs", _syncs(moment))
+    for directory in moment["directories"]:
+        head.add_row("disk", _directory(directory))
+    head.add_row("logs", _logs(moment))
+    return head
+
+
+def _loss_window(moment: dict[str, Any]) -> str:
+    if not moment["loss_window_records"]:
+        return "nothing that a power cut could take"
+    return f"{count_text(moment['loss_window_records'], 'record')}, the oldest {_ms(moment['loss_window_ms'])} old"
+
+
+def _syncs(moment: dict[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    text = f"{_number(moment['syncs_per_second'])}/s, p50 {_ms(moment['sync_p50_ms'])}, p99 {_ms(moment['sync_p99_ms'])}"
+    failed = moment["failed_syncs"]
+    return Text(text).append(f", {failed:,} failed", "red") if failed else Text(text)
+
+
+def _directory(directory: dict[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    path = printable(directory["path"])
+    if directory["error"] is not None:
+        return Text(f"{path} is out of service: {printable(directory['error'])}", "red")
+    free, total = directory["free_bytes"], directory["total_bytes"]
+    text = f"{path}: {size_text(free)} of {size_text(total)} free, {count_text(directory['partitions'], 'partition')}"
+    if directory["is_refusing"]:
+        return Text(f"{text}; appends are refused", "red")
+    return Text(text, "red" if total and free / total < LOW_SPACE else "")
+
+
+def _logs(moment: dict[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    topics, partitions = count_text(moment["topic_count"], "topic"), count_text(moment["partitions"], "partition")
+    text = Text(f"{size_text(moment['log_bytes'])} in {topics}, {partitions}")
+    if moment["partitions_offline"]:
+        text.append(f", {moment['partitions_offline']:,} offline", "red")
+    if moment["open_transactions"]:
+        text.append(f"; {count_text(moment['open_transactions'], 'open transaction')}")
+    if moment["waiting_appends"]:
+        text.append(f"; {count_text(moment['waiting_appends'], 'append')} waiting")
+    if moment["compacting"] is not None:
+        text.append(f"; compacting {printable(moment['compacting'])}")
+    return text
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------------------
+
+
+def _topics(moment: dict[str, Any], rows: int) -> RenderableType:
+    columns = {"topic": "left", "records/s": "right", "in": "right", "out": "right", "records": "right", "size": "right"}
+    lines = [
+        (
+            printable(each["topic"]),
+            _number(each["appended_records_per_second"]),
+            _bytes(each["appended_bytes_per_second"]),
+            _bytes(each["fetched_bytes_per_second"]),
+            f"{each['records']:,}",
+            size_text(each["size_bytes"]),
+        )
+        for each in moment["topics"][:rows]
+    ]
+    return table(columns, lines)
+
+
+def _apis(moment: dict[str, Any], rows: int) -> RenderableType:
+    columns = {"call": "left", "per second": "right", "errors/s": "right", "p50": "right", "p99": "right"}
+    lines = [
+        (
+            f"{each['protocol']} {each['api']}",
+            _number(each["per_second"]),
+            _number(each["errors_per_second"]),
+            _ms(each["p50_ms"]),
+            _ms(each["p99_ms"]),
+        )
+        for each in moment["apis"][:rows]
+    ]
+    return table(columns, lines)
+
+
+def _lags(moment: dict[str, Any], rows: int) -> RenderableType:
+    columns = {"group": "left", "topic": "left", "partition": "right", "offset": "right", "lag": "right"}
+    lines = [
+        (
+            printable(each["group"]),
+            printable(each["topic"]),
+            str(each["partition"]),
+            f"{each['offset']:,}",
+            f"{each['lag']:,}",
+        )
+        for each in moment["lags"][:rows]
+    ]
+    return table(columns, lines)
+
+
+def _number(value: float) -> str:
+    """`0`, `0.3`, `12`, `1,234`."""
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def _bytes(value: float) -> str:
+    return f"{size_text(value)}/s"
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value / 1000:,.1f} s" if value >= 1000 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"

@@ -1,0 +1,126 @@
+"""What `triolog topics` changes on topics that exist: configuration, number of partitions, log start offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ....protocol.types import TopicPartition
+from ..terminal.failures import FailedError
+from ..terminal.output import count_text, draw, json_option, print_json, say, table, timezone_option
+from ..terminal.places import TIME_HELP, read_place
+from ..terminal.questions import confirmed, read_configs
+from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.times import Zone
+
+if TYPE_CHECKING:
+    from ...client.connection import Client
+
+
+@click.command
+@click.argument("name")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Give the topic a value of its own; may be repeated.")
+@click.option("--unset", "unsets", multiple=True, metavar="KEY", help="Let the server's default hold again; may be repeated.")
+@server_option
+@json_option
+def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
+    """Change configuration keys of topic NAME: all of them, or none when one is refused."""
+    values = read_configs(sets, "--set")
+    if not values and not unsets:
+        raise click.UsageError("nothing to change; --set KEY=VALUE or --unset KEY says what")
+    if twice := values.keys() & set(unsets):
+        raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
+
+    async def call(client: Client) -> dict[str, str]:
+        from ...client.admin import Admin
+
+        admin = Admin(client)
+        await admin.alter_config(name, values, delete=unsets)
+        return (await admin.describe_topic(name)).config
+
+    config = call_server(server, call)
+    if as_json:
+        print_json({"name": name, "config": config})
+    else:
+        own = " ".join(f"{key}={value}" for key, value in config.items())
+        say(f"{name} overrides {own}" if own else f"{name} overrides nothing")
+
+
+@click.command("add-partitions")
+@click.argument("name")
+@click.argument("total", type=click.IntRange(1))
+@server_option
+@json_option
+def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) -> None:
+    """Give topic NAME more partitions: TOTAL of them in all.
+
+    Records with keys go by the key's hash modulo the number of partitions, so the records of a key that come after this
+    are likely to go elsewhere than those before.
+    """
+
+    async def call(client: Client) -> None:
+        from ...client.admin import Admin
+
+        await Admin(client).create_partitions(name, total)
+
+    call_server(server, call)
+    if as_json:
+        print_json({"name": name, "partitions": total})
+    else:
+        say(f"{name} has {count_text(total, 'partition')}")
+
+
+@click.command
+@click.argument("name")
+@click.option("--before", metavar="N|latest", help="Delete the records below this offset; latest: all there are.")
+@click.option("--before-time", metavar="TIME", help=f"Delete up to the first record at or after: {TIME_HELP}.")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@timezone_option
+@server_option
+@json_option
+def trim(
+    name: str,
+    before: str | None,
+    before_time: str | None,
+    partitions: tuple[int, ...],
+    yes: bool,
+    zone: Zone,
+    server: ServerAddress,
+    as_json: bool,
+) -> None:
+    """Delete the oldest records of topic NAME. They cannot be read any more at once; their files go soon after."""
+    place = read_place(before, before_time, zone, options=("--before", "--before-time"), purpose="up to where")
+
+    async def look(client: Client) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        from ...client.admin import Admin
+        from ...client.procedures.topics import EARLIEST
+
+        admin = Admin(client)
+        starts = await admin.offsets(name, EARLIEST)
+        wanted = {partition: start for partition, start in starts.items() if not partitions or partition[1] in partitions}
+        if missing := set(partitions) - {partition for _, partition in wanted}:
+            raise FailedError(f"{name} has no partition {min(missing)}")
+        targets = await admin.offsets(name, place)
+        return wanted, {partition: max(targets[partition], start) for partition, start in wanted.items()}
+
+    starts, targets = call_server(server, look)
+    count = sum(targets[partition] - start for partition, start in starts.items())
+    if not yes and not confirmed(f"Delete the oldest {count_text(count, 'record')} of {name}?"):
+        raise FailedError(f"{name} was not trimmed; --yes deletes without asking")
+
+    async def call(client: Client) -> dict[TopicPartition, int]:
+        from ...client.admin import Admin
+
+        return await Admin(client).delete_records(targets)
+
+    found = call_server(server, call)
+    if as_json:
+        print_json(
+            [{"topic": topic, "partition": partition, "log_start_offset": start} for (topic, partition), start in found.items()]
+        )
+        return
+    columns = {"topic": "left", "partition": "right", "log start before": "right", "log start": "right"}
+    rows = [(*map(str, partition), f"{starts[partition]:,}", f"{start:,}") for partition, start in found.items()]
+    draw(table(columns, rows))

@@ -1,0 +1,38 @@
+"""The client for programs without trio: plain sockets, no background thread, the same protocol core and decisions.
+
+    with BlockingClient((host, port)) as client:
+        BlockingAdmin(client).create_topic("t")
+        with BlockingProducer(client) as producer:
+            producer.send("t", b"value")
+        with BlockingConsumer(client, follow=False) as consumer:
+            consumer.assign("t")
+            for partition, record in consumer.records(): ...
+
+Everything happens inside a call: nothing is sent, received or retried while the program does not call in. One client with
+its producers and consumers belongs to one thread and one process: open one per thread, and after a fork (Spark's Python
+workers are forked) never use one that was opened before it. The door to the `blocking_*` modules.
+"""
+
+from __future__ import annotations
+
+from ..procedures.groups import CommittedOffset
+from ..procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
+from .admin import BlockingAdmin
+from .client import BlockingClient
+from .consumer import BlockingConsumer
+from .producer import BlockingProducer, BlockingRecord
+from .transaction import BlockingTransaction
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "AtOffset",
+    "AtTime",
+    "BlockingAdmin",
+    "BlockingClient",
+    "BlockingConsumer",
+    "BlockingProducer",
+    "BlockingRecord",
+    "BlockingTransaction",
+    "CommittedOffset",
+]

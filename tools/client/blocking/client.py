@@ -1,0 +1,162 @@
+"""A server to talk to without trio: keeps one connection open, makes it anew when it is lost, repeats no calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ....protocol import limits
+from ....protocol.native.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ExplainRequest,
+    ExplainResponse,
+    FetchRequest,
+    FetchResponse,
+    HelloResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetsForTimesRequest,
+    OffsetsForTimesResponse,
+    ProduceRequest,
+    ProduceResponse,
+    RequestMessage,
+    ResponseMessage,
+)
+from ..backoff import Backoff
+from ..config import AddressSource, ClientConfig
+from ..errors import ClosedError, ConnectionLostError
+from ..exchange import expect, is_answered
+from ..procedures.topics import Procedure
+from .connection import BlockingConnection
+
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """A server to talk to. Connects at the first call, and anew when a connection is lost; calls are not repeated."""
+
+    def __init__(self, address: AddressSource, config: ClientConfig | None = None) -> None:
+        self._address = address
+        self._config = ClientConfig() if config is None else config
+        self._connection: BlockingConnection | None = None
+        self._backoff = Backoff(self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms)
+        self._not_before = -float("inf")
+        self._deadline = float("inf")  # of the block of `within`
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<BlockingClient {self._config.client_id!r} {self._connection!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def connected(self) -> BlockingConnection:
+        """The connection, made now if there is none. Raises ConnectionLostError, ClosedError."""
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        if self._connection is None or self._connection.is_lost:
+            time.sleep(max(0.0, min(self._not_before, self._deadline) - time.monotonic()))
+            deadline = min(self._deadline, time.monotonic() + self._config.connect_timeout_ms / 1000)
+            try:
+                self._connection = BlockingConnection(self._address, self._config, deadline)
+            except ConnectionLostError:
+                self._not_before = time.monotonic() + self._backoff.pause_s()
+                raise
+            self._backoff.reset()
+            self._not_before = time.monotonic() + self._config.reconnect_backoff_ms / 1000
+        return self._connection
+
+    def timeout_s(self, wait_ms: int = 0) -> float:
+        """How long an answer may take when the server may wait for `wait_ms` on purpose."""
+        return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - time.monotonic())
+
+    @contextmanager
+    def within(self, deadline: float) -> Iterator[None]:
+        """Nothing that is begun inside the block waits beyond `deadline` (time.monotonic): neither to connect, nor to send, nor
+        for an answer. What is not done by then loses the connection, as a server does that does not answer at all."""
+        before = self._deadline
+        self._deadline = min(before, deadline)
+        try:
+            yield
+        finally:
+            self._deadline = before
+
+    def call(self, request: RequestMessage, wait_ms: int = 0) -> ResponseMessage | None:
+        """Send any request; None for a produce with acks 0.
+
+        Raises what the server answered, ConnectionLostError, or RequestTimedOutError, after which the connection is lost.
+        """
+        deadline = time.monotonic() + self.timeout_s(wait_ms)
+        connection = self.connected()
+        correlation_id = connection.start(request, deadline)
+        return connection.finish(correlation_id, deadline) if is_answered(request) else None
+
+    def run(self, procedure: Procedure[T]) -> T:
+        """Drive a procedure to its result; what a call raises ends it."""
+        answer: Any = None
+        try:
+            while True:
+                answer = self.call(procedure.send(answer))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            procedure.close()
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest request that the server takes, as its last connection said; the default before there was one."""
+        return limits.MAX_FRAME_BYTES if self._connection is None else self._connection.hello.max_frame_bytes
+
+    def hello(self) -> HelloResponse:
+        """Who the server is, what it offers."""
+        return self.connected().hello
+
+    def produce(self, request: ProduceRequest) -> ProduceResponse | None:
+        """Append; None for acks 0. Errors of partitions stand in their entries, here and below."""
+        response = self.call(request, request.timeout_ms)
+        return None if response is None else expect(ProduceResponse, response)
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Read, waiting as long as the request says."""
+        return expect(FetchResponse, self.call(request, request.max_wait_ms))
+
+    def offsets_for_times(self, request: OffsetsForTimesRequest) -> OffsetsForTimesResponse:
+        """Look timestamps up."""
+        return expect(OffsetsForTimesResponse, self.call(request))
+
+    def explain(self, request: ExplainRequest) -> ExplainResponse:
+        """Look offsets or timestamps up and tell how."""
+        return expect(ExplainResponse, self.call(request))
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Describe topics."""
+        return expect(MetadataResponse, self.call(request))
+
+    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics."""
+        return expect(CreateTopicsResponse, self.call(request))
+
+    def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Delete topics."""
+        return expect(DeleteTopicsResponse, self.call(request))
+
+    def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        """Show configurations."""
+        return expect(DescribeConfigsResponse, self.call(request))
+
+    def close(self) -> None:
+        """Close the connection; no further calls."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.lose(ConnectionLostError("the client was closed"))

@@ -1,0 +1,298 @@
+"""Records one by one in, batches out, for programs without trio. Order, retries and batching are `accumulator`'s.
+
+There is no thread, so the producer works when it is called: `send` sends what is full or has lingered and takes in answers
+without waiting; `flush`, a full buffer and a future's `result` wait. A program that pauses for longer than `linger_ms` and
+wants its records out meanwhile calls `poll`. Leaving a `with` block flushes. What idempotence, the default, means is in
+`producer`, what a transactional producer does beside sending in `blocking_transaction`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import attrs
+
+from ....protocol.errors import InvalidTxnStateError, RequestError, TriologError
+from ....protocol.native.messages import MetadataRequest, ProducePartitionResponse, ProduceRequest, ProduceResponse
+from ....protocol.records.builder import Headers
+from ....protocol.types import Bytes
+from ..backoff import Backoff
+from ..config import ProducerConfig
+from ..errors import BufferFullError, ClosedError, ConnectionLostError
+from ..exchange import expect, is_answered
+from ..procedures import groups as group_procedures
+from ..sending.accumulator import Accumulator
+from ..sending.futures import RecordFuture, RecordMetadata
+from ..sending.partition_queue import Batch, Delivery
+from ..sending.request_limits import record_size
+from ..sending.topics import STALE_CODES, ProducedTopic, partition_count
+from .client import BlockingClient
+from .connection import BlockingConnection
+from .transaction import BlockingTransaction, BlockingTransactionCalls
+
+MIN_POLL_MS: Final = 1
+"""Looking for answers is a system call, which a send by itself is not."""
+
+
+class BlockingRecord(RecordFuture):
+    """A record on its way. `result` works for it; a listener is called from within whichever call settles it."""
+
+    __slots__ = ("_producer",)
+
+    def __init__(self, producer: BlockingProducer, batch: Batch, index: int, timestamp: int) -> None:
+        super().__init__(batch, index, timestamp)
+        self._producer = producer
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is; raises what ended it, or TimeoutError. Sends the record's batch without lingering."""
+        if not self.is_done:
+            self._producer.work_until(lambda: self.is_done, timeout_s)
+        return self.value()
+
+
+class _Exchange(NamedTuple):
+    connection: BlockingConnection
+    correlation_id: int
+    deadline: float
+    deliveries: list[Delivery]
+
+
+class BlockingProducer:
+    """Sends records over a client. Owner: one thread, the client's."""
+
+    def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
+        self._client = client
+        self._config = attrs.evolve(ProducerConfig() if config is None else config, **options)
+        self._accumulator = Accumulator(self._config, time.monotonic)
+        self._topics: dict[str, ProducedTopic] = {}
+        self._exchanges: list[_Exchange] = []
+        self._next_deadline = float("inf")
+        self._poll_at = float("inf")  # a send from then on looks for answers
+        self._ask_backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self._ask_at = -float("inf")  # for a producer id, not before
+        self._is_closed = False
+        self._transactions: BlockingTransactionCalls | None = None
+        if self._config.transactional_id is not None:
+            self._transactions = BlockingTransactionCalls(client, self._config, self._accumulator, self.flush)
+            self._transactions.initialize()
+
+    def __repr__(self) -> str:
+        return f"<BlockingProducer {self._accumulator!r}{' closed' if self._is_closed else ''}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close(flush=kind is None)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of records that are not settled, against `buffer_bytes`."""
+        return self._accumulator.buffered_bytes
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes | None,
+        *,
+        key: Bytes | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> BlockingRecord:
+        """Take a record; what is due is sent on the way. Waits while the buffer is full: BufferFullError after a while."""
+        if self._is_closed:
+            raise ClosedError("the producer is closed")
+        size = record_size(key, value, headers)
+        produced = self._topics.get(topic) or self._load(topic)
+        if not self._accumulator.has_room(size):
+            self._make_room(size)
+        if self._transactions is not None:
+            self._transactions.state.check_sending()
+        elif self._accumulator.fatal is not None:
+            raise self._accumulator.fatal.with_traceback(None)
+        queue = produced.queue_for(key, partition, size)
+        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        had_open = queue.open
+        batch, index = self._accumulator.append(queue, size, timestamp, key, value, headers)
+        if batch is not had_open or time.monotonic() >= self._poll_at:
+            self.poll()
+        return BlockingRecord(self, batch, index, timestamp)
+
+    def transaction(self) -> BlockingTransaction:
+        """The next transaction: `with producer.transaction()` commits at its end, and aborts when an exception leaves it.
+        Only for a producer with a `transactional_id`."""
+        if self._transactions is None:
+            raise InvalidTxnStateError("a producer without transactional_id has no transactions")
+        return BlockingTransaction(self._transactions)
+
+    def poll(self) -> None:
+        """Take in answers and send what is due, without waiting for anything but room in the socket."""
+        for connection in {id(exchange.connection): exchange.connection for exchange in self._exchanges}.values():
+            while connection.pump(0):
+                pass
+        self._settle_answered()
+        self._send_due()
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send everything and wait until it is settled, one way or the other; TimeoutError."""
+        unfinished = self._accumulator.unfinished
+        self.work_until(lambda: all(batch.is_done for batch in unfinished), timeout_s)
+
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, or give up what is not settled; then take no more."""
+        try:
+            if flush and not self._is_closed:
+                self.flush()
+        finally:
+            self._is_closed = True
+            for exchange in self._exchanges:
+                exchange.connection.forget(exchange.correlation_id)
+            self._exchanges.clear()
+            self._accumulator.abandon(ClosedError("the producer was closed before the record was acknowledged"))
+
+    def work_until(self, is_enough: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Send without lingering, receive and retry until `is_enough`; TimeoutError after `timeout_s`."""
+        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._accumulator.flush()
+        while True:
+            self.poll()
+            if is_enough():
+                return
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"not settled within {timeout_s} s")
+            self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        """Until an answer comes, the next retry is due, or the deadline."""
+        until = min(deadline, self._next_deadline, self._next_ask(), *(exchange.deadline for exchange in self._exchanges))
+        if self._exchanges:
+            self._exchanges[0].connection.pump(until)
+        else:
+            time.sleep(max(0.0, until - time.monotonic()))
+
+    def _make_room(self, size: int) -> None:
+        try:
+            accumulator = self._accumulator
+            self.work_until(
+                lambda: accumulator.has_room(size) or accumulator.fatal is not None, self._config.max_block_ms / 1000
+            )
+        except TimeoutError:
+            raise BufferFullError(
+                f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
+                f"{self._accumulator.buffered_bytes} of {self._config.buffer_bytes} bytes wait for acknowledgement"
+            ) from None
+
+    def _load(self, topic: str) -> ProducedTopic:
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        deadline = time.monotonic() + self._config.max_block_ms / 1000
+        while True:
+            try:
+                partitions = partition_count(topic, self._client.metadata(MetadataRequest((topic,))))
+            except ConnectionLostError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(backoff.pause_s())
+            else:
+                self._accumulator.limit_frames(self._client.max_frame_bytes)
+                produced = ProducedTopic(topic, partitions, self._accumulator, self._config.batch_bytes)
+                return self._topics.setdefault(topic, produced)
+
+    def _send_due(self) -> None:
+        self._send(self._accumulator.drain())
+        if self._next_ask() <= time.monotonic() and self._ask_for_producer():
+            self._send(self._accumulator.drain())
+        deadline_or_none = self._accumulator.next_deadline()
+        self._next_deadline = float("inf") if deadline_or_none is None else deadline_or_none
+        self._poll_at = self._next_deadline
+        if self._exchanges:  # their answers let what has lingered go out
+            self._poll_at = min(self._poll_at, time.monotonic() + max(self._config.linger_ms, MIN_POLL_MS) / 1000)
+
+    def _next_ask(self) -> float:
+        """When to ask for the producer id that batches wait for; never, when none does."""
+        return self._ask_at if self._accumulator.wants_producer and self._transactions is None else float("inf")
+
+    def _ask_for_producer(self) -> bool:
+        try:
+            self._accumulator.set_producer(self._client.run(group_procedures.init_producer(self._config)))
+        except RequestError as exc:
+            if exc.retriable:
+                self._ask_at = time.monotonic() + self._ask_backoff.pause_s()
+            else:
+                self._accumulator.end(group_procedures.explain_refusal(exc))
+        except TriologError as exc:
+            self._accumulator.end(exc)
+        else:
+            self._ask_backoff.reset()
+            return True
+        return False
+
+    def _send(self, requests: Iterator[list[Delivery]]) -> None:
+        unsent = deque(requests)  # the accumulator counts them as in flight from now on
+        try:
+            while unsent:
+                self._send_request(unsent[0])
+                unsent.popleft()
+        except BaseException:  # Ctrl-C, of which the program may make nothing: they are sent again
+            for deliveries in unsent:
+                self._fail(deliveries, ConnectionLostError("interrupted while sending"))
+            raise
+
+    def _send_request(self, deliveries: list[Delivery]) -> None:
+        request = ProduceRequest(
+            tuple(delivery.to_message() for delivery in deliveries),
+            self._config.acks,
+            self._config.request_timeout_ms,
+            self._config.transactional_id,
+        )
+        deadline = time.monotonic() + self._client.timeout_s(request.timeout_ms)
+        try:
+            connection = self._client.connected()
+            correlation_id = connection.start(request, deadline)
+        except TriologError as exc:
+            self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
+            self._fail(deliveries, exc)
+            return
+        if is_answered(request):
+            self._exchanges.append(_Exchange(connection, correlation_id, deadline, deliveries))
+        else:
+            for delivery in deliveries:
+                self._accumulator.settle_unanswered(delivery)
+
+    def _settle_answered(self) -> None:
+        now = time.monotonic()
+        waiting: list[_Exchange] = []
+        for exchange in self._exchanges:
+            if exchange.connection.is_answered(exchange.correlation_id) or exchange.deadline <= now:
+                self._settle(exchange)
+            else:
+                waiting.append(exchange)
+        self._exchanges = waiting
+
+    def _settle(self, exchange: _Exchange) -> None:
+        try:
+            answer = exchange.connection.finish(exchange.correlation_id, exchange.deadline)
+        except TriologError as exc:
+            self._fail(exchange.deliveries, exc)
+            return
+        response = expect(ProduceResponse, answer)
+        entries = {(entry.topic, entry.partition): entry for entry in response.partitions}
+        for delivery in exchange.deliveries:
+            entry = entries.get((delivery.queue.topic, delivery.queue.partition))
+            self._settle_delivery(delivery, entry)
+
+    def _settle_delivery(self, delivery: Delivery, entry: ProducePartitionResponse | None) -> None:
+        if entry is None:
+            self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
+            return
+        self._accumulator.settle(delivery, entry)
+        if isinstance(entry.error, RequestError) and entry.error.code in STALE_CODES:
+            self._topics.pop(entry.topic, None)
+
+    def _fail(self, deliveries: list[Delivery], error: TriologError) -> None:
+        for delivery in deliveries:
+            self._accumulator.fail(delivery, error)

@@ -1,0 +1,180 @@
+"""What takes more than one call, or an answer that has to be looked through, as generators: requests out, answers in.
+
+A procedure yields request messages, is sent their answers and returns its result, so that the trio client and the blocking
+one share every decision and differ only in who drives. An entry's error is raised; which entry, its message says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from ....protocol.errors import RequestError, UnknownTopicOrPartitionError
+from ....protocol.native.messages import (
+    AlterConfigsRequest,
+    ConfigChange,
+    ConfigEntry,
+    CreatedTopic,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ExplainPartition,
+    ExplainRequest,
+    MetadataRequest,
+    NewPartitions,
+    NewTopic,
+    OffsetsForTimesPartition,
+    OffsetsForTimesPartitionResponse,
+    OffsetsForTimesRequest,
+    RequestMessage,
+    StatisticsRequest,
+    TopicMetadata,
+)
+from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET, Isolation, TopicPartition
+
+T = TypeVar("T")
+Procedure = Generator[RequestMessage, Any, T]
+
+
+@attrs.frozen
+class AtOffset:
+    """A place in a partition: this offset."""
+
+    offset: int
+
+
+@attrs.frozen
+class AtTime:
+    """A place in a partition: the first record at or after this time in ms; its end when there is none."""
+
+    timestamp: int
+
+
+Place = AtOffset | AtTime
+EARLIEST: Final = AtTime(EARLIEST_TIMESTAMP)
+"""The log start offset."""
+LATEST: Final = AtTime(LATEST_TIMESTAMP)
+"""The high watermark."""
+
+
+def create_topics(topics: Iterable[NewTopic], validate_only: bool) -> Procedure[list[CreatedTopic]]:
+    """Create topics; raises the first error, after the others were tried."""
+    response = yield CreateTopicsRequest(tuple(topics), validate_only)
+    return list(checked(response.topics))
+
+
+def delete_topics(names: Iterable[str]) -> Procedure[None]:
+    """Delete topics; raises the first error, after the others were tried."""
+    response = yield DeleteTopicsRequest(tuple(names))
+    checked(response.topics)
+
+
+def list_topics() -> Procedure[list[TopicMetadata]]:
+    """Every topic, by name."""
+    response = yield MetadataRequest(None)
+    return list(response.topics)
+
+
+def describe_topic(name: str) -> Procedure[TopicMetadata]:
+    """One topic and its partitions."""
+    response = yield MetadataRequest((name,))
+    topics: Sequence[TopicMetadata] = checked(response.topics)
+    for topic in topics:
+        if topic.name == name:
+            return topic
+    raise UnknownTopicOrPartitionError(f"the server's answer leaves out topic {name!r}")
+
+
+def describe_config(name: str) -> Procedure[dict[str, ConfigEntry]]:
+    """Every configuration key of one topic, with where its value comes from."""
+    response = yield DescribeConfigsRequest((name,))
+    (topic,) = checked(response.topics)
+    return dict(topic.config)
+
+
+def create_partitions(name: str, total: int) -> Procedure[None]:
+    """Give a topic more partitions: `total` in all."""
+    response = yield CreatePartitionsRequest((NewPartitions(name, total),))
+    checked(response.topics)
+
+
+def alter_config(name: str, values: Mapping[str, str], delete: Iterable[str]) -> Procedure[None]:
+    """Set keys of a topic, and give others back to the server's defaults; all or none."""
+    response = yield AlterConfigsRequest((ConfigChange(name, dict(values), tuple(delete)),))
+    checked(response.topics)
+
+
+def delete_records(before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int]]:
+    """Delete records below an offset, -1 for all; the log start offsets from then on. Raises the first error, after the
+    others were tried."""
+    response = yield DeleteRecordsRequest(
+        tuple(DeleteRecordsPartition(*partition, offset) for partition, offset in before.items())
+    )
+    return {TopicPartition(entry.topic, entry.partition): entry.log_start_offset for entry in checked(response.partitions)}
+
+
+def explain(partition: TopicPartition, place: Place) -> Procedure[dict[str, Any]]:
+    """The walk of a lookup, as docs/native-protocol.md tells it."""
+    offset = place.offset if isinstance(place, AtOffset) else None
+    timestamp = place.timestamp if isinstance(place, AtTime) else None
+    response = yield ExplainRequest((ExplainPartition(*partition, offset, timestamp),))
+    (answer,) = checked(response.partitions)
+    return dict(answer.walk or {})
+
+
+def statistics() -> Procedure[dict[str, Any]]:
+    """What the server has counted, as docs/native-protocol.md lists it."""
+    response = yield StatisticsRequest()
+    return dict(response.statistics)
+
+
+def partitions_of(topics: Iterable[str | TopicPartition]) -> Procedure[list[TopicPartition]]:
+    """The partitions meant: those named, and all of each topic that is named without one."""
+    found: list[TopicPartition] = []
+    for topic in topics:
+        if isinstance(topic, TopicPartition):
+            found.append(topic)
+        else:
+            described = yield from describe_topic(topic)
+            found += (TopicPartition(topic, partition.partition) for partition in described.partitions)
+    return found
+
+
+def lookup_times(
+    timestamps: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Procedure[dict[TopicPartition, OffsetsForTimesPartitionResponse]]:
+    """Look one timestamp up in each partition; where there is no such record, offset and timestamp are -1."""
+    if not timestamps:
+        return {}
+    request = OffsetsForTimesRequest(
+        tuple(OffsetsForTimesPartition(*partition, timestamp) for partition, timestamp in timestamps.items()), isolation
+    )
+    response = yield request
+    return {TopicPartition(entry.topic, entry.partition): entry for entry in checked(response.partitions)}
+
+
+def locate(
+    partitions: Sequence[TopicPartition], place: Place, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Procedure[dict[TopicPartition, int]]:
+    """The offset that a place is at, in each partition. A time after the last record is the end of what can be read."""
+    if isinstance(place, AtOffset):
+        return dict.fromkeys(partitions, place.offset)
+    found = yield from lookup_times(dict.fromkeys(partitions, place.timestamp), isolation)
+    offsets = {partition: entry.offset for partition, entry in found.items()}
+    beyond = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]
+    ends = yield from lookup_times(dict.fromkeys(beyond, LATEST_TIMESTAMP), isolation)
+    return offsets | {partition: entry.offset for partition, entry in ends.items()}
+
+
+def checked(entries: Sequence[T]) -> Sequence[T]:
+    """The entries of an answer, when none has an error; else that error is raised."""
+    for entry in entries:
+        error: RequestError | None = getattr(entry, "error", None)
+        if error is not None:
+            raise error
+    return entries

@@ -1,0 +1,1 @@
+"""From records to produce requests, without a socket: batches, order, retries, transactions."""

@@ -1,0 +1,59 @@
+"""`triolog spark profile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ....cli.terminal.output import count_text, json_option, print_json, printable, say
+from ..job_session import job_session, manifest_option, master_option, watched
+
+
+@click.command("profile")
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report with plots to this file.")
+@master_option
+@manifest_option
+@json_option
+def command(
+    directories: tuple[str, ...], topics: tuple[str, ...], html: Path | None, master: str, manifest: Path | None, as_json: bool
+) -> None:
+    """Show for each topic of the log directories DIR rates, sizes, skew of keys and lateness of records.
+
+    A running server does not mind. Exit code 1 when something failed.
+    """
+    with job_session("profile", master) as spark:
+        from ..log_pieces import LogSource
+        from ..manifest import replace_file
+        from ..profile import profile
+        from ..profile_report import duration_text, render
+
+        with watched("profiling") as progress:
+            found = profile(spark, LogSource(directories=directories, topics=topics), manifest=manifest, progress=progress)
+        if html is not None:
+            replace_file(html, render(found, f"Topics in {', '.join(directories)}").encode())
+    rows = [
+        {
+            "topic": each.topic,
+            "records": each.records,
+            "stored_bytes": each.stored_bytes,
+            "distinct_keys": each.distinct_keys,
+            "top_key_share": each.top_keys[0][1] / max(1, each.records) if each.top_keys else 0.0,
+            "late_records": each.late_records,
+            "max_late_ms": each.max_late_ms,
+        }
+        for each in found
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    if not found:
+        say("there are no records")
+    for each, row in zip(found, rows, strict=True):
+        keys = f"{count_text(each.distinct_keys, 'key')}, the most frequent has {row['top_key_share']:.1%}"
+        late = f"{count_text(each.late_records, 'record')} late, by up to {duration_text(each.max_late_ms)}"
+        say(f"{printable(each.topic)}: {count_text(each.records, 'record')}, {keys}, {late}")
+    if html is not None:
+        say(f"report in {html}")

@@ -1,0 +1,1 @@
+"""Writing to a server from Spark."""

@@ -1,0 +1,115 @@
+"""The outbox of exactly-once writes: what a task has staged is every batch once and in order, or the task fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.native.messages import (
+    RequestMessage,
+    ResponseMessage,
+    StagePartition,
+    StagePartitionResponse,
+    StageRequest,
+    StageResponse,
+)
+from ....protocol.records.crc32c import crc32c
+from ....protocol.types import TopicPartition
+from ...client.exchange import expect
+from .delivery import Blobs, Outbox, Refused
+from .server_link import DeliveryError, Retries, ServerLink
+
+
+@attrs.frozen
+class StagedBytes:
+    """What was staged for one partition: its size, and the CRC-32C of all of it."""
+
+    size_bytes: int = 0
+    crc: int = 0
+
+    def then(self, data: bytes) -> StagedBytes:
+        """With more behind it."""
+        return StagedBytes(self.size_bytes + len(data), crc32c(data, self.crc))
+
+
+class StageOutbox(Outbox):
+    """Stages batches of one task of a version. `staged` is, after `flush`, what the commit has to name.
+
+    After a lost connection the server is asked how much has arrived, and the rest is sent. A server that stamps or compresses a
+    topic's batches anew stages other bytes than it was sent: what arrived cannot be told from sizes and CRCs then, so a lost
+    connection ends the task, and Spark runs it again.
+
+    While the server has no room (`max_staged_bytes`) what it refused is sent again, until other writers have committed. A
+    request behind the refused one may have found room, being smaller; the order is lost then, and the task ends too.
+    """
+
+    def __init__(self, link: ServerLink, application: str, version: int, task: str) -> None:
+        super().__init__(link)
+        self._application = application
+        self._version = version
+        self._task = task
+        self._rebuilt: set[TopicPartition] = set()
+        self.staged: dict[TopicPartition, StagedBytes] = {}
+
+    def request(self, blobs: Blobs) -> RequestMessage:
+        """A stage request."""
+        partitions = tuple(StagePartition(*partition, data) for partition, data in blobs.items())
+        return StageRequest(self._application, self._version, self._task, partitions)
+
+    def settle(self, blobs: Blobs, response: ResponseMessage) -> Refused | None:
+        """Batches that the server had no room for. DeliveryError for any other error of a partition."""
+        again: Blobs = {}
+        error: RequestError | None = None
+        for entry in expect(StageResponse, response).partitions:
+            partition = TopicPartition(entry.topic, entry.partition)
+            if entry.error is not None and entry.error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                again[partition], error = blobs[partition], entry.error
+                continue
+            found = self._checked(partition, entry)
+            if partition in self._again:
+                raise self._complaint(partition).final(
+                    "the server did not take batches and took those behind them; the task has to be run again"
+                )
+            expected = self.staged.get(partition, StagedBytes()).then(blobs[partition])
+            if found != expected:
+                if self._was_lost:
+                    raise self._out_of_step(partition, found, expected)
+                self._rebuilt.add(partition)
+            self.staged[partition] = found
+        return Refused(again, error) if error is not None else None
+
+    def missing(self, sent: Sequence[Blobs]) -> list[Blobs]:
+        """What the server does not have yet: what it refused, or, where answers were lost, what is missing by the sizes and
+        CRCs that it answers to a request without batches."""
+        left = [dict(blobs) for blobs in sent]
+        partitions = {partition: b"" for blobs in sent for partition in blobs}
+        if not self._was_lost or not partitions:
+            return left
+        for entry in self._link.once(StageResponse, self.request(partitions)).partitions:
+            partition = TopicPartition(entry.topic, entry.partition)
+            found, known = self._checked(partition, entry), self.staged.get(partition, StagedBytes())
+            for blobs in left:
+                if found == known:
+                    break
+                if partition in blobs:
+                    known = known.then(blobs.pop(partition))
+            if found != known or partition in self._rebuilt:
+                raise self._out_of_step(partition, found, known)
+            self.staged[partition] = known
+        return [blobs for blobs in left if blobs]
+
+    def _checked(self, partition: TopicPartition, entry: StagePartitionResponse) -> StagedBytes:
+        if entry.error is not None:
+            raise self._complaint(partition).final(entry.error)
+        return StagedBytes(entry.size_bytes, entry.crc)
+
+    def _out_of_step(self, partition: TopicPartition, found: StagedBytes, expected: StagedBytes) -> DeliveryError:
+        return self._complaint(partition).final(
+            f"after a lost connection the server has staged {found.size_bytes} bytes with CRC {found.crc:08x}, not "
+            f"{expected.size_bytes} with {expected.crc:08x}; the task has to be run again"
+        )
+
+    def _complaint(self, partition: TopicPartition) -> Retries:
+        return self._link.retries(f"staging for topic {partition.topic} partition {partition.partition}")

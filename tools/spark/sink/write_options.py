@@ -1,0 +1,188 @@
+"""What can be set on a write with `format("triolog")`: names of Spark's Kafka sink where it has one, ours where it has none.
+
+Names are compared without case, as Spark hands them over in lower case. Every message names the option, what it is and what
+is allowed. Reading's options are in `options`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.limits import KIB, MAX_FRAME_BYTES, MAX_TRANSACTIONAL_ID_CHARS, MIB
+from ....protocol.types import CompressionType
+
+SERVERS: Final = "kafka.bootstrap.servers"
+SERVERS_ALIAS: Final = "triolog.servers"
+COMPRESSION: Final = "kafka.compression.type"
+ACKS: Final = "kafka.acks"
+DELIVERY_TIMEOUT: Final = "kafka.delivery.timeout.ms"
+REQUEST_TIMEOUT: Final = "kafka.request.timeout.ms"
+
+DEFAULT_PORT: Final = 9095
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "failondataloss"})
+"""Options that Spark hands to a sink though they are not for it; `failOnDataLoss`, so that one map serves source and sink."""
+_OF_READING: Final = (
+    "it says what is read; where rows go is the option topic, and a view that is made for reading takes no INSERT"
+)
+REFUSED: Final = {
+    "assign": _OF_READING,
+    "subscribe": _OF_READING,
+    "subscribepattern": _OF_READING,
+    "path": "where rows go is the option topic; call save() or start() without a path",
+}
+"""Options that are refused with a reason of their own."""
+_NAMES: Final = (
+    SERVERS,
+    SERVERS_ALIAS,
+    "topic",
+    "includeHeaders",
+    COMPRESSION,
+    ACKS,
+    DELIVERY_TIMEOUT,
+    REQUEST_TIMEOUT,
+    "deliveryGuarantee",
+    "txnAppId",
+    "txnVersion",
+    "batchBytes",
+    "batchRecords",
+)
+
+
+class OptionError(ValueError):
+    """An option of a read or write that is unknown, wrong, missing, or contradicts another one."""
+
+
+class DeliveryGuarantee(enum.Enum):
+    """What a row becomes when something fails in between: one record, or at least one."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@attrs.frozen(kw_only=True)
+class WriteOptions:
+    """The options of one write, checked.
+
+    `topic` beats the column of that name. `txn_app_id` stands for the query's id, or names a batch job: with `txn_version` a
+    batch write that is run again writes nothing. `delivery_timeout_ms` is how long what fails is tried again,
+    `request_timeout_ms` how long one answer may take. A record batch has up to `batch_records` records and `batch_bytes`
+    bytes, which must not be above the topic's `max.message.bytes`; a record that is larger gets a batch of its own.
+    """
+
+    address: tuple[str, int]
+    topic: str | None = None
+    compression: CompressionType = CompressionType.NONE
+    acks: int = -1
+    delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    delivery_timeout_ms: int = 120_000
+    request_timeout_ms: int = 30_000
+    batch_bytes: int = MIB
+    batch_records: int = 1000
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Read Spark's options; OptionError. Unknown `kafka.*` options are ignored with one warning, any others refused."""
+        given = {name.lower(): str(value).strip() for name, value in options.items()}
+        _refuse_unknown(given)
+        values: dict[str, Any] = {"address": read_address(given)}
+        if "topic" in given:
+            if not given["topic"]:
+                raise OptionError("option topic is empty, expected the name of a topic")
+            values["topic"] = given["topic"]
+        if (compression := given.get(COMPRESSION)) is not None:
+            values["compression"] = read_choice(COMPRESSION, compression, {kind.name.lower(): kind for kind in CompressionType})
+        if (guarantee := given.get("deliveryguarantee")) is not None:
+            values["delivery_guarantee"] = read_choice(
+                "deliveryGuarantee", guarantee, {kind.value: kind for kind in DeliveryGuarantee}
+            )
+        if (acks := given.get(ACKS)) is not None:
+            values["acks"] = read_choice(ACKS, acks, _ACKS)
+        if (headers := given.get("includeheaders")) is not None:
+            read_choice("includeHeaders", headers, {"true": True, "false": False})
+        for option, field, least, most in (
+            (DELIVERY_TIMEOUT, "delivery_timeout_ms", 1, 2**31 - 1),
+            (REQUEST_TIMEOUT, "request_timeout_ms", 1, 2**31 - 1),
+            ("batchBytes", "batch_bytes", KIB, MAX_FRAME_BYTES // 2),
+            ("batchRecords", "batch_records", 1, 1_000_000),
+            ("txnVersion", "txn_version", 0, 2**63 - 1),
+        ):
+            if (text := given.get(option.lower())) is not None:
+                values[field] = read_number(option, text, least, most)
+        if (application := given.get("txnappid")) is not None:
+            if not 0 < len(application) <= MAX_TRANSACTIONAL_ID_CHARS:
+                raise OptionError(
+                    f"option txnAppId has {len(application)} characters, expected 1 to {MAX_TRANSACTIONAL_ID_CHARS}"
+                )
+            values["txn_app_id"] = application
+        found = cls(**values)
+        found._check_together()
+        return found
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether rows are staged and committed, not produced."""
+        return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def _check_together(self) -> None:
+        if self.txn_version is not None and self.txn_app_id is None:
+            raise OptionError("option txnVersion needs txnAppId: a version says nothing without the application it counts for")
+        if self.is_exactly_once and self.acks != -1:
+            raise OptionError(
+                f"option {ACKS} is {self.acks}, but deliveryGuarantee exactly-once needs all; "
+                "leave it out, or set deliveryGuarantee to at-least-once"
+            )
+        if not self.is_exactly_once and self.txn_app_id is not None:
+            raise OptionError("option txnAppId has no meaning with deliveryGuarantee at-least-once; leave one of them out")
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name in REFUSED:
+            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
+    known = {name.lower(): name for name in _NAMES}
+    unknown = [name for name in given if name not in known and name not in _SPARKS_OWN]
+    ignored = [name for name in unknown if name.startswith("kafka.")]
+    if refused := sorted(set(unknown) - set(ignored)):
+        near = difflib.get_close_matches(refused[0], known, n=1)
+        hint = f"did you mean {known[near[0]]}?" if near else f"a write takes {', '.join(_NAMES)}"
+        raise OptionError(f"unknown option {refused[0]}; {hint}")
+    if ignored:
+        warnings.warn(f"ignored, as triolog has no use for them: {', '.join(sorted(ignored))}", stacklevel=4)
+
+
+def read_address(given: Mapping[str, str]) -> tuple[str, int]:
+    """The server, out of options whose names are in lower case; OptionError."""
+    both = [name for name in (SERVERS, SERVERS_ALIAS) if name in given]
+    if not both:
+        raise OptionError(f"option {SERVERS} is missing: the address of the server, as in localhost:{DEFAULT_PORT}")
+    if len(both) == 2 and given[SERVERS] != given[SERVERS_ALIAS]:
+        raise OptionError(f"options {SERVERS} and {SERVERS_ALIAS} name different servers; give one of them")
+    text = given[both[0]]
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or "," in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise OptionError(f"option {both[0]} is {text!r}, expected the address of one server, as in localhost:{DEFAULT_PORT}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def read_choice(option: str, text: str, allowed: Mapping[str, Any]) -> Any:
+    """What the text stands for, whatever its case; OptionError that lists what is allowed."""
+    try:
+        return allowed[text.lower()]
+    except KeyError:
+        raise OptionError(f"option {option} is {text!r}, expected one of {', '.join(allowed)}") from None
+
+
+def read_number(option: str, text: str, least: int, most: int) -> int:
+    """A whole number in these bounds, both inclusive; OptionError."""
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise OptionError(f"option {option} is {text!r}, expected a number from {least} to {most}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""The data source `triolog`: reading from a server."""

@@ -1,0 +1,163 @@
+"""Where a read begins and ends, as its options say it, and the offsets that come of it.
+
+Precedence and edges are those of Spark's Kafka source (KafkaSourceProvider, KafkaOffsetReader): a time for all partitions
+beats a time for each, which beats offsets; a time means the first record at or after it; an end is exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from ....protocol.types import NO_OFFSET, TopicPartition
+from ..sink.write_options import OptionError
+
+EARLIEST_OFFSET: Final = -2
+LATEST_OFFSET: Final = -1
+"""What stands for the two ends of a log among offsets in JSON (Spark: KafkaOffsetRangeLimit)."""
+
+
+@attrs.frozen
+class Earliest:
+    """The log start offset of every partition."""
+
+
+@attrs.frozen
+class Latest:
+    """The end of every partition: what can be read now."""
+
+
+@attrs.frozen
+class AtOffsets:
+    """An offset for each partition, or one of the two that stand for an end. `option` is where it was said."""
+
+    offsets: Mapping[TopicPartition, int]
+    option: str
+
+
+@attrs.frozen
+class AtTimes:
+    """The first record at or after a time (ms) of each partition."""
+
+    timestamps: Mapping[TopicPartition, int]
+    option: str
+
+
+@attrs.frozen
+class AtTime:
+    """The first record at or after one time (ms) in every partition."""
+
+    timestamp: int
+    option: str
+
+
+LATEST: Final = Latest()
+Bound = Earliest | Latest | AtOffsets | AtTimes | AtTime
+
+
+class BoundError(OptionError):
+    """A bound that does not fit the partitions that are there."""
+
+
+@attrs.frozen
+class PartitionRange:
+    """What of a partition can be read: offsets from `low` up to `high`, exclusive, `size_bytes` of log in all."""
+
+    low: int
+    high: int
+    size_bytes: int = 0
+
+
+def is_moving(bound: Bound) -> bool:
+    """Whether the same bound gives another offset later; offsets in JSON do when one of them stands for an end."""
+    return not isinstance(bound, AtOffsets) or any(offset < 0 for offset in bound.offsets.values())
+
+
+def question(bound: Bound, partition: TopicPartition) -> int | None:
+    """The timestamp to ask the server for; None when the partition's range tells."""
+    match bound:
+        case AtTime(timestamp):
+            return timestamp
+        case AtTimes(timestamps):
+            return timestamps[partition]
+    return None
+
+
+def check_partitions(bound: Bound, partitions: Mapping[TopicPartition, object]) -> None:
+    """BoundError unless a bound for each partition names exactly those that are read."""
+    match bound:
+        case AtOffsets(places) | AtTimes(places):
+            named = places.keys()
+        case _:
+            return
+    if missing := sorted(partitions.keys() - named):
+        raise BoundError(
+            f"option {bound.option} leaves out {_listed(missing)}; name every partition that is read, "
+            f"{EARLIEST_OFFSET} and {LATEST_OFFSET} stand for the earliest and the latest offset"
+        )
+    if surplus := sorted(named - partitions.keys()):
+        raise BoundError(f"option {bound.option} names {_listed(surplus)}, which are not among the partitions that are read")
+
+
+def start_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange, found: int | None, strategy: str) -> int:
+    """Where to begin. `found` is what the server answered to `question`: -1 when no record is as late.
+
+    BoundError for that, unless `strategy` is `latest`.
+    """
+    match bound:
+        case Earliest():
+            return range_.low
+        case Latest():
+            return range_.high
+        case AtOffsets(offsets):
+            return _named_offset(offsets[partition], range_)
+    assert found is not None, f"{bound} is a question to the server"
+    if found != NO_OFFSET:
+        return found
+    if strategy == "latest":
+        return range_.high
+    raise BoundError(
+        f"option {bound.option}: no record of {partition} is at or after {question(bound, partition)} ms; set an earlier time, "
+        f"or startingOffsetsByTimestampStrategy to latest to begin at its end, offset {range_.high}"
+    )
+
+
+def end_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange, found: int | None) -> int:
+    """Where to end, exclusive; the end of the log when no record is as late as asked."""
+    match bound:
+        case Earliest():
+            return range_.low
+        case AtOffsets(offsets):
+            return _named_offset(offsets[partition], range_)
+        case AtTime() | AtTimes():
+            assert found is not None, f"{bound} is a question to the server"
+            return range_.high if found == NO_OFFSET else found
+    return range_.high
+
+
+def check_order(start: Bound, end: Bound) -> None:
+    """OptionError when an end lies before its start, as far as the options alone can tell."""
+    match start, end:
+        case AtTime(first, since), AtTime(last, until):
+            places = [("every partition", first, last)]
+        case (AtOffsets(firsts, since), AtOffsets(lasts, until)) | (AtTimes(firsts, since), AtTimes(lasts, until)):
+            places = [(str(name), first, lasts[name]) for name, first in sorted(firsts.items()) if name in lasts]
+        case _:
+            return
+    for name, first, last in places:
+        if first > last >= 0:
+            raise OptionError(
+                f"options {since} and {until} contradict each other: of {name} {first} to {last} is asked for; "
+                "let the end be at or after the start"
+            )
+
+
+def _named_offset(offset: int, range_: PartitionRange) -> int:
+    return {EARLIEST_OFFSET: range_.low, LATEST_OFFSET: range_.high}.get(offset, offset)
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    shown = ", ".join(map(str, partitions[:5]))
+    return f"{shown} and {len(partitions) - 5} more" if len(partitions) > 5 else shown

@@ -1,0 +1,311 @@
+"""The calls of a read to the server: what there is, which offset a time has, where to cut, record batches as they are stored.
+
+Every call is repeated over a lost connection, a server that starts again and errors that pass, until the options' time is up;
+then it is BrokerUnavailableError with the address. A process has one connection for each address.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import attrs
+
+from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
+from ....protocol.native.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    Gaps,
+    LeaseSegmentsResponse,
+    MetadataRequest,
+    OffsetsForTimesPartition,
+    OffsetsForTimesRequest,
+    SplitPoint,
+    SplitPointsPartition,
+    SplitPointsRequest,
+    SplitPointsResponse,
+    TopicMetadata,
+)
+from ....protocol.types import LATEST_TIMESTAMP, Isolation, TopicPartition
+from ...client.backoff import Backoff
+from ...client.blocking.client import BlockingClient
+from ...client.blocking.connection import BlockingConnection
+from ...client.config import ClientConfig
+from ...client.exchange import expect
+from ...client.procedures import stages as stage_procedures
+from ...client.procedures.groups import commit_offsets
+from ..sink.worker import PerProcess
+from .bounds import PartitionRange
+from .options import Assigned, Matching, ReadOptions, Selection
+
+LONG_POLL_MS: Final = 500
+"""How long a fetch waits for offsets that were promised and are not there yet; half of the options' patience where that is
+less."""
+MAX_CONNECTIONS: Final = 8
+"""Servers that one process keeps a connection to."""
+
+T = TypeVar("T")
+
+
+class BrokerUnavailableError(TriologError):
+    """The server did not answer within the time of the options."""
+
+
+class TopicMissingError(TriologError):
+    """A topic or partition that is to be read is not there."""
+
+
+class Question(NamedTuple):
+    """The first record of a partition at or after a time in ms, or one of the special timestamps."""
+
+    partition: TopicPartition
+    timestamp: int
+
+
+class Cut(NamedTuple):
+    """Offsets of a partition to be cut into pieces of about `target_bytes`; `end` is exclusive."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    target_bytes: int
+
+
+@attrs.define(eq=False)
+class Ahead:
+    """A fetch that the server is at work on while we decode what it sent before."""
+
+    connection: BlockingConnection
+    correlation_id: int
+
+    def forget(self) -> None:
+        """Let the connection drop the answer when it comes."""
+        self.connection.forget(self.correlation_id)
+
+
+class Broker:
+    """Calls to one server with the patience of one read's options. Owner: one thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        request_timeout_ms = min(options.request_timeout_ms, options.poll_timeout_ms)
+        self._long_poll_ms = min(LONG_POLL_MS, options.poll_timeout_ms // 2)
+        self._config = ClientConfig(
+            client_id=options.client_id,
+            connect_timeout_ms=min(10_000, options.poll_timeout_ms),
+            request_timeout_ms=request_timeout_ms,
+        )
+
+    def ranges(
+        self, selection: Selection | None = None, *, missing_is_left_out: bool = False
+    ) -> dict[TopicPartition, PartitionRange]:
+        """Every partition that is selected and what of it can be read, in order; sizes are of whole logs.
+
+        TopicMissingError for a topic that is named and not there, after `fetchOffset.numRetries`: it may be being made. Or it
+        is left out, for those who know by themselves what was there.
+        """
+        selection = self._options.selection if selection is None else selection
+        for attempt in range(self._options.metadata_retries + 1):
+            try:
+                return self._ranges(selection)
+            except TopicMissingError:
+                if attempt == self._options.metadata_retries:
+                    if missing_is_left_out:
+                        return self._ranges(selection, missing_is_left_out=True)
+                    raise
+            time.sleep(self._options.metadata_retry_ms / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+    def offsets_for_times(self, questions: Sequence[Question]) -> list[int]:
+        """The offset for each question, in order, -1 where there is none; all in one request (10,000 fit into one)."""
+        found: list[int] = []
+        for first in range(0, len(questions), MAX_PARTITIONS_PER_REQUEST):
+            entries = tuple(
+                OffsetsForTimesPartition(*partition, at) for partition, at in questions[first:][:MAX_PARTITIONS_PER_REQUEST]
+            )
+            request = OffsetsForTimesRequest(entries, self._options.isolation)
+
+            def ask(client: BlockingClient, request: OffsetsForTimesRequest = request) -> list[int]:
+                response = client.offsets_for_times(request)
+                return [_checked(entry).offset for entry in response.partitions]
+
+            found += self._retried(ask)
+        return found
+
+    def split_points(self, cuts: Sequence[Cut]) -> list[tuple[SplitPoint, ...]] | None:
+        """Where each range can be cut; None when the server cannot tell: it is older than the call, does not know a range, or
+        there are more ranges than a request has."""
+        if not cuts:
+            return []
+        if len(cuts) > MAX_PARTITIONS_PER_REQUEST:
+            return None
+        request = SplitPointsRequest(
+            tuple(SplitPointsPartition(*cut.partition, cut.start, cut.end, cut.target_bytes) for cut in cuts)
+        )
+
+        def ask(client: BlockingClient) -> list[tuple[SplitPoint, ...]] | None:
+            if SplitPointsRequest.api not in client.hello().apis:
+                return None
+            response = expect(SplitPointsResponse, client.call(request))
+            return (
+                None if any(entry.error for entry in response.partitions) else [entry.points for entry in response.partitions]
+            )
+
+        return self._retried(ask)
+
+    def lease_segments(
+        self, partitions: Sequence[TopicPartition], lease_ms: int, lease_id: str | None = None
+    ) -> LeaseSegmentsResponse:
+        """The segment files of these partitions, kept for `lease_ms`; with `lease_id` that lease goes on, 0 ms ends it.
+
+        A request of at most 10,000 partitions. RequestError, also that of a partition that cannot be leased.
+        """
+        return self._retried(lambda client: client.run(stage_procedures.lease_segments(partitions, lease_ms, lease_id)))
+
+    def fetch(
+        self, partition: TopicPartition, offset: int, ahead: Ahead | None = None, *, skip_gaps: bool = False
+    ) -> FetchPartitionResponse:
+        """What the server has of a partition from an offset on; `ahead` is the same fetch, sent before.
+
+        Raises what the server says of the partition: OffsetOutOfRangeError, CorruptRecordError...
+        """
+        request = self._fetch_request(partition, offset, skip_gaps)
+
+        def ask(client: BlockingClient) -> FetchPartitionResponse:
+            nonlocal ahead
+            if ahead is not None:
+                sent, ahead = ahead, None
+                answer = sent.connection.finish(sent.correlation_id, time.monotonic() + client.timeout_s(self._long_poll_ms))
+                return _checked(expect(FetchResponse, answer).partitions[0])
+            return _checked(client.fetch(request).partitions[0])
+
+        return self._retried(ask)
+
+    def fetch_ahead(self, partition: TopicPartition, offset: int, *, skip_gaps: bool = False) -> Ahead | None:
+        """Ask now for what `fetch` will take later; None when it cannot be asked now, and then `fetch` asks itself."""
+        client = self._client()
+        try:
+            connection = client.connected()
+            deadline = time.monotonic() + client.timeout_s()
+            return Ahead(connection, connection.start(self._fetch_request(partition, offset, skip_gaps), deadline))
+        except RequestError:
+            return None
+
+    def commit_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Publish how far a query has got, for tools that watch groups. RequestError; the next commit says more anyway."""
+        self._client().run(commit_offsets(group, dict(offsets)))
+
+    def close(self) -> None:
+        """Close this process's connection to the server; another call makes it anew."""
+        _CLIENTS.drop(self._key())
+
+    def _ranges(self, selection: Selection, *, missing_is_left_out: bool = False) -> dict[TopicPartition, PartitionRange]:
+        request = MetadataRequest(_asked_topics(selection))
+        topics = self._retried(lambda client: client.metadata(request).topics)
+        found = {}
+        for topic in topics:
+            if missing_is_left_out and topic.error is not None and topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if not isinstance(selection, Matching) or selection.matches(topic.name):
+                found.update(self._ranges_of(topic))
+        if isinstance(selection, Assigned):
+            missing = [partition for partition in selection.partitions if partition not in found]
+            if missing and not missing_is_left_out:
+                raise TopicMissingError(f"{self._options.server} has no partition {missing[0]}; the option assign names it")
+            found = {partition: found[partition] for partition in selection.partitions if partition in found}
+        found = dict(sorted(found.items()))
+        if self._options.isolation is Isolation.READ_COMMITTED:
+            ends = self.offsets_for_times([Question(partition, LATEST_TIMESTAMP) for partition in found])
+            found = {
+                partition: attrs.evolve(range_, high=max(range_.low, end))
+                for (partition, range_), end in zip(found.items(), ends, strict=True)
+            }
+        return found
+
+    def _ranges_of(self, topic: TopicMetadata) -> dict[TopicPartition, PartitionRange]:
+        if topic.error is not None:
+            if topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise TopicMissingError(
+                    f"{self._options.server} has no topic {topic.name}; create it, or correct the option that names it"
+                )
+            raise topic.error
+        return {
+            TopicPartition(topic.name, entry.partition): PartitionRange(
+                _checked(entry).log_start_offset, entry.high_watermark, entry.size_bytes
+            )
+            for entry in topic.partitions
+        }
+
+    def _fetch_request(self, partition: TopicPartition, offset: int, skip_gaps: bool) -> FetchRequest:
+        max_bytes = self._options.fetch_max_bytes
+        return FetchRequest(
+            (FetchPartition(*partition, offset, max_bytes),),
+            self._long_poll_ms,
+            1,
+            max_bytes,
+            self._options.isolation,
+            gaps=Gaps.SKIP if skip_gaps else Gaps.REFUSE,
+        )
+
+    def _retried(self, ask: Callable[[BlockingClient], T]) -> T:
+        give_up_at = time.monotonic() + self._options.poll_timeout_ms / 1000
+        backoff = Backoff(50, 1000)
+        while True:
+            client = self._client()
+            try:
+                with client.within(give_up_at):
+                    return ask(client)
+            except RequestError as exc:
+                passes = exc.retriable and exc.code not in _STAYING
+                if not passes:
+                    raise
+                pause_s = backoff.pause_s()
+                if time.monotonic() + pause_s >= give_up_at:
+                    raise self._unavailable(exc) from exc
+                time.sleep(pause_s)
+
+    def _unavailable(self, error: RequestError) -> BrokerUnavailableError:
+        within = f"within {self._options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
+        if error.code in _UNANSWERED:
+            return BrokerUnavailableError(
+                f"{self._options.server} did not answer {within}: {error}; is the server running and is this its address?"
+            )
+        return BrokerUnavailableError(f"{self._options.server} had no other answer {within} than {error}")
+
+    def _client(self) -> BlockingClient:
+        return _CLIENTS.get(self._key(), lambda: BlockingClient(self._options.address, self._config))
+
+    def _key(self) -> tuple[object, ...]:
+        return (self._options.address, self._config)
+
+
+_STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors that Kafka's clients would retry and that have a meaning here: damage is there the next time, too."""
+_UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+_CLIENTS: Final = PerProcess[tuple[object, ...], BlockingClient](MAX_CONNECTIONS)
+
+E = TypeVar("E")
+
+
+def close_connections() -> None:
+    """Close all of this process's connections."""
+    _CLIENTS.close()
+
+
+def _asked_topics(selection: Selection) -> tuple[str, ...] | None:
+    if isinstance(selection, Matching):
+        return None
+    if isinstance(selection, Assigned):
+        return tuple(dict.fromkeys(partition.topic for partition in selection.partitions))
+    return selection.topics
+
+
+def _checked(entry: E) -> E:
+    error: RequestError | None = getattr(entry, "error", None)
+    if error is not None:
+        raise error
+    return entry

@@ -1,0 +1,397 @@
+"""What can be set on a read with `format("triolog")`: the names of Spark's Kafka source, and a few of ours.
+
+Names are compared without case, as Spark hands them over in lower case. An option that nobody knows is refused by name, so that
+a misspelt one is not taken for its default. Every message names the option, what it is and what is allowed.
+Source of names, defaults and meanings: Spark's KafkaSourceProvider and the Kafka integration guide. Writing's are in
+`write_options`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_CLIENT_ID_CHARS, MAX_FRAME_BYTES, MAX_GROUP_ID_CHARS, MIB
+from ....protocol.types import Isolation, TopicPartition
+from ...client.config import address_text
+from ..sink.write_options import SERVERS, SERVERS_ALIAS, OptionError, read_address, read_choice, read_number
+from .bounds import (
+    EARLIEST_OFFSET,
+    LATEST,
+    LATEST_OFFSET,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    Earliest,
+    check_order,
+    is_moving,
+)
+from .schema import COLUMNS, DEFAULT_COLUMNS
+
+GROUP: Final = "kafka.group.id"
+ISOLATION: Final = "isolationLevel"
+KAFKA_ISOLATION: Final = "kafka.isolation.level"
+REQUEST_TIMEOUT: Final = "kafka.request.timeout.ms"
+
+SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
+STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "pinInitialOffset",
+)
+BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+NAMES: Final = (
+    SERVERS,
+    SERVERS_ALIAS,
+    *SELECTIONS,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    *BATCH_ONLY,
+    *STREAM_ONLY,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "groupIdPrefix",
+    GROUP,
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    ISOLATION,
+    KAFKA_ISOLATION,
+    REQUEST_TIMEOUT,
+    "splitBytes",
+    "arrowMaxRecords",
+    "fetchMaxBytes",
+    "checkCrcs",
+    "columns",
+)
+REFUSED: Final = {
+    "kafka.auto.offset.reset": "where reading begins is startingOffsets, and Spark keeps how far it got",
+    "kafka.key.deserializer": "keys are bytes; cast the column",
+    "kafka.value.deserializer": "values are bytes; cast the column",
+    "kafka.enable.auto.commit": "Spark keeps how far it got; kafka.group.id publishes it",
+    "kafka.interceptor.classes": "nothing of Kafka's client runs here",
+    "path": 'what is read is named by subscribe; call load() without a path, or use format("triolog_segments")',
+    "paths": 'what is read is named by subscribe; call load() without a path, or use format("triolog_segments")',
+    "topic": "it is an option of writing; to read, name the topic with subscribe",
+}
+"""Options that are refused with a reason of their own."""
+
+_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_BYTES: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB, "gb": KIB * MIB}
+_QUANTITY: Final = re.compile(r"(\d+)\s*([a-z]*)")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+@attrs.frozen
+class Assigned:
+    """These partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@attrs.frozen
+class Subscribed:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@attrs.frozen
+class Matching:
+    """All partitions of the topics whose whole name matches; internal ones, which begin with `__`, do not."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        """Whether this topic is meant."""
+        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+
+
+Selection = Assigned | Subscribed | Matching
+
+
+@attrs.frozen(kw_only=True)
+class ReadOptions:
+    """The options of one read, checked; docs/spark.md has the table. Durations are in ms, sizes in bytes."""
+
+    address: tuple[str, int]
+    selection: Selection
+    starting: Bound
+    ending: Bound = LATEST
+    starting_strategy: str = "error"
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    pin_initial_offset: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    client_id: str = "spark-kafka-source"
+    group: str | None = None
+    poll_timeout_ms: int = 120_000
+    request_timeout_ms: int = 30_000
+    metadata_retries: int = 3
+    metadata_retry_ms: int = 10
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    split_bytes: int = 64 * MIB
+    arrow_max_records: int = 20_000
+    fetch_max_bytes: int = 4 * MIB
+    check_crcs: bool = False
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+
+    @property
+    def server(self) -> str:
+        """The address as it is written."""
+        return address_text(self.address)
+
+    @property
+    def is_start_moving(self) -> bool:
+        """Whether a query that is started anew would begin elsewhere than this one did."""
+        return is_moving(self.starting)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
+        """Read Spark's options; OptionError. `streaming` None: it is not known yet, so both kinds' options pass."""
+        given = {name.lower(): str(value).strip() for name, value in options.items()}
+        _refuse_unknown(given)
+        if streaming is True:
+            _refuse_ending(given)
+        values: dict[str, Any] = {
+            "address": read_address(given),
+            "selection": _selection(given),
+            "starting": _bound(given, "starting", LATEST if streaming else Earliest(), streaming),
+            "ending": _bound(given, "ending", LATEST, streaming),
+        }
+        values |= _simple_values(given)
+        values["columns"] = _columns(given, values.get("include_headers", False))
+        found = cls(**values)
+        _check_together(found)
+        if streaming is False and (unused := [name for name in STREAM_ONLY if name.lower() in given]):
+            warnings.warn(f"ignored, as they are of streaming queries only: {', '.join(unused)}", stacklevel=3)
+        return found
+
+
+def _simple_values(given: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of which each is decided by one option alone."""
+    values: dict[str, Any] = {}
+    for option, field in (
+        ("maxOffsetsPerTrigger", "max_offsets_per_trigger"),
+        ("minOffsetsPerTrigger", "min_offsets_per_trigger"),
+        ("minPartitions", "min_partitions"),
+        ("maxRecordsPerPartition", "max_records_per_partition"),
+    ):
+        if (text := given.get(option.lower())) is not None:
+            values[field] = read_number(option, text, 1, INT64_MAX)
+    for option, field, least, most in (
+        ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", 1, INT32_MAX),
+        (REQUEST_TIMEOUT, "request_timeout_ms", 1, INT32_MAX),
+        ("fetchOffset.numRetries", "metadata_retries", 0, 1000),
+        ("fetchOffset.retryIntervalMs", "metadata_retry_ms", 0, INT32_MAX),
+        ("arrowMaxRecords", "arrow_max_records", 1, 1_000_000),
+    ):
+        if (text := given.get(option.lower())) is not None:
+            values[field] = read_number(option, text, least, most)
+    for option, field, least_bytes, most_bytes in (
+        ("maxBytesPerTrigger", "max_bytes_per_trigger", 1, INT64_MAX),
+        ("splitBytes", "split_bytes", 64 * KIB, INT64_MAX),
+        ("fetchMaxBytes", "fetch_max_bytes", KIB, MAX_FRAME_BYTES - MIB),
+    ):
+        if (text := given.get(option.lower())) is not None:
+            values[field] = _size(option, text, least_bytes, most_bytes)
+    for option, field in (
+        ("failOnDataLoss", "fail_on_data_loss"),
+        ("includeHeaders", "include_headers"),
+        ("checkCrcs", "check_crcs"),
+        ("pinInitialOffset", "pin_initial_offset"),
+    ):
+        if (text := given.get(option.lower())) is not None:
+            values[field] = read_choice(option, text, _BOOLEANS)
+    if (text := given.get("maxtriggerdelay")) is not None:
+        values["max_trigger_delay_ms"] = _duration_ms("maxTriggerDelay", text)
+    if (text := given.get("startingoffsetsbytimestampstrategy")) is not None:
+        names = {name: name for name in ("error", "latest")}
+        values["starting_strategy"] = read_choice("startingOffsetsByTimestampStrategy", text, names)
+    for option, field, most in (("groupIdPrefix", "client_id", MAX_CLIENT_ID_CHARS), (GROUP, "group", MAX_GROUP_ID_CHARS)):
+        if (text := given.get(option.lower())) is not None:
+            if not 0 < len(text) <= most:
+                raise OptionError(f"option {option} has {len(text)} characters, expected 1 to {most}")
+            values[field] = text
+    for option in (ISOLATION, KAFKA_ISOLATION):
+        if (text := given.get(option.lower())) is not None:
+            isolation = read_choice(option, text, {level.value: level for level in Isolation})
+            if values.setdefault("isolation", isolation) is not isolation:
+                raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} say different things; give one of them")
+    return values
+
+
+def _check_together(found: ReadOptions) -> None:
+    least, most = found.min_offsets_per_trigger, found.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}; lower it")
+    if most is not None and found.max_bytes_per_trigger is not None:
+        raise OptionError("options maxOffsetsPerTrigger and maxBytesPerTrigger: Spark takes one limit; give one of them")
+    check_order(found.starting, found.ending)
+    if isinstance(found.selection, Assigned):
+        for bound in (found.starting, found.ending):
+            named = {AtOffsets: "offsets", AtTimes: "timestamps"}.get(type(bound))
+            if named is not None and (surplus := getattr(bound, named).keys() - set(found.selection.partitions)):
+                assert isinstance(bound, AtOffsets | AtTimes)
+                raise OptionError(
+                    f"option {bound.option} names {min(surplus)}, which assign does not; name the same partitions"
+                )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name in REFUSED:
+            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
+    known = {name.lower(): name for name in NAMES}
+    unknown = [name for name in given if name not in known]
+    ignored = sorted(name for name in unknown if name.startswith(("kafka.", "spark.kafka.")))
+    if refused := sorted(set(unknown) - set(ignored)):
+        near = difflib.get_close_matches(refused[0], known, n=1)
+        hint = f"did you mean {known[near[0]]}?" if near else f"a read takes {', '.join(NAMES)}"
+        raise OptionError(f"unknown option {refused[0]}; {hint}")
+    if ignored:
+        warnings.warn(f"ignored, as triolog has no use for them: {', '.join(ignored)}", stacklevel=4)
+
+
+def _refuse_ending(given: Mapping[str, str]) -> None:
+    for name in BATCH_ONLY:
+        if name.lower() in given:
+            raise OptionError(
+                f"option {name} is refused in a streaming query, which has no end; read with spark.read, or use a trigger"
+            )
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    named = [name for name in SELECTIONS if name.lower() in given]
+    if len(named) != 1:
+        said = f"{' and '.join(named)} are given" if named else "none is given"
+        raise OptionError(f"exactly one of assign, subscribe and subscribePattern says what is read, and {said}")
+    option = named[0]
+    text = given[option.lower()]
+    if option == "assign":
+        return Assigned(tuple(sorted(_assigned(text))))
+    if option == "subscribe":
+        topics = tuple(dict.fromkeys(topic for part in text.split(",") if (topic := part.strip())))
+        if not topics:
+            raise OptionError(f"option subscribe is {text!r}, expected names of topics with commas between them")
+        return Subscribed(topics)
+    try:
+        re.compile(text)
+    except re.error as exc:
+        raise OptionError(f"option subscribePattern is {text!r}, which is no regular expression: {exc}") from exc
+    if not text:
+        raise OptionError("option subscribePattern is empty, expected a regular expression for the whole name of a topic")
+    return Matching(text)
+
+
+def _assigned(text: str) -> set[TopicPartition]:
+    expected = 'expected partitions of topics, as in {"events": [0, 1]}'
+    partitions = set()
+    for topic, numbers in _json_object("assign", text, expected).items():
+        if type(numbers) is not list or not numbers or any(not _is_between(number, 0, INT32_MAX) for number in numbers):
+            raise OptionError(f"option assign gives {topic} the partitions {numbers!r}, {expected}")
+        partitions |= {TopicPartition(topic, number) for number in numbers}
+    return partitions
+
+
+def _bound(given: Mapping[str, str], side: str, default: Bound, streaming: bool | None) -> Bound:
+    """What the options of one side say; `side` is `starting` or `ending`."""
+    by_time, by_times, by_offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    if (text := given.get(by_time.lower())) is not None:
+        return AtTime(read_number(by_time, text, 0, INT64_MAX), by_time)
+    if (text := given.get(by_times.lower())) is not None:
+        expected = 'expected a time in ms for each partition, as in {"events": {"0": 1700000000000}}'
+        return AtTimes(_by_partition(by_times, text, 0, expected), by_times)
+    text = given.get(by_offsets.lower())
+    if text is None:
+        return default
+    is_start = side == "starting"
+    if text.lower() == "earliest" and is_start:
+        return Earliest()
+    if text.lower() == "latest" and (not is_start or streaming is not False):
+        return LATEST
+    words = ("earliest" if streaming is False else "earliest, latest") if is_start else "latest"
+    expected = f'expected {words}, or an offset for each partition, as in {{"events": {{"0": 23, "1": 42}}}}'
+    offsets = _by_partition(by_offsets, text, EARLIEST_OFFSET, expected)
+    impossible = {"starting": LATEST_OFFSET if streaming is False else None, "ending": EARLIEST_OFFSET}[side]
+    for partition, offset in offsets.items():
+        if offset == impossible:
+            meaning = (
+                "the latest offset, and a batch ends there" if is_start else "the earliest offset, and a batch begins there"
+            )
+            raise OptionError(f"option {by_offsets} has {offset} for {partition}, which stands for {meaning}; {expected}")
+    return AtOffsets(offsets, by_offsets)
+
+
+def _by_partition(option: str, text: str, least: int, expected: str) -> dict[TopicPartition, int]:
+    values: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(option, text, expected).items():
+        if type(partitions) is not dict:
+            raise OptionError(f"option {option} has {partitions!r} for topic {topic}, {expected}")
+        for number, value in partitions.items():
+            if not (number.isascii() and number.isdigit() and int(number) <= INT32_MAX):
+                raise OptionError(f"option {option} names partition {number!r} of {topic}, {expected}")
+            if not _is_between(value, least, INT64_MAX):
+                raise OptionError(f"option {option} has {value!r} for {topic}-{number}, {expected}")
+            values[TopicPartition(topic, int(number))] = value
+    return values
+
+
+def _json_object(option: str, text: str, expected: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if type(value) is not dict or not value:
+        raise OptionError(f"option {option} is {text!r}, {expected}")
+    return value
+
+
+def _is_between(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _columns(given: Mapping[str, str], include_headers: bool) -> tuple[str, ...]:
+    text = given.get("columns")
+    if text is None:
+        return COLUMNS if include_headers else DEFAULT_COLUMNS
+    by_name = {name.lower(): name for name in COLUMNS}
+    columns = tuple(by_name.get(part.strip().lower(), part.strip()) for part in text.split(","))
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown or len(set(columns)) != len(columns):
+        raise OptionError(f"option columns is {text!r}, expected names out of {', '.join(COLUMNS)}, each once")
+    return columns
+
+
+def _duration_ms(option: str, text: str) -> int:
+    match = _QUANTITY.fullmatch(text.lower())
+    unit = match and _UNITS_MS.get(match[2] or "ms")
+    if match is None or unit is None:
+        raise OptionError(f"option {option} is {text!r}, expected a time such as 500ms, 10s, 15m or 1h")
+    return int(int(match[1]) * unit)
+
+
+def _size(option: str, text: str, least: int, most: int) -> int:
+    match = _QUANTITY.fullmatch(text.lower())
+    unit = match and _UNITS_BYTES.get(match[2])
+    if match is None or unit is None or not least <= int(match[1]) * unit <= most:
+        raise OptionError(f"option {option} is {text!r}, expected bytes from {least} to {most}, such as 64m or 4194304")
+    return int(match[1]) * unit

@@ -1,0 +1,85 @@
+"""The columns of a read as Spark's types; as Arrow's they are `protocol.records.columnar.schema`.
+
+A reader gives exactly the columns that it is asked for: Spark's Python sources have no column pruning of their own, so
+`.schema("offset long, timestamp timestamp")` or the option `columns` is how a query says that it wants no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.records.columnar.schema import COLUMNS
+from ..sink.write_options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+DEFAULT_COLUMNS: Final = COLUMNS[:-1]
+"""Without `includeHeaders` there are no headers, as with Kafka's source."""
+DDL: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+__all__ = ["COLUMNS", "DDL", "DEFAULT_COLUMNS", "SchemaError", "columns_of", "spark_schema"]
+
+
+class SchemaError(OptionError):
+    """A schema that was asked for and cannot be given."""
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The schema of these columns, in their order; every one may be null."""
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    types = {
+        "key": BinaryType(),
+        "value": BinaryType(),
+        "topic": StringType(),
+        "partition": IntegerType(),
+        "offset": LongType(),
+        "timestamp": TimestampType(),
+        "timestampType": IntegerType(),
+        "headers": ArrayType(header),
+    }
+    return StructType([StructField(name, types[name]) for name in columns])
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for, in its order. SchemaError names the column that is not as it has to be."""
+    for field in schema.fields:
+        if field.name not in DDL:
+            raise SchemaError(f"the schema has a column {field.name}; a read gives {', '.join(COLUMNS)}, names with this case")
+        expected = spark_schema([field.name]).fields[0]
+        if field.dataType != expected.dataType:
+            raise SchemaError(
+                f"the schema has column {field.name} as {field.dataType.simpleString()}, and it is {DDL[field.name]}; "
+                "read it as that and cast it"
+            )
+        if not field.nullable:
+            raise SchemaError(
+                f"the schema has column {field.name} as NOT NULL, and every column may be null; leave NOT NULL out"
+            )
+    names = tuple(field.name for field in schema.fields)
+    if not names:
+        raise SchemaError("the schema has no columns, and without any nobody counts rows; name one, as in 'offset long'")
+    if len(set(names)) != len(names):
+        raise SchemaError(f"the schema has a column twice: {', '.join(names)}")
+    return names

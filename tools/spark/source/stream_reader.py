@@ -1,0 +1,278 @@
+"""The stream reader of the data source `triolog`: which offsets a micro-batch takes.
+
+Spark keeps one of these on the driver for offsets, partitions and commits, and pickles another one, as it was made, to the
+tasks: nothing that is learnt here is seen by `read`.
+
+| Spark calls | when |
+|---|---|
+| `prepareForTriggerAvailableNow`, `getDefaultReadLimit`, `initialOffset` | a query begins |
+| `latestOffset(start, limit)` | before each batch; an answer equal to `start` means that there is nothing to do |
+| `partitions(start, end)` | for each batch, again for one that was planned and not finished when the query stopped |
+| `commit(end)` | when the batch behind it is planned |
+
+**The first offset is pinned.** Spark writes a batch's end into its checkpoint, but the start of the first one nowhere. A query
+that begins at `latest` and fails in its first batch would begin again later in the log, and what came in between would be lost.
+So the first `latestOffset` of a query answers its start: Spark then runs and keeps a batch without rows, which ends there. That
+batch may be run again after a failure, with a start behind its end, which is why `partitions` takes such a range for an empty
+one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ....protocol.errors import TriologError
+from ....protocol.native.messages import SplitPoint
+from ....protocol.types import TopicPartition
+from ..sink.worker import settle
+from . import data_loss, offsets
+from .bounds import PartitionRange
+from .broker import Broker, Cut
+from .fetching import read_range
+from .options import ReadOptions
+from .ranges import OffsetRange, estimated_bytes, plan_ranges
+from .reader import start_offsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOG: Final = logging.getLogger("triolog.spark")
+PIECES_OF_A_LIMIT: Final = 8
+"""`maxBytesPerTrigger` is met within this part of it: the server is asked for cuts of that size."""
+
+LOOKED_AT: Final = 4
+"""`maxBytesPerTrigger` is looked for in the part of a backlog that would have so many times of it if records were alike: a
+backlog of a terabyte is not cut up for each batch."""
+
+Json = dict[str, dict[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets of a streaming query. Owner: the process that Spark runs it in; nobody calls it twice at once."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._columns = columns
+        self._clock = clock
+        self._broker = Broker(options)
+        self._initial: Json | None = None
+        self._is_pinned = not (options.pin_initial_offset and options.is_start_moving)
+        self._target: dict[TopicPartition, int] | None = None
+        self._known: dict[TopicPartition, PartitionRange] = {}
+        self._last_trigger_s: float | None = None
+
+    # ---- offsets -------------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> Json:
+        """Where a new query begins; the same on every call, since Spark asks twice."""
+        if self._initial is None:
+            self._known = self._broker.ranges()
+            starts = start_offsets(self._broker, self._options, self._known)
+            self._initial = offsets.to_json({partition: start for partition, (start, _) in starts.items()})
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes from now on is not for this query."""
+        self._target = self._ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The one limit that Spark has to know; it cannot combine any, so the others are kept in `latestOffset`."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Where the next batch ends; `start` itself when there is none. DataLossError, BrokerUnavailableError."""
+        if self._is_to_be_pinned(start):
+            return start
+        begin = offsets.from_json(start)
+        end = self._available(begin)
+        self._check_vanished(begin, end)
+        begin |= self._starts_of_new(begin, end)
+        end = self._shrink_checked(begin, end)
+        end = self._limited(begin, end, limit)
+        return start if end == offsets.from_json(start) else offsets.to_json(end)
+
+    def reportLatestOffset(self) -> Json | None:
+        """Where the logs end, as of the last look; for the progress report."""
+        return offsets.to_json({partition: range_.high for partition, range_ in self._known.items()}) or None
+
+    def commit(self, end: Json) -> None:
+        """Everything below `end` is done with. With `kafka.group.id` that is published; Spark's checkpoint is what counts."""
+        if self._options.group is not None:
+            try:
+                self._broker.commit_group(self._options.group, offsets.from_json(end))
+            except TriologError as exc:
+                _LOG.warning("group %s: offsets were not published: %s", self._options.group, exc)
+
+    def stop(self) -> None:
+        """The query is over."""
+        with contextlib.suppress(OSError):
+            self._broker.close()
+
+    # ---- tasks ---------------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """The tasks of a batch. DataLossError for offsets that are not there any more."""
+        self._is_pinned = True  # a batch that is run has its end in the checkpoint
+        begin, until = offsets.from_json(start), offsets.from_json(end)
+        known = self._looked_up()
+        begin |= self._starts_of_new(begin, until)
+        ranges = []
+        for partition, high in sorted(until.items()):
+            low = begin[partition]
+            if low >= high:  # a pinned first batch that is run again, or a log that has shrunk and was reported
+                continue
+            if partition not in known:
+                data_loss.report(self._options.fail_on_data_loss, data_loss.vanished(partition, low))
+                continue
+            if low < known[partition].low:
+                data_loss.report(self._options.fail_on_data_loss, data_loss.expired(partition, low, known[partition].low))
+                low = known[partition].low
+            ranges.append(OffsetRange(*partition, low, high))
+        return list(plan_ranges(self._broker, self._options, ranges, known))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        settle()
+        if isinstance(partition, OffsetRange):
+            yield from read_range(Broker(self._options), self._options, partition, self._columns)
+
+    # ---- how far -------------------------------------------------------------------------------------------------------
+
+    def _looked_up(self) -> dict[TopicPartition, PartitionRange]:
+        """What there is now. A topic that is gone is noticed by who compares with the query's offsets."""
+        self._known = self._broker.ranges(missing_is_left_out=True)
+        return self._known
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        return {partition: range_.high for partition, range_ in self._looked_up().items()}
+
+    def _available(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each partition ends for this query. Under AvailableNow that was settled at its beginning, but a start that was
+        found later stands: there is nothing to read before it."""
+        if self._target is None:
+            return self._ends()
+        end = dict(self._target)
+        for partition, offset in begin.items():
+            if partition in self._known and self._known[partition].high >= offset:
+                end[partition] = max(offset, end.get(partition, offset))
+        return end
+
+    def _is_to_be_pinned(self, start: Json) -> bool:
+        """Only a start that this process has found itself: one out of a checkpoint is kept already."""
+        if self._is_pinned or self._initial is None or start != self._initial:
+            return False
+        self._is_pinned = True
+        return True
+
+    def _check_vanished(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+        for partition in sorted(begin.keys() - end.keys()):
+            data_loss.report(self._options.fail_on_data_loss, data_loss.vanished(partition, begin[partition]))
+
+    def _starts_of_new(
+        self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Where partitions begin that were not there before: at their earliest offset, which is to be 0."""
+        starts = {}
+        for partition in sorted(end.keys() - begin.keys()):
+            starts[partition] = self._known[partition].low if partition in self._known else 0
+            if starts[partition] > 0:
+                data_loss.report(self._options.fail_on_data_loss, data_loss.expired(partition, 0, starts[partition]))
+        return starts
+
+    def _shrink_checked(
+        self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The ends as they were given. Data loss is reported where a log ends below the offset that the query has reached."""
+        for partition, offset in sorted(end.items()):
+            if offset < begin[partition]:
+                data_loss.report(self._options.fail_on_data_loss, data_loss.shrunk(partition, begin[partition], offset))
+        return dict(end)
+
+    def _limited(
+        self, begin: Mapping[TopicPartition, int], end: dict[TopicPartition, int], limit: ReadLimit
+    ) -> dict[TopicPartition, int]:
+        if isinstance(limit, ReadAllAvailable):  # also with options: a trigger that takes everything at once
+            return end
+        if self._is_to_wait(sum(offsets.backlog(begin, end).values())):
+            return {partition: begin[partition] for partition in begin if partition in end}
+        if isinstance(limit, ReadMaxRows):
+            return offsets.prorate(begin, end, limit.max_rows)
+        if isinstance(limit, ReadMaxBytes):
+            return self._limited_by_bytes(begin, end, limit.max_bytes)
+        return end
+
+    def _is_to_wait(self, waiting: int) -> bool:
+        """Whether there is less than `minOffsetsPerTrigger`, and the last batch is not `maxTriggerDelay` ago.
+
+        Never under AvailableNow, where nothing more is to come; nor before the first batch (Kafka: delayBatch).
+        """
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None:
+            return False
+        now_s = self._clock()
+        is_due = self._last_trigger_s is None or (now_s - self._last_trigger_s) * 1000 > self._options.max_trigger_delay_ms
+        if waiting >= least or is_due:
+            self._last_trigger_s = now_s
+            return False
+        return True
+
+    def _limited_by_bytes(
+        self, begin: Mapping[TopicPartition, int], end: dict[TopicPartition, int], limit: int
+    ) -> dict[TopicPartition, int]:
+        """`end`, brought so near to `begin` that about `limit` bytes of log lie between; each partition moves by one piece."""
+        waiting = [
+            OffsetRange(*partition, begin[partition], begin[partition] + size)
+            for partition, size in sorted(offsets.backlog(begin, end).items())
+        ]
+        sizes = [estimated_bytes(range_, self._known.get(range_.name)) for range_ in waiting]
+        total = sum(sizes)
+        if total <= limit:
+            return end
+        limited = dict(end)
+        piece = max(1, limit // (PIECES_OF_A_LIMIT * len(waiting)))
+        looked_at = [_first_part(range_, LOOKED_AT * limit, total) for range_ in waiting]
+        answer = self._broker.split_points([Cut(part.name, part.low, part.high, piece) for part in looked_at])
+        found = sum(point.bytes for points in answer or () for point in points)
+        for index, part in enumerate(looked_at):
+            if answer is None or not answer[index]:
+                limited[part.name] = _first_part(waiting[index], limit, total).high
+            else:
+                share = limit * sum(point.bytes for point in answer[index]) // max(1, found)
+                limited[part.name] = _reached(answer[index], share, part.high)
+        return limited
+
+
+def _first_part(range_: OffsetRange, share: int, total: int) -> OffsetRange:
+    """The first `share` of `total`th of a range, of one offset at least."""
+    return attrs.evolve(range_, high=min(range_.high, range_.low + max(1, share * range_.count // total)))
+
+
+def _reached(points: Sequence[SplitPoint], left: int, end: int) -> int:
+    """Where the pieces end that have `left` bytes together, the first piece in any case."""
+    for number, point in enumerate(points):
+        if number and left < point.bytes:
+            return point.offset
+        left -= point.bytes
+    return end
