@@ -45,6 +45,20 @@ class LogWriter:
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
 
+    def prepare_now(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend | None:
+        """`prepare` without waiting; None, and nothing has happened, where there is so much to check that others should have
+        their turn."""
+        check_not_internal(topic_partition.topic)
+        actor = self._manager.topics.writable(topic_partition)
+        now_ms = self._now_ms()
+        prepared = self._manager.disk.compute_now(
+            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+        )
+        if prepared is None:
+            return None
+        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
     async def prepare_records(self, topic_partition: TopicPartition, records: Sequence[PlainRecord]) -> PartitionAppend:
         """Pack plain records into one batch, with the topic's codec, for a partition."""
         check_not_internal(topic_partition.topic)

@@ -3,6 +3,7 @@
 | call | for | how |
 |---|---|---|
 | `run` | an append's or a flush's operations | one thread hop for all of them; small writes on the spot while that is quick |
+| `run_now` | an append's operations | on the spot, if `run` would do them so |
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
@@ -37,6 +38,7 @@ from ...storage.errors import SnapshotExpiredError, SyncFailedError
 from ...storage.indexes.index import AbstractIndex
 from .descriptors import DescriptorBudget
 from .durations import Durations
+from .gathering import Gathering
 from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
@@ -98,6 +100,8 @@ class Disk:
     fs: FileSystem
     budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
     turns: Turns = attrs.field(factory=Turns)
+    gathering: Gathering = attrs.field(factory=Gathering)
+    """What waits for the end of a turn, to be written together."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
     _readers: trio.CapacityLimiter = attrs.field(init=False)
     _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
@@ -127,7 +131,7 @@ class Disk:
 
     def beside(self, fs: FileSystem) -> Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
-        disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns)
+        disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
         disk._writers, disk._readers = self._writers, self._readers
         disk._others, disk._threads = self._others, self._threads
         return disk
@@ -147,8 +151,7 @@ class Disk:
 
     async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
         """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
-        if self._may_write_at_once(operations, files):
-            self._write_at_once(operations, files)
+        if self.run_now(operations, files):
             return
         async with self._writers:
             with self._leased(files):
@@ -165,6 +168,13 @@ class Disk:
                 finally:
                     for seconds in sync_times:
                         self._syncs.add(seconds)
+
+    def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
+        """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
+        if not self._may_write_at_once(operations, files):
+            return False
+        self._write_at_once(operations, files)
+        return True
 
     def _may_write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Nobody else writes or syncs at the moment, which could hold up this one too."""
@@ -199,6 +209,18 @@ class Disk:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return result
         return await self.call(function, *args)
+
+    def compute_now(self, procedure: Procedure[T]) -> T | None:
+        """What a procedure that needs no file gives; None, and it is over, where others should have their turn before."""
+        if self.turns.spend(STEPS_PER_PROCEDURE):
+            procedure.close()
+            return None
+        try:
+            next(procedure)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        procedure.close()
+        return None
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,7 @@ MAX_GROUP_BYTES: Final = 8 * MIB
 ACKS_ALL: Final = -1
 
 Answer = Callable[[AppendResult | RequestError], None]
-"""Called once, in the actor's task, when an append is answered. Must not raise and must not block."""
+"""Called once, in the trio thread, when an append is answered. Must not raise and must not block."""
 
 
 class AppendCommand(NamedTuple):
@@ -45,6 +45,14 @@ class AppendCommand(NamedTuple):
     prepared: PreparedAppend
     acks: int
     answer: Answer
+
+
+class FailedGroup(NamedTuple):
+    """A group that was written without the actor's task, and in vain: what is to be taken back, and answered."""
+
+    plan: AppendPlan
+    appends: list[AppendCommand]
+    failure: OperationFailedError
 
 
 @attrs.define(eq=False)
@@ -76,7 +84,37 @@ class Appender:
             elif (error := await self._roll(plan)) is not None:
                 pending.popleft().answer(error)
 
-    def _syncs_now(self, appends: deque[AppendCommand]) -> bool:
+    def append_now(self, appends: list[AppendCommand]) -> FailedGroup | bool:
+        """Append what came in without waiting for anything. False: that cannot be done, and nothing was. A group that failed is
+        for `settle`."""
+        log = self.log
+        if log.refusal is not None or self._waits_for_syncs(appends):
+            return False
+        plan = plan_append(log, [append.prepared for append in appends], sync=False)
+        if plan.roll is not None:
+            return False
+        if plan.writes:
+            log.modified = True
+            try:
+                if not self.disk.run_now(plan.operations, plan.files):
+                    return False
+            except OperationFailedError as exc:
+                return FailedGroup(plan, appends, exc)
+            self._commit(plan, appends)
+        self._acknowledge(plan, appends)
+        return True
+
+    async def settle(self, group: FailedGroup) -> None:
+        """Take back what a group of `append_now` wrote, and answer it."""
+        await self._fail(group.plan, group.appends, group.failure)
+
+    def _waits_for_syncs(self, appends: list[AppendCommand]) -> bool:
+        config = self.log.config
+        if config.durability.mode is DurabilityMode.FSYNC:
+            return True
+        return config.flush_messages != INT64_MAX and self._syncs_now(appends)
+
+    def _syncs_now(self, appends: Collection[AppendCommand]) -> bool:
         """Whether the write and the sync share a hop: not when someone is answered between them."""
         config = self.log.config
         if config.durability.mode is DurabilityMode.FSYNC:
@@ -94,29 +132,44 @@ class Appender:
             except (OperationFailedError, OSError) as exc:
                 await self._fail(plan, appends, exc)
                 return
-            size = plan.segment.size
-            commit_append(self.log, plan)
-            self.appended_bytes += plan.segment.size - size
-            self.appends += len(appends)
-            self.groups += 1
+            self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
-            self.flusher.advance_high_watermark()
-            self.flusher.after_unsynced_write()
-            _answer_all(plan, appends)
+            self._acknowledge(plan, appends)
             return
         if plan.sync and self.log.recovery_point == self.log.log_end_offset:
             self.flusher.syncs += plan.writes
             self.flusher.advance_high_watermark()
-            _answer_all(plan, appends)
+            self._answer_all(plan, appends)
             return
-        for answer, append in zip(plan.answers, appends, strict=True):
-            if append.acks != ACKS_ALL:
-                append.answer(answer)
+        with self.disk.gathering:
+            for answer, append in zip(plan.answers, appends, strict=True):
+                if append.acks != ACKS_ALL:
+                    append.answer(answer)
         error = await self.flusher.flush_now()
-        for answer, append in zip(plan.answers, appends, strict=True):
-            if append.acks == ACKS_ALL:
-                append.answer(answer if error is None or isinstance(answer, RequestError) else error)
+        with self.disk.gathering:
+            for answer, append in zip(plan.answers, appends, strict=True):
+                if append.acks == ACKS_ALL:
+                    append.answer(answer if error is None or isinstance(answer, RequestError) else error)
+
+    def _commit(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
+        """The group is written."""
+        size = plan.segment.size
+        commit_append(self.log, plan)
+        self.appended_bytes += plan.segment.size - size
+        self.appends += len(appends)
+        self.groups += 1
+
+    def _acknowledge(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
+        """Answer a group where a write is enough: it is read from now on, and synced later."""
+        self.flusher.advance_high_watermark()
+        self.flusher.after_unsynced_write()
+        self._answer_all(plan, appends)
+
+    def _answer_all(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
+        with self.disk.gathering:
+            for answer, append in zip(plan.answers, appends, strict=True):
+                append.answer(answer)
 
     async def _fail(self, plan: AppendPlan, appends: list[AppendCommand], failure: OperationFailedError | OSError) -> None:
         """Take back what a failed group wrote and answer it."""
@@ -131,8 +184,9 @@ class Appender:
             "nothing of the append is stored; free space or check the device, then send it again"
         )
         LOGGER.error("%s", error)
-        for answer, append in zip(plan.answers, appends, strict=True):
-            append.answer(answer if isinstance(answer, RequestError) else error)
+        with self.disk.gathering:
+            for answer, append in zip(plan.answers, appends, strict=True):
+                append.answer(answer if isinstance(answer, RequestError) else error)
 
     async def _take_back(self, plan: AppendPlan, cause: OSError) -> None:
         """Cut off what a failed group wrote. That the device has no room for the sync of the cut is no matter: the next one
@@ -174,11 +228,6 @@ class Appender:
         fd, file.fd = file.fd, None
         if fd is not None:
             self.disk.adopt(file, fd)
-
-
-def _answer_all(plan: AppendPlan, appends: list[AppendCommand]) -> None:
-    for answer, append in zip(plan.answers, appends, strict=True):
-        append.answer(answer)
 
 
 def _failed_path(operation: Any, plan: AppendPlan) -> str:

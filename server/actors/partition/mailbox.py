@@ -7,6 +7,7 @@ channel counts items only and hands them over one at a time.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -35,6 +36,8 @@ class Mailbox(Generic[T]):
     """What senders wait with, in the order they came. `take` moves it in, so nobody who comes later can be first."""
     _taker: trio.lowlevel.Task | None = None
     """The owner, while it waits for an item."""
+    _filled: Callable[[], None] | None = None
+    """Called instead of waking an owner that waits: see `put_off`."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -74,12 +77,42 @@ class Mailbox(Generic[T]):
     def _put(self, item: T, size: int) -> None:
         self._items.append((item, size))
         self._bytes += size
-        self._wake_taker()
+        if self._taker is not None:
+            if self._filled is None:
+                self.wake()
+            else:
+                self._filled()
 
-    def _wake_taker(self) -> None:
+    def put_off(self, filled: Callable[[], None]) -> None:
+        """Have `filled` called when an item comes in while the owner waits, who is not woken by it: it takes what there is
+        without its task, or calls `wake`."""
+        self._filled = filled
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the owner waits in `take`."""
+        return self._taker is not None
+
+    def wake(self) -> None:
+        """Let the owner take what there is, if it waits for something."""
         if self._taker is not None:
             trio.lowlevel.reschedule(self._taker)
             self._taker = None
+
+    def take_now(self) -> list[tuple[T, int]]:
+        """All that waits, with its size. Only while the owner waits too: what it is about to take is its own."""
+        taken = list(self._items)
+        self._items.clear()
+        self._bytes = 0
+        if self._waiting:
+            self._let_in()
+        return taken
+
+    def put_back(self, items: Iterable[tuple[T, int]]) -> None:
+        """Put items in before all others, room or not: they were there already."""
+        for item, size in reversed(list(items)):
+            self._items.appendleft((item, size))
+            self._bytes += size
 
     async def take(self, max_commands: int, max_bytes: int) -> list[T]:
         """Wait for an item, then take all that wait, up to the limits but at least one. Empty: closed and drained."""
@@ -126,4 +159,4 @@ class Mailbox(Generic[T]):
         self._closed = True
         for task in self._waiting:
             trio.lowlevel.reschedule(task)
-        self._wake_taker()
+        self.wake()

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
+from ...broker import Gathering
 from ...settings.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug
 from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
-from .departures import Departures
 from .places import ListenerPlaces, Places
+from .reactor import Reactor
 from .tls import TlsServer, TlsTransport
 from .transport import MIN_RECEIVE_BYTES, Transport
 from .unsent import UnsentAnswers
@@ -78,10 +79,12 @@ class Listener:
     """Under which name its connections are counted."""
     tls: TlsServer | None = None
     """None: bytes as they are."""
+    gathering: Gathering = attrs.field(factory=Gathering)
+    """Of the broker, whose answers leave together."""
     _handshakes: set[trio.CancelScope] = attrs.field(factory=set)
     _served: dict[Served, None] = attrs.field(factory=dict)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _departures: Departures = attrs.field(init=False)
+    _reactor: Reactor = attrs.field(init=False)
     _places: ListenerPlaces = attrs.field(init=False)
     _connections: trio.Nursery | None = None
     _is_stopping: bool = False
@@ -98,10 +101,11 @@ class Listener:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
         self._places = self.admission.places.open()
-        self._departures = Departures(self.admission.counters(self.protocol))
+        self._reactor = reactor = Reactor(self.gathering)
         try:
             async with trio.open_nursery() as beside:
-                beside.start_soon(self._departures.run)
+                beside.start_soon(reactor.run)
+                beside.start_soon(reactor.deadlines.run)
                 async with trio.open_nursery() as nursery:
                     self._connections = nursery
                     with self._accepting:
@@ -111,7 +115,7 @@ class Listener:
                             task_status.started(Address(host=host, port=port))
                 beside.cancel_scope.cancel()
         finally:
-            self._departures.close()
+            reactor.close()
             self.admission.places.close(self._places)
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
@@ -175,9 +179,10 @@ class Listener:
             peer,
             counters,
             self.admission.answers,
+            self.gathering,
+            self._reactor,
             is_pressed=self.admission.budget.pressed,
             most_received_bytes=MIN_RECEIVE_BYTES,
-            departures=self._departures,
             became_known=partial(self._places.known, scope),
         )
         transport = plain if self.tls is None else await self._encrypted(plain, self.tls)

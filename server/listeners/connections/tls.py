@@ -1,7 +1,7 @@
 """TLS on a listener: its context from the configuration, the handshake with its deadline, and a transport that encrypts.
 
 The bytes go through the transport's own fast paths; between them and the session stands an `ssl.SSLObject` over two buffers in
-memory, which waits for nothing. It is used by the reading and by the writing task, never across an `await`. Certificates are
+memory, which waits for nothing. It is used whenever something is received or sent, never across an `await`. Certificates are
 read when the listener starts; TLS 1.2 is the lowest version, and nothing is renegotiated.
 """
 
@@ -77,7 +77,7 @@ def _no_passphrase() -> str:
 
 @attrs.define(eq=False)
 class TlsTransport(Transport):
-    """`receive` and `write` are of plain bytes, what the socket carries is not. `handshake` comes first."""
+    """What is received and sent are plain bytes, what the socket carries is not. `handshake` comes first."""
 
     _incoming: ssl.MemoryBIO = attrs.field(factory=ssl.MemoryBIO)
     _outgoing: ssl.MemoryBIO = attrs.field(factory=ssl.MemoryBIO)
@@ -91,9 +91,10 @@ class TlsTransport(Transport):
             plain.peer,
             plain.counters,
             plain.answers,
+            plain.gathering,
+            plain.reactor,
             is_pressed=plain.is_pressed,
             most_received_bytes=plain.most_received_bytes,
-            departures=plain.departures,
             became_known=plain.became_known,
         )
         transport._tls = context.wrap_bio(transport._incoming, transport._outgoing, server_side=True)
@@ -123,7 +124,8 @@ class TlsTransport(Transport):
                 await self.stream.send_all(self._outgoing.read())
             if is_done:
                 return why
-            data = await super().receive()
+            data = await self.stream.receive_some(HANDSHAKE_BYTES)
+            self.counters.received_bytes += len(data)
             received += len(data)
             if not data or received > HANDSHAKE_BYTES:
                 return f"the peer ended it after {received} bytes" if not data else f"more than {HANDSHAKE_BYTES} bytes of it"
@@ -135,17 +137,18 @@ class TlsTransport(Transport):
         certificate = self._tls.getpeercert()
         return ANONYMOUS if not certificate else f"User:{distinguished_name(certificate)}"
 
-    async def receive(self) -> bytes:
-        """What the peer sent, as one piece; see `Transport.receive`. Bytes that are no TLS raise OSError (ssl.SSLError)."""
+    def receive_now(self) -> bytes | None:
+        """What the peer has sent, as one piece; see `Transport.receive_now`. Bytes that are no TLS raise OSError
+        (ssl.SSLError)."""
         while True:
             plain = self._decrypt()
             if self._outgoing.pending:
                 self.send([b""])  # what TLS itself answers goes out with the next piece, or alone
             if plain is not None:
                 return plain
-            data = await super().receive()
+            data = super().receive_now()
             if not data:
-                return b""  # without a farewell, as many clients leave: requests have lengths, so nothing is cut off unseen
+                return data  # its end comes without a farewell from many clients: requests have lengths, nothing is cut off
             self._incoming.write(data)
 
     def _decrypt(self) -> bytes | None:
@@ -162,20 +165,16 @@ class TlsTransport(Transport):
                 return b"".join(pieces)
             pieces.append(piece)
 
-    @property
-    def sends_plainly(self) -> bool:
-        """No: a rest that the kernel did not take is encrypted already."""
-        return False
-
-    def encrypted(self, piece: Bytes) -> Bytes:
-        """A piece as it goes over the wire, with what TLS itself has to say."""
-        view = memoryview(piece)
+    def encrypted(self, pieces: list[Bytes]) -> list[Bytes]:
+        """Pieces as they go over the wire, with what TLS itself has to say."""
         try:
-            while view:
-                view = view[self._tls.write(view) :]
-        except ssl.SSLError as exc:  # the peer has broken TLS, which the reading task is told
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[self._tls.write(view) :]
+        except ssl.SSLError as exc:  # the peer has broken TLS, which who receives is told
             raise trio.BrokenResourceError(str(exc)) from exc
-        return self._outgoing.read()
+        return [self._outgoing.read()]
 
     def farewell(self) -> Bytes:
         """The last bytes: a peer that gets them knows that nothing was cut off."""

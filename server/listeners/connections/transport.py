@@ -1,6 +1,7 @@
 """One accepted connection's socket, whatever protocol it speaks: bytes as they come, and buffers that wait to be sent.
 
-What is sent leaves in order, small buffers joined. A peer that takes nothing for SEND_TIMEOUT_S is gone.
+What is sent leaves in order, in few system calls: at the end of the turn in which it was given, or at once. What the kernel
+does not take is left to a task, `write`. A peer that takes nothing for SEND_TIMEOUT_S is gone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import termios
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -20,8 +21,9 @@ import trio
 
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import ANONYMOUS, Bytes
+from ...broker import Gathering
 from .counters import ProtocolCounters
-from .departures import Departures, Left
+from .reactor import Reactor
 from .unsent import FREE_BYTES, SEND_TIMEOUT_S, SEND_TIMEOUT_UNDER_PRESSURE_S, UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -29,10 +31,11 @@ LOGGER: Final = logging.getLogger(__name__)
 MIN_RECEIVE_BYTES: Final = 64 * KIB
 MAX_RECEIVE_BYTES: Final = MIB
 """Of one read. A peer that is not known yet, and everybody while memory is scarce, is read from by MIN_RECEIVE_BYTES."""
-COALESCED_BYTES: Final = 64 * KIB
-"""Small buffers are joined up to this before they are sent."""
 SENT_AT_ONCE_BYTES: Final = MIB
-"""Large buffers are sent in pieces: a slow peer that takes one in time is not gone."""
+"""Of one system call, which copies so much in a quarter of a millisecond. Larger buffers are sent in pieces: a slow peer that
+takes one in time is not gone."""
+SENT_BUFFERS: Final = 64
+"""Of one system call."""
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = MIB
 
@@ -47,7 +50,7 @@ def _never() -> bool:
 
 @attrs.define(eq=False)
 class Transport:
-    """Owner of one socket. `receive` belongs to one task, `write` to another; `send` may be called from any."""
+    """Owner of one socket. `receive` belongs to one task, as does `write`; the rest may be called from any."""
 
     stream: trio.SocketStream
     peer: str
@@ -55,16 +58,21 @@ class Transport:
     """Of all connections of its protocol."""
     answers: UnsentAnswers = attrs.field(factory=lambda: UnsentAnswers(MAX_RECEIVE_BYTES * KIB))
     """Where what is not sent yet counts, of all connections of the broker."""
+    gathering: Gathering = attrs.field(factory=Gathering)
+    """Until the end of whose turn answers wait for others."""
+    reactor: Reactor | None = None
+    """Who watches the socket for a session."""
     is_pressed: Callable[[], bool] = _never
     """Whether memory for requests is scarce."""
     most_received_bytes: int = MAX_RECEIVE_BYTES
-    departures: Departures | None = None
     became_known: Callable[[], None] = _nothing
     """Called when the peer has shown who it is."""
     progressed: Callable[[], None] = _nothing
     """Called when buffers were sent."""
     broke: Callable[[], None] = _nothing
     """Called when the peer takes no more."""
+    needs_writer: Callable[[], None] = _nothing
+    """Called when something is left that the kernel did not take: `write` is to be run."""
     send_timeout_s: float = SEND_TIMEOUT_S
     unsent_bytes: int = 0
     _reserved_bytes: int = 0
@@ -73,23 +81,23 @@ class Transport:
     """By `answers`."""
     _sending: trio.CancelScope | None = None
     _unsent: deque[Bytes] = attrs.field(factory=deque)
-    _to_send: trio.Event = attrs.field(factory=trio.Event)
+    _rest: list[memoryview] = attrs.field(factory=list)
+    """What the kernel did not take of what it was given, in the form that goes over the wire."""
+    _rest_of: int = 0
+    """How many bytes it was given, in the form they came."""
     _receive_bytes: int = MIN_RECEIVE_BYTES
-    _is_drained: bool = False
-    _finished: bool = False
+    descriptor: int = attrs.field(init=False)
+    """Of the socket; -1 when it is not to be used any more: the number may be another file's then."""
     _peer_is_gone: bool = False
-    _is_idle: bool = False
-    """Whether `write` waits for something to send."""
+    _has_writer: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.descriptor = self.stream.socket.fileno() if isinstance(self.stream, trio.SocketStream) else -1
 
     @property
     def principal(self) -> str:
         """Who the peer is, as far as the connection says."""
         return ANONYMOUS
-
-    @property
-    def sends_plainly(self) -> bool:
-        """Whether the buffers themselves go over the wire."""
-        return True
 
     @property
     def host(self) -> str:
@@ -99,26 +107,28 @@ class Transport:
     # ---- receiving -----------------------------------------------------------------------------------------------------
 
     async def receive(self) -> bytes:
-        """What the peer sent, empty at its end. A read that fills its buffer is followed by one of twice the size.
+        """What the peer sent, empty at its end, as `receive_now`; waits for it. Raises OSError, trio.BrokenResourceError,
+        trio.ClosedResourceError."""
+        await trio.lowlevel.checkpoint()
+        while (data := self.receive_now()) is None:
+            await trio.lowlevel.wait_readable(self.stream.socket)
+        return data
 
-        One that does not has emptied the socket: the next one waits for more at once, without asking first. Raises OSError,
-        trio.BrokenResourceError, trio.ClosedResourceError.
-        """
+    def receive_now(self) -> bytes | None:
+        """What the peer has sent, empty at its end, None where there is nothing. A read that fills its buffer is followed by
+        one of twice the size. Raises OSError."""
         size = self._receive_bytes
         if size > MIN_RECEIVE_BYTES and self.is_pressed():
             size = MIN_RECEIVE_BYTES
-        data = None
-        if self._is_drained:
-            await trio.lowlevel.wait_readable(self.stream.socket)
-            with contextlib.suppress(BlockingIOError):  # woken for nothing
-                data = os.read(self.stream.socket.fileno(), size)
-        if data is None:
-            data = await self.stream.receive_some(size)
-        self.counters.received_bytes += len(data)
-        self._is_drained = len(data) < size
-        if not self._is_drained:
+        try:
+            data = os.read(self.descriptor, size)
+        except BlockingIOError:
+            return None
+        received = len(data)
+        self.counters.received_bytes += received
+        if received == size:
             self._receive_bytes = min(2 * size, self.most_received_bytes)
-        elif len(data) < size // 4:
+        elif received < size // 4:
             self._receive_bytes = max(size // 2, MIN_RECEIVE_BYTES)
         return data
 
@@ -143,29 +153,36 @@ class Transport:
         self.most_received_bytes = MAX_RECEIVE_BYTES
         self.became_known()
 
-    @contextlib.contextmanager
-    def watching(self, left: Left) -> Iterator[None]:
-        """Have `left` called when the peer goes away within the block, in which nobody receives."""
-        if self.departures is None:
-            yield
-            return
-        with self.departures.watching(self.stream.socket.fileno(), left):
-            yield
-
     # ---- sending -------------------------------------------------------------------------------------------------------
 
-    def send(self, buffers: Iterable[Bytes], *, at_once: bool = False) -> None:
-        """Let buffers follow those that wait; they must not change any more. `at_once`: none follow soon, so a small answer
-        leaves now; a turn of `write` costs more than sending it."""
+    def send(self, buffers: Iterable[Bytes]) -> None:
+        """Let buffers follow those that wait; they must not change any more."""
         if self._peer_is_gone:
             return
         for buffer in buffers:
             self._unsent.append(buffer)
             self.unsent_bytes += len(buffer)
-        if not (at_once and self._is_idle and self._unsent and self._send_first()):
-            self._to_send.set()
+        if not self._has_writer:
+            if self.gathering.is_open:
+                self.gathering.send_later(self)
+            else:
+                self.end_turn()
         if self.unsent_bytes > FREE_BYTES or self._counted_bytes:
             self._count()
+
+    def end_turn(self) -> None:
+        """Give the kernel what waits; what it does not take is left to `write`."""
+        if self._has_writer or not self._unsent:
+            return
+        try:
+            while self._unsent and self._send_piece():
+                pass
+        except (OSError, trio.BrokenResourceError) as exc:
+            self._break(exc)
+            return
+        if self._rest:
+            self._has_writer = True
+            self.needs_writer()
 
     @property
     def is_full(self) -> bool:
@@ -191,60 +208,74 @@ class Transport:
         self.answers.change(counted - self._counted_bytes)
         self._counted_bytes = counted
 
-    def _send_first(self) -> bool:
-        """Send a small piece of what waits; False when something is left for `write`."""
-        piece = self._next_piece()
-        sent = self._send_now(piece)
-        self.unsent_bytes -= sent
-        self.counters.sent_bytes += sent
-        if sent < len(piece):
-            self._unsent.appendleft(memoryview(piece)[sent:])
-        return not self._unsent
+    def _send_piece(self) -> bool:
+        """Give the kernel one piece of what waits; False when something of it is left, in `_rest`. Raises OSError,
+        trio.BrokenResourceError."""
+        pieces, size = self._next_pieces()
+        data = self.encrypted(pieces)
+        try:
+            sent = os.writev(self.descriptor, data)
+        except BlockingIOError:
+            sent = 0
+        if sent < size or data is not pieces:
+            self._rest = _behind(data, sent)
+            if self._rest:
+                self._rest_of = size
+                return False
+        self._sent(size)
+        return True
+
+    def _sent(self, size: int) -> None:
+        self.unsent_bytes -= size
+        self.counters.sent_bytes += size
+        if self._counted_bytes:
+            self._count()
 
     async def write(self) -> None:
-        """Send buffers as they come, until `finish` and nothing is left."""
+        """Send what waits, and what comes meanwhile."""
+        self._has_writer = True
         try:
-            while self._unsent or not self._finished:
-                if not self._unsent:
-                    self._to_send = trio.Event()
-                    self._is_idle = self.sends_plainly
-                    await self._to_send.wait()
-                    self._is_idle = False
+            while self._rest or self._unsent:
+                if self._rest:
+                    rest, self._rest = self._rest, []
+                    await self._send_rest(rest)
+                    del rest
+                    self._sent(self._rest_of)
+                elif not self._send_piece():
                     continue
-                piece = self._next_piece()
-                data = self.encrypted(piece)
-                if (sent := self._send_now(data)) < len(data):
-                    await self._send_rest(memoryview(data)[sent:])
-                self.unsent_bytes -= len(piece)
-                self.counters.sent_bytes += len(piece)
-                del piece, data
-                if self._counted_bytes:
-                    self._count()
                 self.progressed()
-            if last := self.farewell():
-                await self._send_rest(last)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as exc:
-            LOGGER.debug("%s took no more answers: %r", self.peer, exc)
-            self.forget_unsent()
-            self.progressed()
-            self.broke()
+            self._break(exc)
+        finally:
+            self._has_writer = False
+        self.progressed()
 
-    async def _send_rest(self, data: Bytes) -> None:
-        """Send a piece that the peer did not take at once. Raises TooSlowError when it takes too long, or nothing at all while
-        memory is scarce."""
-        rest = memoryview(data)
+    @property
+    def is_drained(self) -> bool:
+        """Whether the kernel has everything."""
+        return not self._has_writer and not self._unsent
+
+    def _break(self, error: Exception) -> None:
+        LOGGER.debug("%s took no more answers: %r", self.peer, error)
+        self.forget_unsent()
+        self.progressed()
+        self.broke()
+
+    async def _send_rest(self, pieces: list[memoryview]) -> None:
+        """Send what the peer did not take at once. Raises TooSlowError when it takes too long, or nothing at all while memory
+        is scarce."""
         started = trio.current_time()
         with trio.fail_after(self.send_timeout_s) as self._sending:
             self.answers.wait(self, self._hurry)
             try:
-                while rest:
+                while pieces:
                     self._sending.deadline = started + self.send_timeout_s
                     if self.answers.is_pressed:
                         self._hurry()
-                    rest = rest[await self.stream.socket.send(rest) :]
+                    sent = await self.stream.socket.send(pieces[0])
+                    pieces = _behind(pieces, sent)
             finally:
                 self.answers.done(self)
-                rest.release()
         self._sending = None
 
     def _hurry(self) -> None:
@@ -256,54 +287,46 @@ class Transport:
         """The peer takes nothing any more: what waits is let go, and so is what follows."""
         self._peer_is_gone = True
         self._unsent.clear()
+        self._rest = []
         self.unsent_bytes = 0
         self._count()
 
     def close(self) -> None:
         """The connection has ended: nobody is told any more, and no byte is kept."""
+        self.descriptor = -1
         self._reserved_bytes = 0
         self.forget_unsent()
-        self.progressed = self.broke = self.became_known = _nothing
+        self.progressed = self.broke = self.became_known = self.needs_writer = _nothing
 
-    def encrypted(self, piece: Bytes) -> Bytes:
-        """A piece as it goes over the wire."""
-        return piece
+    def encrypted(self, pieces: list[Bytes]) -> list[Bytes]:
+        """Pieces as they go over the wire."""
+        return pieces
 
     def farewell(self) -> Bytes:
         """What goes over the wire behind the last piece."""
         return b""
 
-    def _send_now(self, piece: Bytes) -> int:
-        """Bytes of a small piece that the kernel took at once, which it nearly always does: a deadline and two turns of the
-        scheduler cost as much as the answer. What went wrong, `send_all` will say."""
-        if len(piece) > COALESCED_BYTES:
-            return 0
-        try:
-            return os.write(self.stream.socket.fileno(), piece)
-        except OSError:
-            return 0
-
-    def _next_piece(self) -> Bytes:
-        piece = self._unsent.popleft()
-        if len(piece) > SENT_AT_ONCE_BYTES:
-            view = memoryview(piece)
-            self._unsent.appendleft(view[SENT_AT_ONCE_BYTES:])
-            return view[:SENT_AT_ONCE_BYTES]
-        if not self._unsent or len(piece) + len(self._unsent[0]) > COALESCED_BYTES:
-            return piece
-        parts, size = [piece], len(piece)
-        while self._unsent and size + len(self._unsent[0]) <= COALESCED_BYTES:
-            part = self._unsent.popleft()
-            parts.append(part)
-            size += len(part)
-        return b"".join(parts)
+    def _next_pieces(self) -> tuple[list[Bytes], int]:
+        """What one system call takes, and how much it is."""
+        pieces: list[Bytes] = []
+        size, unsent = 0, self._unsent
+        while unsent and size < SENT_AT_ONCE_BYTES and len(pieces) < SENT_BUFFERS:
+            piece = unsent.popleft()
+            if (room := SENT_AT_ONCE_BYTES - size) < len(piece):
+                view = memoryview(piece)
+                unsent.appendleft(view[room:])
+                piece = view[:room]
+            pieces.append(piece)
+            size += len(piece)
+        return pieces, size
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 
-    def finish(self) -> None:
-        """Let `write` end once everything is sent."""
-        self._finished = True
-        self._to_send.set()
+    async def take_leave(self) -> None:
+        """Send the last bytes, once all answers are sent. What goes wrong is no matter any more."""
+        if (last := self.farewell()) and not self._peer_is_gone:
+            with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+                await self._send_rest([memoryview(last)])
 
     async def linger(self) -> None:
         """Let the peer read the last answers: closing while its bytes are unread would reset the connection, and it would
@@ -316,3 +339,13 @@ class Transport:
                     left -= len(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return
+
+
+def _behind(pieces: list[Bytes] | list[memoryview], sent: int) -> list[memoryview]:
+    """What is left of pieces of which so many bytes were sent."""
+    left = []
+    for piece in pieces:
+        if sent < len(piece):
+            left.append(memoryview(piece)[sent:])
+        sent = max(0, sent - len(piece))
+    return left

@@ -6,11 +6,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-import trio
 
 from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.connection import KafkaConnection, answer_steps
@@ -18,6 +18,7 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ...broker import Broker
 from ...settings.broker_config import Address
+from ..connections.session import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from .access.guarded import guarded
@@ -25,11 +26,13 @@ from .access.login import Login
 from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
 from .fake.watched import Watch
-from .produce import Produces
+from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
 
 Handler = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's, or an awaitable of it."""
+AtOnce = Callable[[Call, Any], Any]
+"""(call, the request's body) -> the answer's; None where it has to be waited for, and nothing has happened."""
 
 HANDLER_MODULES: Final = (
     *(
@@ -46,7 +49,7 @@ HANDLER_MODULES: Final = (
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata", "offsets"),
     *("quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
 )
-"""Where the functions are that answer: each has its API's name in small letters. Produce has none: `Produces` takes it."""
+"""Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
 SERVED: Final = APIS
 """What is spoken, and advertised."""
@@ -61,6 +64,18 @@ def _handlers() -> dict[ApiKey, Handler]:
         for key in ApiKey
         if (name := key.name.lower()) in vars(module) and vars(module)[name].__module__ == module.__name__
     }
+
+
+@functools.cache
+def _at_once() -> dict[ApiKey, AtOnce]:
+    """Of the APIs that can be answered without waiting: a handler that has nothing to wait for, or the function beside it whose
+    name ends with `_at_once`."""
+    found: dict[ApiKey, AtOnce] = {}
+    for key, handler in _handlers().items():
+        beside = getattr(sys.modules[handler.__module__], f"{handler.__name__}_at_once", None)
+        if beside is not None or not inspect.iscoroutinefunction(handler):
+            found[key] = beside or handler
+    return found
 
 
 def handler_of(key: ApiKey) -> Handler:
@@ -79,30 +94,39 @@ def load_calls() -> None:
 
 @attrs.define(eq=False)
 class KafkaCalls:
-    """What the calls of one connection have in common. Owner: its session's tasks."""
+    """What the calls of one connection have in common. Owner: its session."""
 
     door: KafkaDoor
     session: KafkaSession
-    produces: Produces
     watch: Watch | None = None
     login: Login | None = None
+    _at_once: dict[ApiKey, AtOnce] = attrs.field(factory=_at_once)
 
-    async def take_up(self, turn: Turn) -> None:
-        """Answer a request; returns when the next one may be taken up. An error of ours ends the connection and is raised."""
+    def take_up(self, turn: Turn) -> Work | None:
+        """Answer a request, or answer what is to be waited for before the next one may be taken up."""
         if self.login is not None and (why := self.login.refusal(turn.request.api.key)) is not None:
             self.session.fail(why)
-        elif self.watch is None:
-            await self.serve(turn)
-        else:
-            await self.watch.take_up(self.door, turn, self.serve)
+            return None
+        if self.watch is None:
+            return self.serve(turn)
+        return self.watch.take_up(self.door, turn, self.serve)
 
-    async def serve(self, turn: Turn) -> None:
-        """Answer a request without noting it or applying fault rules."""
+    def serve(self, turn: Turn) -> Work | None:
+        """The same, without noting the request or applying fault rules."""
         request = turn.request
         call = Call(self.door, self.session, request.version, self.login)
-        if request.api.key is ApiKey.PRODUCE:
-            await self.produces.take(call, turn, request.body)
-            return
+        key = request.api.key
+        if key is ApiKey.PRODUCE:
+            return take_produce(call, turn, request.body)
+        if not request.is_large and (self.door.guard is None or request.body is None):
+            at_once = self._at_once.get(key)
+            if at_once is not None and (answer := at_once(call, request.body)) is not None:
+                turn.answer(answer)
+                return None
+        return functools.partial(self._serve_later, turn, call)
+
+    async def _serve_later(self, turn: Turn, call: Call) -> None:
+        request = turn.request
         handler = handler_of(request.api.key)
         if self.door.guard is not None and request.body is not None:
             answer = await guarded(call, request.api, request.body, handler)
@@ -136,23 +160,19 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     """A listener whose connections share `door`."""
     load_calls()
 
-    def open_calls(session: KafkaSession, nursery: trio.Nursery) -> TakeUp:
-        login = None
-        if door.sasl_mechanisms:
-            login = Login(door.broker, session, door.sasl_mechanisms)
-            nursery.start_soon(login.end_when_late)
-        return KafkaCalls(door, session, Produces(nursery), watch, login).take_up
+    def open_calls(session: KafkaSession) -> TakeUp:
+        login = Login(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
+        return KafkaCalls(door, session, watch, login).take_up
 
     def open_session(transport: Transport) -> Served:
-        connection = KafkaConnection(door.apis)
         session = KafkaSession(
-            transport,
-            connection,
-            admission.budget,
-            open_calls,
-            door.broker.in_steps,
+            transport=transport,
+            connection=KafkaConnection(door.apis),
+            budget=admission.budget,
+            open_calls=open_calls,
+            in_steps=door.broker.in_steps,
             idle_timeout_s=door.idle_timeout_s,
         )
         return Served(session.serve, session.stop_reading)
 
-    return Listener(address, admission, open_session, "kafka")
+    return Listener(address, admission, open_session, "kafka", gathering=door.broker.disk.gathering)

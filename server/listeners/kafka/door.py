@@ -12,7 +12,7 @@ from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, A
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...settings.broker_config import Address
-from ..connections.idle import IDLE_TIMEOUT_S
+from ..connections.session import IDLE_TIMEOUT_S
 from .access.login import Login
 from .fetch_sessions import FetchSessions
 from .session import KafkaSession

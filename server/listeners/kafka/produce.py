@@ -1,12 +1,14 @@
 """Produce: record batches to partitions. Source: KIP-98, KIP-467 (errors of single batches), KIP-890 (joining a transaction).
 
-The appends of a request are enqueued before the next request of the connection is looked at; the partitions' actors answer, and
-the last answer makes the response. With acks 0 there is none, so a failure ends the connection (as Kafka does).
+The appends of a request are enqueued before the next request of the connection is looked at: at once where that takes no long
+look at its records. The partitions' actors answer, and the last answer makes the response. With acks 0 there is none, so a
+failure ends the connection (as Kafka does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -35,6 +37,8 @@ from ....protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD, MAGIC, RE
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import AppendResult, PartitionAppend
 from ..connections.bugs import report_bug
+from ..connections.deadlines import Deadlines
+from ..connections.session import Work
 from .door import Call
 from .session import Turn
 
@@ -55,9 +59,8 @@ FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_JOINS: Final = 12
 """From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
 FIRST_WITH_TOPIC_IDS: Final = 13
-TIMEOUT_CHECK_S: Final = 1.0
-"""How exact a timeout is, and the shortest: nothing is waited for but the device, so that 0, which some clients send, must not
-be over before the append was tried."""
+PARTITIONS_AT_ONCE: Final = 16
+"""Of a request that may be enqueued without a turn of the scheduler."""
 PARTITIONS_PER_TURN: Final = 128
 """Appends of a request that are enqueued before others have their turn."""
 CHECKED_PER_TURN: Final = 64
@@ -67,6 +70,8 @@ LEAST_SIZE: Final = LOG_OVERHEAD + 14
 """Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 
 Wanted = tuple[TopicPartition, Bytes]
+Append = tuple[int, TopicPartition, PartitionAppend]
+"""(slot, partition, what is to be appended where)"""
 
 
 @attrs.define(eq=False)
@@ -75,8 +80,6 @@ class PendingProduce:
 
     turn: Turn
     request: ProduceRequest
-    forget: Callable[[PendingProduce], None]
-    """Called when it is answered: its records are not to be kept any longer."""
     _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
     _missing: int = attrs.field(init=False)
     _log_starts: dict[int, int] = attrs.field(init=False, factory=dict)
@@ -84,6 +87,14 @@ class PendingProduce:
     def __attrs_post_init__(self) -> None:
         self._missing = sum(len(topic.partition_data) for topic in self.request.topic_data)
         self._results = [None] * self._missing
+        if self.request.acks:
+            # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
+            # append was tried: the deadlines are not that exact.
+            self._deadlines.add(self, trio.current_time() + max(0, self.request.timeout_ms) / 1000)
+
+    @property
+    def _deadlines(self) -> Deadlines:
+        return self.turn.session.deadlines
 
     def put(self, slot: int, result: AppendResult | RequestError, log_start_offset: int = -1) -> None:
         """One partition's answer, with the log's start where the log refused; the last one makes the response."""
@@ -107,7 +118,8 @@ class PendingProduce:
         self.answer()
 
     def answer(self) -> None:
-        self.forget(self)
+        """Its records are not kept any longer."""
+        self._deadlines.remove(self)
         results = iter(enumerate(self._results))
         self.turn.answer(
             ProduceResponse(
@@ -144,54 +156,78 @@ class PendingProduce:
         )
 
 
-@attrs.define(eq=False)
-class Produces:
-    """The produce requests of one connection that wait for their answers. Owner: the connection's calls."""
+def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None:
+    """Enqueue the appends of a request, or answer what does it."""
+    pending = PendingProduce(turn, request)
+    appends = None if request.transactional_id is not None else _prepared_now(call, request, pending)
+    if appends is None:
+        return partial(_take_later, call, pending)
+    while appends:
+        slot, topic_partition, (actor, prepared) = appends[0]
+        if not actor.try_append(prepared, request.acks, partial(_put_answer, call, pending, topic_partition, slot)):
+            return partial(_enqueue, call, pending, appends)
+        appends.popleft()
+    _settle(pending)
+    return None
 
-    nursery: trio.Nursery
-    _pending: dict[PendingProduce, float] = attrs.field(factory=dict)
-    _watching: bool = False
 
-    async def take(self, call: Call, turn: Turn, request: ProduceRequest) -> None:
-        """Enqueue the appends of a request; waits only for room in a mailbox."""
-        pending = PendingProduce(turn, request, self._forget)
-        if request.acks:
-            self._watch(pending)
-        wanted: dict[int, Wanted] = {}
-        if request.transactional_id is None and _has_transactional_batch(request):
-            _refuse_all(request, pending)
+def _prepared_now(call: Call, request: ProduceRequest, pending: PendingProduce) -> deque[Append] | None:
+    """What the logs can take; the other partitions have their answers. None, and nothing has happened: it takes a longer
+    look."""
+    if sum(len(topic.partition_data) for topic in request.topic_data) > PARTITIONS_AT_ONCE or _has_transactional_batch(request):
+        return None
+    appends: deque[Append] = deque()
+    refused: list[tuple[int, TopicPartition | None, RequestError]] = []
+    for slot, (each, name) in enumerate(_named_partitions(call, request)):
+        topic_partition = None
+        is_wanted = False
+        try:
+            topic_partition, records = _wanted_one(call, request, each, name)
+            is_wanted = True
+            append = call.broker.writer.prepare_now(topic_partition, records)
+        except RequestError as exc:
+            refused.append((slot, topic_partition if is_wanted else None, exc.as_answer()))
+            continue
+        if append is None:
+            return None
+        appends.append((slot, topic_partition, append))
+    for slot, wanted, error in refused:
+        if wanted is None:
+            pending.put(slot, error)
         else:
-            wanted = await _wanted(call, request, pending)
-        if request.transactional_id is not None:
-            wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
-        # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
-        for slot, (actor, prepared) in (await _prepare(call, wanted, pending)).items():
-            answer = partial(_put_answer, call, pending, wanted[slot][0], slot)
-            await call.broker.writer.submit(actor, prepared, request.acks, answer)
-            if not slot % PARTITIONS_PER_TURN and slot:
-                await trio.lowlevel.checkpoint()
-        if not request.acks:
-            turn.discard()
-        elif not any(topic.partition_data for topic in request.topic_data):
-            pending.answer()
+            _put_answer_of_log(call, pending, wanted, slot, error)
+    return appends
 
-    def _watch(self, pending: PendingProduce) -> None:
-        self._pending[pending] = trio.current_time() + max(0, pending.request.timeout_ms) / 1000
-        if not self._watching:
-            self._watching = True
-            self.nursery.start_soon(self._expire_produces)
 
-    def _forget(self, pending: PendingProduce) -> None:
-        self._pending.pop(pending, None)
+async def _take_later(call: Call, pending: PendingProduce) -> None:
+    """The same for what takes long to look at; waits for room in a mailbox, too."""
+    request = pending.request
+    wanted: dict[int, Wanted] = {}
+    if request.transactional_id is None and _has_transactional_batch(request):
+        _refuse_all(request, pending)
+    else:
+        wanted = await _wanted(call, request, pending)
+    if request.transactional_id is not None:
+        wanted = await _join_transaction(call, request.transactional_id, wanted, pending)
+    # All are checked, however long it takes, before the first is enqueued: what waits for room does not come between.
+    await _enqueue(call, pending, await _prepare(call, wanted, pending))
 
-    async def _expire_produces(self) -> None:
-        """Answer produces whose timeout is over, while there are any. A connection that is idle is not woken."""
-        while self._pending:
-            await trio.sleep(TIMEOUT_CHECK_S)
-            now = trio.current_time()
-            for pending in [each for each, deadline in self._pending.items() if deadline <= now]:
-                pending.expire()
-        self._watching = False
+
+async def _enqueue(call: Call, pending: PendingProduce, appends: Iterable[Append]) -> None:
+    for slot, topic_partition, (actor, prepared) in appends:
+        answer = partial(_put_answer, call, pending, topic_partition, slot)
+        await call.broker.writer.submit(actor, prepared, pending.request.acks, answer)
+        if not slot % PARTITIONS_PER_TURN and slot:
+            await trio.lowlevel.checkpoint()
+    _settle(pending)
+
+
+def _settle(pending: PendingProduce) -> None:
+    """Everything is enqueued."""
+    if not pending.request.acks:
+        pending.turn.discard()
+    elif not any(topic.partition_data for topic in pending.request.topic_data):
+        pending.answer()
 
 
 def _named_partitions(call: Call, request: ProduceRequest) -> Iterator[tuple[ProducePartition, str | RequestError]]:
@@ -214,20 +250,26 @@ async def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) 
         if not slot % CHECKED_PER_TURN and slot:
             await trio.lowlevel.checkpoint()
         try:
-            if isinstance(name, RequestError):
-                raise name
-            topic_partition = TopicPartition(name, each.index)
-            wanted[slot] = topic_partition, _checked_records(call, request, topic_partition, each)
+            wanted[slot] = _wanted_one(call, request, each, name)
         except RequestError as exc:
             pending.put(slot, exc.as_answer())
-        except ValueError as exc:
-            pending.put(slot, InvalidRequestError(f"{name}-{each.index}: {exc}"))
     return wanted
 
 
-async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, PartitionAppend]:
-    """What the logs can take, by slot; the other partitions have their answers."""
-    appends: dict[int, PartitionAppend] = {}
+def _wanted_one(call: Call, request: ProduceRequest, each: ProducePartition, name: str | RequestError) -> Wanted:
+    """What is to be appended to one partition. Raises the RequestError that is its answer."""
+    if isinstance(name, RequestError):
+        raise name
+    try:
+        topic_partition = TopicPartition(name, each.index)
+        return topic_partition, _checked_records(call, request, topic_partition, each)
+    except ValueError as exc:
+        raise InvalidRequestError(f"{name}-{each.index}: {exc}") from exc
+
+
+async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> list[Append]:
+    """What the logs can take; the other partitions have their answers."""
+    appends: list[Append] = []
     for count, (slot, (topic_partition, records)) in enumerate(wanted.items()):
         if not count % CHECKED_PER_TURN and count:
             await trio.lowlevel.checkpoint()
@@ -237,7 +279,8 @@ async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingPro
             _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
             continue
         joins = call.version >= FIRST_THAT_JOINS and prepared.batches[0][0].is_transactional
-        appends[slot] = actor, prepared._replace(joins_transaction=True) if joins else prepared
+        prepared = prepared._replace(joins_transaction=True) if joins else prepared
+        appends.append((slot, topic_partition, (actor, prepared)))
     return appends
 
 

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -22,18 +23,14 @@ from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.connection import KafkaConnection, Reading, Request, answer_buffers
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
-from ..connections.budget import FREE_BYTES, InFlightBudget, Share
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
-from ..connections.idle import IDLE_TIMEOUT_S, end_when_idle
-from ..connections.transport import Transport
+from ..connections.session import Session, Work
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_PRODUCES_IN_FLIGHT: Final = 64
-REQUESTS_PER_TURN: Final = 4
-"""Requests of one connection that are served before others have their turn."""
 KEPT_PARTITION_BYTES: Final = 512
 """What each partition of a parked request is counted as: the objects of its question, which are more than its bytes were."""
 
@@ -78,192 +75,120 @@ class Turn:
         self.session.send_answers()
 
 
-TakeUp = Callable[[Turn], Awaitable[None]]
-"""Serves one request; returns when the next may be taken up."""
+TakeUp = Callable[[Turn], Work | None]
+"""Serves one request, or answers what is to be waited for before the next one may be taken up."""
 
 
-@attrs.define(eq=False)
-class KafkaSession:
+def _ended(_: object) -> None:
+    """Nothing is taken up any more."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class KafkaSession(Session[Request]):
     """Owner of one connection's state. `serve` is its task."""
 
-    transport: Transport
     connection: KafkaConnection
-    budget: InFlightBudget
-    open_calls: Callable[[KafkaSession, trio.Nursery], TakeUp]
-    """Makes what serves the requests; the nursery is for what goes on beside them."""
+    open_calls: Callable[[KafkaSession], TakeUp]
+    """Makes what serves the requests."""
     in_steps: Callable[[Reading], Awaitable[Request]]
     """Reads what is large; others have their turn meanwhile."""
-    idle_timeout_s: float = IDLE_TIMEOUT_S
-    client_id: str = "-"
     software: str = "-"
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
     """Who the client is, as far as it has said."""
-    share: Share = attrs.field(init=False)
-    taken_count: int = 0
-    """Requests that were taken up."""
     logs_in: bool = False
     """Whether its peer shows who it is by a login, not by a request alone."""
+    _take_up: TakeUp = attrs.field(init=False)
     _turns: deque[Turn] = attrs.field(factory=deque)
-    _lingers: bool = False
-    _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
-    _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _parked: trio.CancelScope | None = None
-    _is_waiting_for_request: bool = False
-    _takes_no_more: bool = False
     _has_failed: bool = False
     _peer_sends_no_more: bool = False
     """It was noticed while nobody received: what waits is answered with what there is."""
 
     def __attrs_post_init__(self) -> None:
-        self.transport.progressed = self._wake_waiting
-        self.transport.broke = self.stop_reading
+        super().__attrs_post_init__()
         self.principal = self.transport.principal
-        self.share = self.budget.open_share()
-        self.share.payer, self.share.give_up = self._payer, self._give_up
-        self.share.unread_bytes = self._unread_bytes
-
-    def _payer(self) -> str:
-        return self.transport.host if self.principal == ANONYMOUS else self.principal
-
-    def _unread_bytes(self) -> int:
-        return self.connection.unread_bytes
+        self._take_up = self.open_calls(self)
 
     @property
-    def peer(self) -> str:
-        return self.transport.peer
+    def principal_name(self) -> str:
+        return self.principal
 
-    async def serve(self) -> None:
-        """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
-        try:
-            async with self.transport.stream:
-                async with trio.open_nursery() as writing:
-                    writing.start_soon(self.transport.write)
-                    async with trio.open_nursery() as nursery:
-                        take_up = self.open_calls(self, nursery)
-                        nursery.start_soon(end_when_idle, self, self.idle_timeout_s)
-                        with self._reading:
-                            await self._serve_requests(take_up)
-                        self._drop_unread()
-                        while self._turns:
-                            await self._progress.park()
-                        nursery.cancel_scope.cancel()  # only timers are left
-                    self.transport.finish()
-                if self._lingers:
-                    await self.transport.linger()
-        finally:
-            self._close()
-
-    def _drop_unread(self) -> None:
-        """Forget received bytes that will not become a request."""
-        self.share.held -= self.connection.drop()
-        self.share.give_back()
-
-    def _close(self) -> None:
-        """Leave nothing to the garbage collector: what a connection keeps can be large."""
-        self._forget_turns()
-        self.connection.drop()
-        self.share.close()
-        self.transport.close()
+    def begin(self) -> None:
+        """Nothing is to be said first."""
 
     # ---- requests ------------------------------------------------------------------------------------------------------
 
-    async def _serve_requests(self, take_up: TakeUp) -> None:
-        served = 0
-        while await self._serve_next(take_up):
-            served += 1
-            if not served % REQUESTS_PER_TURN:
-                await trio.lowlevel.checkpoint()
-
-    async def _serve_next(self, take_up: TakeUp) -> bool:
-        """Take one request and serve it. A frame of its own: an idle connection must not keep its last request in memory."""
-        request = await self._next_request()
+    def next_request(self) -> Request | None:
+        try:
+            request = self.connection.next_request()
+        except RemoteProtocolError as exc:
+            self._broke_protocol(exc)
+            return None
         if request is None:
-            return False
-        if not self.taken_count and not self.logs_in:
-            self.transport.known()
-        self.taken_count += 1
-        self.client_id = request.client_id or "-"
+            if self.connection.end_received:
+                self.end_reading()
+            return None
+        if isinstance(request, Request):
+            return request
+        self.share.is_whole = True
+        self.work_on(partial(self._read_large, request), ends_with_reading=True)
+        return None
+
+    async def _read_large(self, reading: Reading) -> None:
+        try:
+            with self.watching():
+                self.hold_up(await self.in_steps(reading))
+        except RemoteProtocolError as exc:
+            self._broke_protocol(exc)
+
+    def _broke_protocol(self, error: RemoteProtocolError) -> None:
+        self._log_end(BROKEN_PROTOCOL, str(error))
+        self.stop_reading()
+
+    def may_take(self, request: Request) -> bool:
+        turns = self._turns
+        if not turns:
+            return True
         is_produce = request.api.key is ApiKey.PRODUCE
-        while self._turns and not (is_produce and self._may_join_produces()):
-            await self._progress.park()
-        if self._takes_no_more:
-            self._return(request.size_bytes + LENGTH_BYTES)
-            return False
+        return is_produce and len(turns) < MAX_PRODUCES_IN_FLIGHT and turns[-1].request.api.key is ApiKey.PRODUCE
+
+    def take(self, request: Request) -> None:
+        if self.taken_count == 1 and not self.logs_in:
+            self.transport.known()
+        self.client_id = request.client_id or "-"
         turn = Turn(self, request)
         self._turns.append(turn)
         try:
-            await take_up(turn)
-        except MemoryError:
-            self.transport.counters.end(OUT_OF_MEMORY)
-            self.fail(f"there was no memory for its {request.api.name} of {request.size_bytes} bytes")
+            work = self._take_up(turn)
         except Exception as exc:
-            report_bug(self.transport.counters, f"{request.api.name} v{request.version} of {self.peer}", exc)
-            self.fail("its request met a bug of the server")
-        return True
+            self._end_for(exc, request)
+        else:
+            if work is not None:
+                self.work_on(partial(self._finish, work, request))
 
-    def _may_join_produces(self) -> bool:
-        return len(self._turns) < MAX_PRODUCES_IN_FLIGHT and self._turns[-1].request.api.key is ApiKey.PRODUCE
+    async def _finish(self, work: Work, request: Request) -> None:
+        try:
+            await work()
+        except Exception as exc:
+            self._end_for(exc, request)
+
+    def _end_for(self, error: Exception, request: Request) -> None:
+        """A request ended with what nobody expected: so does its connection, and no other."""
+        counters = self.transport.counters
+        if isinstance(error, MemoryError):
+            counters.end(OUT_OF_MEMORY)
+            self.fail(f"there was no memory for its {request.api.name} of {request.size_bytes} bytes")
+        else:
+            report_bug(counters, f"{request.api.name} v{request.version} of {self.peer}", error)
+            self.fail("its request met a bug of the server")
+
+    def let_go(self, request: Request) -> None:
+        self.give_back(request.size_bytes + LENGTH_BYTES)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a request is under way."""
-        return bool(self._turns) or not self._is_waiting_for_request
-
-    def end_idle(self) -> None:
-        """End the connection of a client that has sent no request for too long."""
-        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
-        self.stop_reading()
-
-    async def _next_request(self) -> Request | None:
-        """The next request; None when the peer is done, gone, or broke the protocol."""
-        if self._takes_no_more:
-            return None
-        self._is_waiting_for_request = True
-        try:
-            return await self._receive_request()
-        finally:
-            self._is_waiting_for_request = False
-
-    async def _receive_request(self) -> Request | None:
-        share = self.share
-        while True:
-            while self.transport.is_full:
-                await self._progress.park()
-            try:
-                request = self.connection.next_request()
-                if request is not None:
-                    share.is_whole = True
-                    return request if isinstance(request, Request) else await self._read_large(request)
-            except RemoteProtocolError as exc:
-                self._log_end(BROKEN_PROTOCOL, str(exc))
-                self.stop_reading()
-                return None
-            if self.connection.end_received:
-                return None
-            share.is_receiving = True
-            try:
-                data = await self.transport.receive()
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                return None
-            finally:
-                share.is_receiving = False
-            self.connection.receive_data(data)
-            share.held += len(data)
-            if share.held > FREE_BYTES and not share.charge_now():
-                del data
-                with self.transport.watching(self._peer_left):
-                    await share.charge()
-
-    async def _read_large(self, reading: Reading) -> Request:
-        with self.transport.watching(self._peer_left):
-            return await self.in_steps(reading)
-
-    def _return(self, size: int) -> None:
-        """Bytes of a request are not kept any longer."""
-        self.share.held -= size
-        if self.share.accounts:
-            self.share.give_back()
+    def has_unanswered(self) -> bool:
+        return bool(self._turns)
 
     # ---- waiting -------------------------------------------------------------------------------------------------------
 
@@ -275,15 +200,15 @@ class KafkaSession:
 
         `kept_bytes`: what the request keeps while it waits; the rest of its frame counts no longer. None: all of it.
         """
-        watching = self.transport.watching(self._peer_left) if ends_with_peer else nullcontext()
         if kept_bytes is not None:
             self._keep_only(kept_bytes)
-        with watching, trio.move_on_after(seconds) as scope:
+        with trio.move_on_after(seconds) as scope:
             self._parked = scope
-            if self._takes_no_more or (ends_with_peer and self._peer_sends_no_more):
+            if self.takes_no_more or (ends_with_peer and self._peer_sends_no_more):
                 scope.cancel()
             try:
-                yield scope
+                with self.watching() if ends_with_peer else nullcontext():
+                    yield scope
             finally:
                 self._parked = None
 
@@ -295,11 +220,10 @@ class KafkaSession:
         turn = self._turns[-1]
         returned = max(0, turn.held_bytes - kept_bytes)
         turn.given_back_bytes += returned
-        self._return(returned)
+        self.give_back(returned)
 
-    def _peer_left(self, is_gone: bool) -> None:
-        """Nobody receives, and the peer sends no more, though it may read: what waits is answered with what there is. A frame
-        that will never be whole waits for nothing."""
+    def peer_left(self, is_gone: bool) -> None:
+        """What waits is answered with what there is. A frame that will never be whole waits for nothing."""
         self._peer_sends_no_more = True
         is_cut_off = self._parked is None and self.connection.missing_bytes > self.transport.unread_bytes()
         if is_gone or is_cut_off:
@@ -307,17 +231,19 @@ class KafkaSession:
         elif self._parked is not None:
             self._parked.cancel()
 
-    # ---- answers: called from any task, never wait -----------------------------------------------------------------------
+    # ---- answers: called from anywhere, never wait -----------------------------------------------------------------------
 
     def send_answers(self) -> None:
         """Send the answers that are due: those that nothing unanswered stands before."""
         turns = self._turns
         while turns and turns[0].is_answered:
             turn = turns.popleft()
-            self._return(turn.held_bytes)
+            self.give_back(turn.held_bytes)
             if turn.buffers:
-                self.transport.send(turn.buffers, at_once=not turns)
-        self._wake_waiting()
+                self.transport.send(turn.buffers)
+        self.go_on()
+
+    # ---- end -----------------------------------------------------------------------------------------------------------
 
     def fail(self, why: str) -> None:
         """End the connection without the answers that are due: so Kafka tells a producer with acks 0 of an error. Once: a
@@ -328,9 +254,7 @@ class KafkaSession:
             self._forget_turns()
             self.stop_reading()
 
-    def _give_up(self, why: str) -> None:
-        """End the connection: its frame holds memory that others wait for."""
-        self.transport.counters.end(STALLED)
+    def end_stalled(self, why: str) -> None:
         self._log_end(STALLED, why)
         self.stop_reading()
 
@@ -341,23 +265,21 @@ class KafkaSession:
         counters.said.warn(LOGGER, kind, f"{self.peer} (client {self.client_id}, {self.software}) is disconnected: {why}")
 
     def stop_reading(self) -> None:
-        """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
-        if not self._takes_no_more:
-            self._takes_no_more = True
-            unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
-            self._lingers = unread or bool(self._turns) or bool(self.transport.unsent_bytes)
-        if self._is_waiting_for_request:
-            self._reading.cancel()
+        super().stop_reading()
         if self._parked is not None:
             self._parked.cancel()
 
-    def _wake_waiting(self) -> None:
-        if self._progress:
-            self._progress.unpark_all()
+    async def end(self) -> None:
+        while self._turns:
+            await self.progress()
+
+    def forget(self) -> None:
+        self._forget_turns()
+        self._take_up = _ended
 
     def _forget_turns(self) -> None:
         while self._turns:
             turn = self._turns.popleft()
             turn.is_answered = True
-            self._return(turn.held_bytes)
-        self._wake_waiting()
+            self.give_back(turn.held_bytes)
+        self.go_on()

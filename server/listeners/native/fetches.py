@@ -11,7 +11,7 @@ from ....protocol.limits import MIB
 from ....protocol.native import messages
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView
 from .fetched import fetch_body
-from .session import Session
+from .session import NativeSession
 
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of an answer."""
@@ -29,9 +29,8 @@ class _Fetch(NamedTuple):
 class Fetches:
     """Owner of a connection's long polls: fetches that wait for data."""
 
-    session: Session
+    session: NativeSession
     broker: Broker
-    nursery: trio.Nursery
     _long_polls: set[trio.CancelScope] = attrs.field(factory=set)
     _late_answers: trio.Lock = attrs.field(factory=trio.Lock)
     _ends_long_polls: bool = False
@@ -46,7 +45,7 @@ class Fetches:
             ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP),
         )
         if not await self._answer(fetch, wants_more=message.max_wait_ms > 0):
-            self.nursery.start_soon(self._answer_late, fetch)
+            self.session.nursery.start_soon(self._answer_late, fetch)
 
     def end_long_polls(self) -> None:
         """Answer fetches with what is there from now on: the peer has sent its last request, or the server stops."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -14,9 +13,11 @@ from ....protocol.native import messages
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import TopicPartition
 from ...broker import AppendResult, Broker, PartitionAppend
-from .session import Session
+from ..connections.session import Work
+from .session import NativeSession
 
-TIMEOUT_CHECK_S: Final = 1.0
+PARTITIONS_AT_ONCE: Final = 16
+"""Of a request that may be enqueued without a turn of the scheduler."""
 PARTITIONS_PER_TURN: Final = 128
 """Appends of a request that are enqueued before others have their turn."""
 
@@ -25,11 +26,9 @@ PARTITIONS_PER_TURN: Final = 128
 class UnansweredProduce:
     """A produce that waits for its partitions' answers, which come from their actors' tasks."""
 
-    session: Session
-    forget: Callable[[int], None]
+    session: NativeSession
     correlation_id: int
     message: messages.ProduceRequest
-    deadline: float = attrs.field(init=False)
     _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
     _missing: int = attrs.field(init=False)
     _is_answered: bool = attrs.field(init=False, default=False)
@@ -37,7 +36,8 @@ class UnansweredProduce:
     def __attrs_post_init__(self) -> None:
         self._missing = len(self.message.partitions)
         self._results = [None] * self._missing
-        self.deadline = trio.current_time() + self.message.timeout_ms / 1000
+        if self.message.acks:
+            self.session.deadlines.add(self, trio.current_time() + self.message.timeout_ms / 1000)
 
     def put(self, slot: int, result: AppendResult | RequestError) -> None:
         """One partition's answer; the last one sends the response. With acks 0 there is none, so a failure ends the
@@ -68,7 +68,7 @@ class UnansweredProduce:
         if self._is_answered:
             return
         self._is_answered = True
-        self.forget(self.correlation_id)
+        self.session.deadlines.remove(self)
         entries = []
         for each, result in zip(self.message.partitions, self._results, strict=True):
             if isinstance(result, AppendResult):
@@ -83,32 +83,71 @@ class UnansweredProduce:
 
 @attrs.define(eq=False)
 class Produces:
-    """Owner of a connection's produces that are not answered."""
+    """How the produces of a connection are taken up."""
 
-    session: Session
+    session: NativeSession
     broker: Broker
-    nursery: trio.Nursery
-    _pending: dict[int, UnansweredProduce] = attrs.field(factory=dict)
-    """By correlation id; those with acks."""
-    _is_watching: bool = False
 
-    async def produce(self, correlation_id: int, message: messages.ProduceRequest) -> None:
-        """Enqueue the appends; waits only for room in a mailbox. The answer comes with the last of theirs."""
-        pending = UnansweredProduce(self.session, self._forget, correlation_id, message)
-        if message.acks:
-            self._pending[correlation_id] = pending
-            self._watch_timeouts()
-        appends = await self._prepare(message, pending)
-        if message.transactional_id is not None:
-            appends = await self._join_transaction(message.transactional_id, appends, pending)
+    def take(self, correlation_id: int, message: messages.ProduceRequest) -> Work | None:
+        """Enqueue the appends, or answer what does it; that waits only for room in a mailbox. The answer comes with the last of
+        theirs."""
+        pending = UnansweredProduce(self.session, correlation_id, message)
+        appends = self._prepared_now(message) if message.transactional_id is None else None
+        if appends is None:
+            return partial(self._take_later, pending)
+        for slot, append in enumerate(appends):
+            if isinstance(append, RequestError):
+                pending.put(slot, append)
+        waiting = {slot: append for slot, append in enumerate(appends) if not isinstance(append, RequestError)}
+        while waiting:
+            slot = next(iter(waiting))
+            actor, prepared = waiting[slot]
+            if not actor.try_append(prepared, message.acks, partial(pending.put, slot)):
+                return partial(self._enqueue, pending, waiting)
+            del waiting[slot]
+        self._settle(pending)
+        return None
+
+    def _prepared_now(self, message: messages.ProduceRequest) -> list[PartitionAppend | RequestError] | None:
+        """What can be appended, or why not, by slot. None, and nothing has happened: it takes a longer look."""
+        if len(message.partitions) > PARTITIONS_AT_ONCE:
+            return None
+        appends: list[PartitionAppend | RequestError] = []
+        for each in message.partitions:
+            if isinstance(each.records, tuple):
+                return None
+            try:
+                topic_partition = each.topic_partition
+                append = self.broker.writer.prepare_now(topic_partition, each.records)
+                if append is None:
+                    return None
+                check_transaction(None, topic_partition, append[1].batches[0][0])
+                appends.append(append)
+            except RequestError as exc:
+                appends.append(exc.as_answer())
+            except ValueError as exc:
+                appends.append(InvalidRequestError(f"{each.topic}-{each.partition}: {exc}"))
+        return appends
+
+    async def _take_later(self, pending: UnansweredProduce) -> None:
+        appends = await self._prepare(pending.message, pending)
+        if pending.message.transactional_id is not None:
+            appends = await self._join_transaction(pending.message.transactional_id, appends, pending)
+        await self._enqueue(pending, appends)
+
+    async def _enqueue(self, pending: UnansweredProduce, appends: dict[int, PartitionAppend]) -> None:
         for slot, (actor, prepared) in appends.items():
-            await self.broker.writer.submit(actor, prepared, message.acks, partial(pending.put, slot))
+            await self.broker.writer.submit(actor, prepared, pending.message.acks, partial(pending.put, slot))
             if not slot % PARTITIONS_PER_TURN and slot:
                 await trio.lowlevel.checkpoint()
-        if not message.acks:
+        self._settle(pending)
+
+    def _settle(self, pending: UnansweredProduce) -> None:
+        """Everything is enqueued."""
+        if not pending.message.acks:
             if not self.session.failed:
-                self.session.discard(correlation_id)
-        elif not message.partitions:
+                self.session.discard(pending.correlation_id)
+        elif not pending.message.partitions:
             pending.answer()
 
     async def _prepare(self, message: messages.ProduceRequest, pending: UnansweredProduce) -> dict[int, PartitionAppend]:
@@ -147,23 +186,6 @@ class Produces:
                 pending.put(slot, exc.as_answer())
             return {}
         return appends
-
-    def _forget(self, correlation_id: int) -> None:
-        self._pending.pop(correlation_id, None)
-
-    def _watch_timeouts(self) -> None:
-        if not self._is_watching:
-            self._is_watching = True
-            self.nursery.start_soon(self._expire)
-
-    async def _expire(self) -> None:
-        """Answer produces whose timeout is over, while there are any. A connection that is idle is not woken."""
-        while self._pending:
-            now = trio.current_time()
-            for pending in [each for each in self._pending.values() if each.deadline <= now]:
-                pending.expire()
-            await trio.sleep(TIMEOUT_CHECK_S)
-        self._is_watching = False
 
 
 def check_transaction(transactional_id: str | None, topic_partition: TopicPartition, header: BatchHeader) -> None:

@@ -1,14 +1,15 @@
-"""One connection of the native protocol: a task that reads, a task that writes, tasks for what has to wait.
+"""One connection of the native protocol: requests are taken up in the order they came, so appends to one partition keep it;
+answers leave in the order they are ready.
 
-The reading task hands requests over in the order they came, so appends to one partition keep it. It stops reading (the
-backpressure that the peer feels) while too many requests or bytes are unanswered, a mailbox is full, or answers pile up
-unsent. Answers leave in the order they are ready.
+It reads no more (the backpressure that the peer feels) while too many requests or bytes are unanswered, a mailbox is full, or
+answers pile up unsent.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -17,14 +18,13 @@ import trio
 
 from ....protocol.errors import ErrorCode, LocalProtocolError, RecordTooLargeError, RemoteProtocolError, RequestError
 from ....protocol.native import frames, messages
-from ....protocol.native.connection import CONNECTION_CLOSED, NEED_DATA, PAUSED, NativeConnection, NativeRequest, WideFrame
+from ....protocol.native.connection import CONNECTION_CLOSED, PAUSED, NativeConnection, NativeRequest, WideFrame
 from ....protocol.native.fields import Body
+from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
-from ....protocol.types import ANONYMOUS
-from ..connections.budget import FREE_BYTES, InFlightBudget, Share
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
-from ..connections.transport import Transport
+from ..connections.session import Session, Work
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -44,49 +44,39 @@ class Taken(NamedTuple):
 InSteps = Callable[[Generator[None, None, Any]], Awaitable[Any]]
 
 
-@attrs.define(eq=False)
-class Session:
-    """Owner of one connection's state. `serve` in `native` gives it its meaning."""
+TakeUp = Callable[[NativeRequest], Work | None]
+"""Serves one request, or answers what is to be waited for before the next one may be taken up."""
 
-    transport: Transport
+
+def _ended(_: object) -> None:
+    """Nothing is taken up any more."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class NativeSession(Session[NativeRequest]):
+    """Owner of one connection's state."""
+
     connection: NativeConnection
-    budget: InFlightBudget
+    open_calls: Callable[[NativeSession], TakeUp]
+    """Makes what serves the requests."""
     in_steps: InSteps
     """Reads what is large; others have their turn meanwhile."""
-    client_id: str = "-"
     failed: bool = False
     """The peer broke the protocol and was told so in a last error frame."""
-    lingers: bool = False
-    """Answers were on their way when reading ended, and the peer may have sent more."""
-    share: Share = attrs.field(init=False)
-    taken_count: int = 0
-    """Requests that were taken up."""
     departed: Callable[[], None] | None = None
-    """Called when the peer is seen to send no more while nobody receives from it."""
-    _progress: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    """Called when the peer is seen to send no more, and when no more requests are taken."""
+    _take_up: TakeUp = attrs.field(init=False)
     _taken: dict[int, Taken] = attrs.field(factory=dict)
     """By correlation id."""
-    _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _is_waiting_for_request: bool = False
-    _takes_no_more: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        self.transport.progressed = self._wake_waiting
-        self.transport.broke = self.stop_reading
-        self.share = self.budget.open_share()
-        self.share.payer, self.share.give_up = self._payer, self._give_up
-        self.share.unread_bytes = self._unread_bytes
+    def begin(self) -> None:
+        self._take_up = self.open_calls(self)
+        self.ring_at(trio.current_time() + HELLO_TIMEOUT_S, self._end_without_hello)
 
-    def _payer(self) -> str:
-        principal = self.transport.principal
-        return self.transport.host if principal == ANONYMOUS else principal
-
-    def _unread_bytes(self) -> int:
-        return self.connection.unread_bytes
-
-    @property
-    def peer(self) -> str:
-        return self.transport.peer
+    def _end_without_hello(self) -> None:
+        if self.connection.state is not State.READY:
+            LOGGER.debug("%s said no hello within %d s", self.peer, HELLO_TIMEOUT_S)
+            self.end_reading()
 
     # ---- answers: called from any task, never wait -------------------------------------------------------------------
 
@@ -112,17 +102,16 @@ class Session:
         """Tell the peer in a last error frame why the connection ends, and take no more requests. Unanswered ones stay so."""
         if self.failed:
             return
-        self.failed = self.lingers = True
+        self.failed = True
         self.transport.counters.refused += 1
+        self.stop_reading()
+        self.lingers = True
         self.forget_unanswered()
         self.transport.send(self.connection.send_fatal_error(error))
-        self.stop_reading()
 
-    def _give_up(self, why: str) -> None:
-        """Its frame keeps memory that others wait for."""
+    def end_stalled(self, why: str) -> None:
         line = f"{self.peer} (client {self.client_id}) is disconnected: {why}"
         self.transport.counters.said.warn(LOGGER, STALLED, line)
-        self.transport.counters.end(STALLED)
         self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
 
     def _broke_protocol(self, error: RemoteProtocolError) -> None:
@@ -136,153 +125,95 @@ class Session:
         said = "the request met a bug of the server; its log says which"
         self.fail(RequestError(said, ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _wake_waiting(self) -> None:
-        if self._progress:
-            self._progress.unpark_all()
-
     def _settle(self, correlation_id: int, errors: Sequence[int] = ()) -> None:
         taken = self._taken.pop(correlation_id)
-        self._return(taken.held_bytes)
+        self.give_back(taken.held_bytes)
         taken.counters.answered(perf_counter() - taken.started_s, errors)
-        self._wake_waiting()
+        self.go_on()
 
-    def _return(self, size: int) -> None:
-        """Bytes of a request are not kept any longer."""
-        self.share.held -= size
-        if self.share.accounts:
-            self.share.give_back()
+    # ---- requests ------------------------------------------------------------------------------------------------------
 
-    # ---- reading -------------------------------------------------------------------------------------------------------
+    @property
+    def wants_bytes(self) -> bool:
+        return self.connection.can_receive_more and super().wants_bytes
 
-    async def next_request(self) -> NativeRequest | None:
-        """The next request; None when the peer is done, gone, or broke the protocol (it was told then)."""
-        if self._takes_no_more:
+    def next_request(self) -> NativeRequest | None:
+        try:
+            event = self.connection.next_event()
+        except RemoteProtocolError as exc:
+            self._broke_protocol(exc)
             return None
-        self._is_waiting_for_request = True
-        try:
-            return await self._receive_request()
-        finally:
-            self._is_waiting_for_request = False
+        if isinstance(event, NativeRequest):
+            return event
+        if isinstance(event, WideFrame):
+            self.share.is_whole = True
+            self.work_on(partial(self._read_wide, event.frame), ends_with_reading=True)
+        elif event is CONNECTION_CLOSED:
+            self.end_reading()
+        elif event is PAUSED and self._has_left is not None:
+            self.peer_left(self._has_left)
+        return None
 
-    async def _receive_request(self) -> NativeRequest | None:
-        share = self.share
-        while True:
-            if self.transport.is_full:
-                await self.room_to_answer()
-            try:
-                event = self.connection.next_event()
-            except RemoteProtocolError as exc:
-                self._broke_protocol(exc)
-                return None
-            if isinstance(event, WideFrame):
-                request = await self._read_wide(event.frame)
-                return None if request is None else self._take(request)
-            if isinstance(event, NativeRequest):
-                return self._take(event)
-            if event is CONNECTION_CLOSED:
-                return None
-            if event is PAUSED:
-                with self.transport.watching(self._peer_left):
-                    await self._progress.park()
-                continue
-            assert event is NEED_DATA, event
-            share.is_receiving = True
-            try:
-                data = await self.transport.receive()
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                return None
-            finally:
-                share.is_receiving = False
-            self.connection.receive_data(data)
-            share.held += len(data)
-            if share.held > FREE_BYTES and not share.charge_now():
-                del data
-                with self.transport.watching(self._peer_left):
-                    await share.charge()
-
-    async def _read_wide(self, frame: memoryview) -> NativeRequest | None:
-        self.share.is_whole = True
+    async def _read_wide(self, frame: memoryview) -> None:
         try:
-            with self.transport.watching(self._peer_left):
+            with self.watching():
                 value = await self.in_steps(frames.unpack_frame_steps(frame))
-            return self.connection.read_value(value, len(frame))
+            self.hold_up(self.connection.read_value(value, len(frame)))
         except RemoteProtocolError as exc:
             self.connection.refuse()
             self._broke_protocol(exc)
-            return None
 
-    def _take(self, event: NativeRequest) -> NativeRequest | None:
-        self.share.is_whole = True
-        held_bytes = event.size_bytes + LENGTH_BYTES
-        if self._takes_no_more:  # since this task was woken, so that its next wait would be cancelled
-            self._return(held_bytes)
-            return None
-        self.taken_count += 1
-        name = event.api if event.api in messages.REQUESTS else UNKNOWN_API
-        self._taken[event.correlation_id] = Taken(held_bytes, self.transport.counters.api(name), perf_counter())
-        return event
+    def may_take(self, request: NativeRequest) -> bool:
+        return True
 
-    def _peer_left(self, is_gone: bool) -> None:
-        """Nobody receives, and the peer sends no more, though it may read: what waits is answered with what there is. A frame
-        that will never be whole waits for nothing."""
+    def take(self, request: NativeRequest) -> None:
+        name = request.api if request.api in messages.REQUESTS else UNKNOWN_API
+        counters = self.transport.counters.api(name)
+        self._taken[request.correlation_id] = Taken(request.size_bytes + LENGTH_BYTES, counters, perf_counter())
+        work = self._take_up(request)
+        if work is not None:
+            self.work_on(work)
+
+    def let_go(self, request: NativeRequest) -> None:
+        self.give_back(request.size_bytes + LENGTH_BYTES)
+
+    @property
+    def has_unanswered(self) -> bool:
+        return bool(self._taken)
+
+    @property
+    def is_watched(self) -> bool:
+        return super().is_watched or not self.connection.can_receive_more
+
+    def peer_left(self, is_gone: bool) -> None:
+        """What waits is answered with what there is. A frame that will never be whole waits for nothing."""
         if is_gone or self.connection.missing_bytes > self.transport.unread_bytes():
             self.stop_reading()
         if self.departed is not None:
             self.departed()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is under way."""
-        return bool(self._taken) or not self._is_waiting_for_request
-
-    def end_idle(self) -> None:
-        """Its peer has asked for nothing."""
-        LOGGER.debug("%s (client %s) is disconnected: it was idle", self.peer, self.client_id)
-        self.stop_reading()
-
     async def room_to_answer(self) -> None:
         """Wait while the peer leaves more answers unread than it may."""
         while self.transport.is_full:
-            await self._progress.park()
-
-    @property
-    def reading(self) -> trio.CancelScope:
-        """Around everything that takes requests and takes them up; see `stop_reading`."""
-        return self._reading
-
-    def stop_reading(self) -> None:
-        """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
-        if not self._takes_no_more:
-            self._takes_no_more = True
-            self.lingers = bool(self._taken or self.transport.unsent_bytes or self._has_unread_bytes())
-        if self._is_waiting_for_request:
-            self._reading.cancel()
-
-    def _has_unread_bytes(self) -> bool:
-        return bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
+            await self.progress()
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 
-    async def all_answered(self) -> None:
-        """Wait until no request is without its answer."""
+    async def end(self) -> None:
+        if self.departed is not None:
+            self.departed()
         while self._taken:
-            await self._progress.park()
+            await self.progress()
 
     def forget_unanswered(self) -> None:
         """Give the bytes of requests back that will not be answered."""
-        self._return(sum(taken.held_bytes for taken in self._taken.values()))
+        self.give_back(sum(taken.held_bytes for taken in self._taken.values()))
         self._taken.clear()
+        self.go_on()
 
-    def drop_unread(self) -> None:
-        """Nothing of what was received will be a request any more."""
-        self._return(self.connection.drop())
-
-    def close(self) -> None:
-        """Leave nothing to the garbage collector: what a connection keeps can be large."""
+    def forget(self) -> None:
         self._taken.clear()
-        self.connection.drop()
-        self.share.close()
-        self.transport.close()
+        self._take_up = _ended
         self.departed = None
 
 

@@ -63,11 +63,12 @@ class Login:
     """Who is logging in, or has logged in."""
     _exchange: ScramServer | None = None
     _expires: float = float("inf")
-    _logged_in: trio.Event = attrs.field(factory=trio.Event)
+    _has_logged_in: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.session.connection.max_request_bytes = MAX_UNKNOWN_BYTES
         self.session.logs_in = True
+        self.session.ring_at(trio.current_time() + LOGIN_TIMEOUT_S, self._end_when_late)
 
     @property
     def _security(self) -> Security:
@@ -89,12 +90,9 @@ class Login:
             return None
         return "its login has expired and was not renewed"
 
-    async def end_when_late(self) -> None:
-        """A task: end the connection if its client has not logged in within LOGIN_TIMEOUT_S."""
-        with trio.move_on_after(LOGIN_TIMEOUT_S):
-            await self._logged_in.wait()
-            return
-        self.session.fail(f"it has not logged in within {LOGIN_TIMEOUT_S:g} s")
+    def _end_when_late(self) -> None:
+        if not self._has_logged_in:
+            self.session.fail(f"it has not logged in within {LOGIN_TIMEOUT_S:g} s")
 
     # ---- the exchange ----------------------------------------------------------------------------------------------------
 
@@ -158,7 +156,7 @@ class Login:
 
     def _note_user(self, user: str) -> None:
         """Raises SaslAuthenticationError when a login would be renewed as somebody else."""
-        if self._logged_in.is_set() and user != self._user:
+        if self._has_logged_in and user != self._user:
             raise SaslAuthenticationError("Cannot change principals during re-authentication")
         self._user = user
 
@@ -167,7 +165,7 @@ class Login:
         lifetime_ms = self.broker.config.connections_max_reauth_ms
         self._expires = trio.current_time() + lifetime_ms / 1000 if lifetime_ms else float("inf")
         self._step = _Step.DONE
-        self._logged_in.set()
+        self._has_logged_in = True
         self.session.transport.known()
         self._security.statistics.logins += 1
         self.session.principal = f"User:{self._user}"

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from ....faults.faults import Fault, Faults
 from ....faults.requests import LoggedRequest, RequestLog
 from ....faults.rules import Intercept, Intercepted, Subject
 from ....system.clock import NowMs
+from ...connections.session import Work
 from ..door import KafkaDoor
 from ..error_answers import error_codes, error_response
 from ..session import Turn
@@ -37,8 +38,8 @@ NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id."""
 
-Serve = Callable[[Turn], Awaitable[None]]
-"""Answers a turn, now or later."""
+Serve = Callable[[Turn], Work | None]
+"""Answers a turn, now or later, or answers what is to be waited for before the next one."""
 
 
 @attrs.define(eq=False)
@@ -49,7 +50,7 @@ class Watch:
     requests: RequestLog
     now_ms: NowMs
 
-    async def take_up(self, door: KafkaDoor, turn: Turn, serve: Serve) -> None:
+    def take_up(self, door: KafkaDoor, turn: Turn, serve: Serve) -> Work | None:
         """Note a request in the log, then serve it, or do to it what a rule says."""
         request = turn.request
         subject = subject_of(request, door.node_id, door.broker.topics.named, _in_session(door, turn))
@@ -59,22 +60,25 @@ class Watch:
         turn.noted = partial(self._answered, noted)
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
             noted.fault = fault.number
-            await FaultyCall(door, fault, turn, serve, subject).carry_out()
-        else:
-            await serve(turn)
+            return FaultyCall(door, fault, turn, serve, subject).carry_out
+        return serve(turn)
 
-    async def _serve_as_node(self, door: NodeDoor, serve: Serve, turn: Turn) -> None:
+    def _serve_as_node(self, door: NodeDoor, serve: Serve, turn: Turn) -> Work | None:
         """Serve a request as one node of a cluster: refuse what belongs to another one."""
         request = turn.request
         key, body = request.api.key, request.body
         if (code := refusal(door, turn)) is not None:
             turn.answer(error_response(request.api, request.version, body, code))
-        elif request.api.served_by is ServedBy.LEADER and any(_elsewhere(door, turn)):
-            await FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door)).carry_out()
-        elif key in TELL_OF_NODES:
-            turn.answer(tell(door, key, body, await served(turn, serve, body)))
-        else:
-            await serve(turn)
+            return None
+        if request.api.served_by is ServedBy.LEADER and any(_elsewhere(door, turn)):
+            return FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door)).carry_out
+        if key in TELL_OF_NODES:
+            return partial(self._tell, door, turn, serve)
+        return serve(turn)
+
+    async def _tell(self, door: NodeDoor, turn: Turn, serve: Serve) -> None:
+        body = turn.request.body
+        turn.answer(tell(door, turn.request.api.key, body, await served(turn, serve, body)))
 
     def _answered(self, noted: LoggedRequest, body: object | None) -> None:
         self.requests.answered(noted, () if body is None else error_codes(body))
@@ -115,7 +119,8 @@ class CapturedTurn(Turn):
 async def served(turn: Turn, serve: Serve, body: Any) -> Any:
     """The answer to a request with this body; None where there is none."""
     captured = CapturedTurn(turn.session, turn.request._replace(body=body))
-    await serve(captured)
+    if (work := serve(captured)) is not None:
+        await work()
     await captured.done.wait()
     return captured.body
 

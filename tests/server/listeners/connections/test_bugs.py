@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,17 +18,26 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LastError
 from triolog.server.listeners.connections.bugs import report_bug
 from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, ProtocolCounters
-from triolog.server.listeners.connections.departures import Departures
 from triolog.server.listeners.connections.seldom import AGAIN_S, Seldom
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
 from triolog.server.listeners.connections.transport import Transport
 from triolog.server.listeners.kafka import produce as kafka_produce
+from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.settings.broker_config import Address
 
-from tests.support.brokers import running_broker
-from tests.support.kafka_server import TOPIC, batch, kafka_server, produce_request, produced
+from tests.support.brokers import running_broker, until
+from tests.support.kafka_server import (
+    TOPIC,
+    KafkaServer,
+    batch,
+    fetch_partition,
+    fetch_request,
+    kafka_server,
+    produce_request,
+    produced,
+)
 from tests.support.wire_client import WireClient
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
@@ -280,23 +288,29 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
         assert server.admission.counters("kafka").bugs == 1
 
 
-async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched() -> None:
-    counters = ProtocolCounters("p")
-    departures = Departures(counters)
-    told: list[bool] = []
+async def test_a_bug_at_the_departure_of_one_peer_leaves_the_others_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kafka_server(tmp_path) as server:
+        await server.broker.topics.create(TOPIC, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(KafkaSession, "peer_left", broken_departure)
+            async with server.connected() as client:
+                await client.send(fetch_request(fetch_partition(), max_wait_ms=300_000), 12)
+                await until(lambda: is_parked(server))
+            await until(lambda: server.listener.connections == 0)
+        assert server.admission.counters("kafka").bugs == 1
+        async with server.connected() as client:
+            await client.send(fetch_request(fetch_partition(), max_wait_ms=300_000), 12)
+            await until(lambda: is_parked(server))
+        await until(lambda: server.listener.connections == 0)
+        assert server.admission.counters("kafka").bugs == 1
 
-    def broken_when_gone(_: bool) -> None:
-        raise RecursionError
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(departures.run)
-        for count, left in enumerate((broken_when_gone, told.append)):
-            here, there = socket.socketpair()
-            with here, departures.watching(here.fileno(), left):
-                there.close()
-                with trio.fail_after(30):
-                    while len(told) + counters.bugs == count:
-                        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
-    departures.close()
-    assert (told, counters.bugs) == ([True], 1)
+def is_parked(server: KafkaServer) -> bool:
+    sessions = [served.serve.__self__ for served in server.listener._served]  # type: ignore[attr-defined]
+    return any(session._parked is not None for session in sessions)
+
+
+def broken_departure(*_: Any) -> None:
+    raise RecursionError

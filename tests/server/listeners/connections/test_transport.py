@@ -12,7 +12,14 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.limits import MIB
-from triolog.server.listeners.connections.transport import COALESCED_BYTES, MAX_RECEIVE_BYTES, MIN_RECEIVE_BYTES, Transport
+from triolog.server.actors.disk.gathering import Gathering
+from triolog.server.listeners.connections.transport import (
+    MAX_RECEIVE_BYTES,
+    MIN_RECEIVE_BYTES,
+    SENT_AT_ONCE_BYTES,
+    SENT_BUFFERS,
+    Transport,
+)
 
 from tests.support.brokers import until
 
@@ -124,26 +131,35 @@ async def test_unread_bytes_are_seen_without_reading_them() -> None:
 
 
 async def test_buffers_of_all_sizes_leave_in_order_and_are_counted() -> None:
-    buffers = [bytes([number % 251]) * size for number, size in enumerate((1, 70_000, 3, COALESCED_BYTES, 2_500_000, 0, 5, 5))]
+    sizes = (1, 70_000, 3, SENT_AT_ONCE_BYTES, 2_500_000, 0, 5, 5)
+    buffers = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
     async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.send(buffers[:4])
-        nursery.start_soon(ends.transport.write)
-        ends.transport.send(memoryview(each) for each in buffers[4:])
-        assert ends.transport.unsent_bytes == sum(map(len, buffers))
+        transport = ends.transport
+        transport.needs_writer = lambda: nursery.start_soon(transport.write)
+        transport.send(buffers[:4])
+        transport.send(memoryview(each) for each in buffers[4:])
+        assert transport.unsent_bytes == sum(map(len, buffers)), "the first piece is more than the socket takes"
         assert await ends.received(sum(map(len, buffers))) == b"".join(buffers)
-        await until(lambda: ends.transport.unsent_bytes == 0)
-        ends.transport.finish()
+        await until(lambda: transport.is_drained)
+    assert (transport.unsent_bytes, transport.counters.sent_bytes) == (0, sum(map(len, buffers)))
 
 
-async def test_small_buffers_leave_together() -> None:
+async def test_buffers_of_one_turn_leave_together() -> None:
     """A write for each would cost more than the bytes."""
     near, far = trio.socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     async with trio.SocketStream(_as_stream(near)) as stream:
-        transport = Transport(stream, "peer")
-        transport.send([b"a", b"b", b"c"])
-        transport.finish()
-        await transport.write()
+        gathering = Gathering()
+        transport = Transport(stream, "peer", gathering=gathering)
+        with gathering:
+            transport.send([b"a", b"b"])
+            transport.send([b"c"])
+            assert transport.unsent_bytes == 3
+        assert transport.is_drained
         assert await far.recv(100) == b"abc"
+        with gathering:
+            transport.send([b"x"] * (SENT_BUFFERS + 1))
+        assert await far.recv(100) == b"x" * SENT_BUFFERS
+        assert await far.recv(100) == b"x"
     far.close()
 
 
@@ -152,26 +168,21 @@ def _as_stream(packets: trio.socket.SocketType) -> trio.socket.SocketType:
     return trio.socket.from_stdlib_socket(socket.socket(packets.family, socket.SOCK_STREAM, 0, packets.detach()))
 
 
-async def test_a_small_answer_that_nothing_follows_leaves_without_a_turn_of_the_writer() -> None:
-    async with pair() as ends, trio.open_nursery() as nursery:
-        nursery.start_soon(ends.transport.write)
-        await trio.testing.wait_all_tasks_blocked()
-        ends.transport.send([b"a", b"b"], at_once=True)
+async def test_an_answer_outside_of_a_turn_leaves_at_once() -> None:
+    async with pair() as ends:
+        ends.transport.send([b"a", b"b"])
         assert os.read(ends.far.socket.fileno(), 100) == b"ab", "nothing else has run since"
         assert ends.transport.unsent_bytes == 0
         assert ends.transport.counters.sent_bytes == 2
-        ends.transport.finish()
 
 
 async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
     answers = [bytes([number]) * 30_000 for number in range(20)]
     async with pair() as ends, trio.open_nursery() as nursery:
-        nursery.start_soon(ends.transport.write)
-        await trio.testing.wait_all_tasks_blocked()
+        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         for answer in answers:
-            ends.transport.send([answer], at_once=True)
+            ends.transport.send([answer])
         assert ends.transport.unsent_bytes > 0
-        ends.transport.finish()
         assert await ends.received(600_000) == b"".join(answers)
     assert ends.transport.unsent_bytes == 0
     assert ends.transport.counters.sent_bytes == 600_000
@@ -179,41 +190,47 @@ async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
 
 async def test_an_answer_does_not_overtake_one_that_is_being_sent() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
-        nursery.start_soon(ends.transport.write)
+        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         ends.transport.send([b"x" * MIB])
         await trio.testing.wait_all_tasks_blocked()
-        ends.transport.send([b"y"], at_once=True)
-        ends.transport.finish()
+        ends.transport.send([b"y"])
         assert await ends.received(MIB + 1) == b"x" * MIB + b"y"
 
 
-async def test_finish_sends_what_waits_and_ends_the_writer() -> None:
+async def test_a_writer_ends_when_everything_is_sent_and_another_one_follows() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
-        ends.transport.send([b"x" * 100_000])
-        ends.transport.finish()
-        nursery.start_soon(ends.transport.write)
-        assert len(await ends.received(100_000)) == 100_000
+        writers: list[int] = []
+
+        async def write() -> None:
+            await ends.transport.write()
+            writers.append(len(writers))
+
+        ends.transport.needs_writer = lambda: nursery.start_soon(write)
+        for count in (1, 2):
+            ends.transport.send([b"x" * 100_000])
+            assert not ends.transport.is_drained
+            assert len(await ends.received(100_000)) == 100_000
+            await until(lambda count=count: len(writers) == count)  # type: ignore[misc]
+            assert ends.transport.is_drained
 
 
 async def test_progress_is_told_as_the_peer_takes_pieces() -> None:
     told: list[int] = []
     async with pair() as ends, trio.open_nursery() as nursery:
+        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         ends.transport.progressed = lambda: told.append(ends.transport.unsent_bytes)
         ends.transport.send([bytes(3 * MIB)])
-        ends.transport.finish()
-        nursery.start_soon(ends.transport.write)
         await ends.received(3 * MIB)
-    assert told == [2 * MIB, MIB, 0]
+    assert told == [2 * MIB, MIB, 0, 0], "and at the end of the writer"
 
 
 async def test_a_peer_that_closes_breaks_the_transport_and_what_waits_is_forgotten() -> None:
     broken: list[bool] = []
-    async with pair() as ends, trio.open_nursery() as nursery:
+    async with pair() as ends:
         ends.transport.broke = lambda: broken.append(True)
-        nursery.start_soon(ends.transport.write)
         await ends.far.aclose()
         ends.transport.send([bytes(MIB)])
-        await until(lambda: bool(broken))
+        assert broken
         assert ends.transport.unsent_bytes == 0
         ends.transport.send([b"nobody takes this"])
         assert ends.transport.unsent_bytes == 0
@@ -235,9 +252,8 @@ async def test_a_peer_that_takes_little_is_waited_for() -> None:
     """Each piece has its own time: one that reads slowly is served."""
     async with pair() as ends, trio.open_nursery() as nursery:
         ends.transport.send_timeout_s = PATIENCE_S
+        ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         ends.transport.send([bytes(2 * MIB)])
-        ends.transport.finish()
-        nursery.start_soon(ends.transport.write)
         left = 2 * MIB
         with trio.fail_after(PATIENCE_S):
             while left:

@@ -8,7 +8,8 @@ from pathlib import Path
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
 from triolog.protocol.limits import MAX_DECOMPRESSED_BYTES, MAX_HEADERS_PER_RECORD, MAX_RECORDS_PER_BATCH, MIB
-from triolog.server.listeners.connections import idle, transport, unsent
+from triolog.server.listeners.connections import session as sessions
+from triolog.server.listeners.connections import transport, unsent
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session
 from triolog.server.listeners.kafka.calls import SERVED
 
@@ -30,7 +31,7 @@ def test_the_limits_on_the_page_are_the_ones_that_hold() -> None:
     assert f"once {unsent.MAX_UNSENT_BYTES // MIB} MiB of answers wait" in PAGE
     assert f"nothing for {transport.SEND_TIMEOUT_S:.0f} s" in PAGE
     assert f"up to {session.MAX_PRODUCES_IN_FLIGHT} wait" in PAGE
-    assert f"for {idle.IDLE_TIMEOUT_S / 60:.0f} minutes" in PAGE
+    assert f"for {sessions.IDLE_TIMEOUT_S / 60:.0f} minutes" in PAGE
     assert f"| {fetch.MAX_FETCH_BYTES // MIB} MiB |" in PAGE
     assert f"| {MAX_DECOMPRESSED_BYTES // MIB} MiB |" in PAGE
     assert f"| {MAX_RECORDS_PER_BATCH:,}; twice as many |" in PAGE

@@ -1,0 +1,54 @@
+"""What may not wait for ever, of all connections of a listener: one task looks once a second, and none while nothing waits."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+CHECK_S: Final = 1.0
+"""How exact a deadline is, and the shortest one."""
+
+
+class Expires(Protocol):
+    """A request that has a timeout."""
+
+    def expire(self) -> None:
+        """Its time is over. Called once, unless it was removed before."""
+
+
+@attrs.define(eq=False)
+class Deadlines:
+    """Owner: a listener. `run` is its task."""
+
+    _waiting: dict[Expires, float] = attrs.field(factory=dict)
+    """By what waits, when its time is over."""
+    _first: trio.Event | None = None
+    """Set when something begins to wait, while nothing does."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, who: Expires, deadline: float) -> None:
+        """Have `expire` called some time after a moment of trio's clock."""
+        self._waiting[who] = deadline
+        if self._first is not None:
+            self._first.set()
+
+    def remove(self, who: Expires) -> None:
+        """It waits no longer."""
+        self._waiting.pop(who, None)
+
+    async def run(self) -> None:
+        """Tell who has waited for too long, until cancelled."""
+        while True:
+            if not self._waiting:
+                self._first = trio.Event()
+                await self._first.wait()
+                self._first = None
+            await trio.sleep(CHECK_S)
+            now = trio.current_time()
+            for who in [each for each, deadline in self._waiting.items() if deadline <= now]:
+                if self._waiting.pop(who, None) is not None:
+                    who.expire()

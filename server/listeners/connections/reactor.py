@@ -1,0 +1,113 @@
+"""The sockets of a listener's sessions, watched together: one epoll object inside trio's, and one task that waits for it.
+
+A turn of that task serves all sockets that are ready, so that their requests share what can be shared: a write for each
+partition, a send for each peer. A session needs no task to be read from, only to wait for something.
+
+A session that reads nothing at the moment is left alone until its peer sends something or goes away. Then it is told of a
+departure, once, and not woken again by bytes that it does not want yet.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from ...broker import Gathering
+from .deadlines import Deadlines
+
+SOCKETS_PER_TURN: Final = 64
+"""That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
+
+IN: Final = select.EPOLLIN
+_LEFT: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_ALL: Final = IN | select.EPOLLRDHUP
+
+
+class Reads(Protocol):
+    """A session, as the reactor knows it. What these raise ends the reactor: a session keeps its errors to itself."""
+
+    @property
+    def descriptor(self) -> int:
+        """Of its socket."""
+
+    @property
+    def wants_bytes(self) -> bool:
+        """Whether it would read now."""
+
+    def on_bytes(self) -> None:
+        """There may be something to be received: bytes, the end, or an error."""
+
+    def on_departure(self, is_gone: bool) -> None:
+        """The peer sends no more; `is_gone`: nor does it read."""
+
+
+@attrs.define(eq=False)
+class _Watched:
+    session: Reads
+    events: int = _ALL
+    """What is asked for; 0: the socket is not watched any more, since its peer has left."""
+
+
+@attrs.define(eq=False)
+class Reactor:
+    """Owner: a listener. `run` is its task; sessions add and remove themselves."""
+
+    gathering: Gathering
+    deadlines: Deadlines = attrs.field(factory=Deadlines)
+    """Of the sessions' requests."""
+    _epoll: select.epoll = attrs.field(factory=select.epoll)
+    _watched: dict[int, _Watched] = attrs.field(factory=dict)
+    """By descriptor."""
+
+    async def run(self) -> None:
+        """Serve what is ready, until it is cancelled."""
+        descriptor = self._epoll.fileno()
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            self._turn()
+
+    def _turn(self) -> None:
+        """A frame of its own: a session must not be kept by who served it last."""
+        with self.gathering:
+            for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
+                watched = self._watched.get(descriptor)
+                if watched is not None:
+                    self._serve(descriptor, watched, events)
+
+    def _serve(self, descriptor: int, watched: _Watched, events: int) -> None:
+        session = watched.session
+        if session.wants_bytes:
+            session.on_bytes()
+        elif events & _LEFT:
+            watched.events = 0
+            self._epoll.unregister(descriptor)
+            session.on_departure(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+        elif watched.events & IN:
+            watched.events = select.EPOLLRDHUP
+            self._epoll.modify(descriptor, watched.events)
+
+    def add(self, session: Reads) -> None:
+        """Watch a session's socket until `remove`. Raises OSError."""
+        self._epoll.register(session.descriptor, _ALL)
+        self._watched[session.descriptor] = _Watched(session)
+
+    def expect(self, session: Reads) -> None:
+        """The session wants bytes again, after it did not want any."""
+        watched = self._watched.get(session.descriptor)
+        if watched is not None and watched.events != _ALL:
+            (self._epoll.modify if watched.events else self._epoll.register)(session.descriptor, _ALL)
+            watched.events = _ALL
+
+    def remove(self, session: Reads) -> None:
+        """Watch it no more; its descriptor may be another file's from now on."""
+        watched = self._watched.pop(session.descriptor, None)
+        if watched is not None and watched.events:
+            self._epoll.unregister(session.descriptor)
+
+    def close(self) -> None:
+        """Nobody is watched any more."""
+        self._watched.clear()
+        self._epoll.close()

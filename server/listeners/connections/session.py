@@ -1,0 +1,452 @@
+"""One connection, whatever protocol it speaks: bytes come in, requests are taken up in their order, answers leave.
+
+Nothing of that needs a task: bytes are received, and requests taken up, in the reactor's turn; what has been held up goes on
+where the obstacle goes, in the turn of an actor that answers for example. The connection has one task, `serve`. It waits for
+what a request has to wait for, one at a time, and for the moments at which time matters; what it waits for holds up the
+requests behind it, and the reading, which is the backpressure that the peer feels.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+import attrs
+import trio
+
+from ....protocol.types import ANONYMOUS, Bytes
+from .budget import FREE_BYTES, InFlightBudget, Share
+from .counters import STALLED
+from .deadlines import Deadlines
+from .reactor import Reactor
+from .transport import Transport
+
+LOGGER: Final = logging.getLogger(__name__)
+
+REQUESTS_PER_TURN: Final = 4
+"""Requests of one connection that are served before others have their turn: with lookups about 0.3 ms. A peer that sends 64 at
+once would otherwise hold everything up for as long as all of them take."""
+IDLE_TIMEOUT_S: Final = 600.0
+"""A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
+IDLE_CHECKS: Final = 10
+"""How often within that time it is looked at: a deadline that every request moves would cost more than the request's header."""
+
+Work = Callable[[], Awaitable[None]]
+"""What has to be waited for before the next request is taken up."""
+
+
+class Received(Protocol):
+    """What cuts requests out of received bytes."""
+
+    @property
+    def unread_bytes(self) -> int: ...
+    @property
+    def missing_bytes(self) -> int: ...
+    def receive_data(self, data: Bytes) -> None: ...
+    def drop(self) -> int: ...
+
+
+RequestT = TypeVar("RequestT")
+
+
+@attrs.define(eq=False, kw_only=True)
+class Session(ABC, Generic[RequestT]):
+    """Owner of one connection's state. A protocol says what a request is and how it is taken up."""
+
+    transport: Transport
+    connection: Received
+    budget: InFlightBudget
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    client_id: str = "-"
+    share: Share = attrs.field(init=False)
+    taken_count: int = 0
+    """Requests that were taken up."""
+    lingers: bool = False
+    """Answers were on their way when reading ended, and the peer may have sent more."""
+    nursery: trio.Nursery = attrs.field(init=False)
+    """For what goes on beside the requests. All of it is cancelled when they are answered."""
+    takes_no_more: bool = False
+    _held_up: RequestT | None = None
+    """A request that cannot be taken up yet."""
+    _work: Work | None = None
+    _work_ends: trio.CancelScope | None = None
+    """Ends the work with the reading: it is for a request that is not there yet."""
+    _has_more: bool = False
+    """Whether requests are left that others' turn comes before."""
+    _is_going: bool = False
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    """Around everything that it waits for."""
+    _error: Exception | None = None
+    """What nobody expected; raised in the task."""
+    _task: trio.lowlevel.Task | None = None
+    """Its task, while it has nothing to do."""
+    _alarms: list[tuple[float, Callable[[], None]]] = attrs.field(factory=list)
+    _has_left: bool | None = None
+    """Whether the peer is gone altogether; None: it is there as far as is known."""
+    _watching: int = 0
+    _progress: trio.Event | None = None
+    """Set, and forgotten, when something was answered or sent."""
+
+    def __attrs_post_init__(self) -> None:
+        self.transport.progressed = self.go_on
+        self.transport.broke = self.stop_reading
+        self.transport.needs_writer = self._start_writer
+        self.share = self.budget.open_share()
+        self.share.payer, self.share.give_up = self._payer, self._give_up
+        self.share.unread_bytes = self._unread_bytes
+
+    # ---- what a protocol says ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin(self) -> None:
+        """The connection's task runs."""
+
+    @abstractmethod
+    def next_request(self) -> RequestT | None:
+        """The next request; None where there is none, or work to be done first (`work_on`), or the reading has ended."""
+
+    @abstractmethod
+    def may_take(self, request: RequestT) -> bool:
+        """Whether a request can be taken up now. Else it waits for `go_on`."""
+
+    @abstractmethod
+    def take(self, request: RequestT) -> None:
+        """Take a request up. Expected errors are answers; work that it waits for is given to `work_on`."""
+
+    @abstractmethod
+    def let_go(self, request: RequestT) -> None:
+        """A request that was held up is not taken up any more."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """No request is taken any more: wait until those that were are answered."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """The connection has ended. Keep nothing."""
+
+    @abstractmethod
+    def peer_left(self, is_gone: bool) -> None:
+        """Nobody reads, and the peer sends no more; unless it is gone it may still read."""
+
+    @abstractmethod
+    def end_stalled(self, why: str) -> None:
+        """End the connection: its frame keeps memory that others wait for."""
+
+    @property
+    @abstractmethod
+    def has_unanswered(self) -> bool:
+        """Whether a request is under way."""
+
+    @property
+    def principal_name(self) -> str:
+        """Who the peer is."""
+        return self.transport.principal
+
+    # ---- the budget ----------------------------------------------------------------------------------------------------
+
+    def _payer(self) -> str:
+        name = self.principal_name
+        return self.transport.host if name == ANONYMOUS else name
+
+    def _unread_bytes(self) -> int:
+        return self.connection.unread_bytes
+
+    def _give_up(self, why: str) -> None:
+        self.transport.counters.end(STALLED)
+        self.end_stalled(why)
+
+    def give_back(self, size: int) -> None:
+        """Bytes of requests are not kept any longer."""
+        self.share.held -= size
+        if self.share.accounts:
+            self.share.give_back()
+
+    @property
+    def peer(self) -> str:
+        return self.transport.peer
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of requests that have a timeout."""
+        assert self.transport.reactor is not None
+        return self.transport.reactor.deadlines
+
+    # ---- the task ------------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
+        transport, reactor = self.transport, self.transport.reactor
+        assert reactor is not None
+        try:
+            async with transport.stream:
+                try:
+                    with self._scope:
+                        await self._serve(reactor)
+                    if self._error is not None:
+                        raise self._error
+                    await transport.take_leave()
+                finally:
+                    reactor.remove(self)
+                if self.lingers:
+                    await transport.linger()
+        finally:
+            self.forget()
+            self._alarms.clear()
+            self._work = self._held_up = None
+            self.connection.drop()
+            self.share.close()
+            transport.close()
+
+    async def _serve(self, reactor: Reactor) -> None:
+        async with trio.open_nursery() as nursery:
+            self.nursery = nursery
+            self.begin()
+            reactor.add(self)
+            self.on_bytes()  # what came with a handshake of TLS is not on the socket any more
+            await self._attend()
+            self._drop_unread()
+            await self.end()
+            while not self.transport.is_drained:
+                await self.progress()
+            nursery.cancel_scope.cancel()
+        del self.nursery
+
+    async def _attend(self) -> None:
+        """Do what the requests wait for, until no more are taken."""
+        looks_at, looks, seen = trio.current_time() + self.idle_timeout_s / IDLE_CHECKS, 0, self.taken_count
+        while True:
+            if self._work is not None:
+                await self._do(self._work)
+            elif self.takes_no_more:
+                return
+            elif self._has_more:
+                self._has_more = False
+                await trio.lowlevel.checkpoint()
+            else:
+                with trio.move_on_at(min(looks_at, self._next_alarm())):
+                    await self._rest()
+                now = trio.current_time()
+                self._ring(now)
+                if now >= looks_at:
+                    looks = looks + 1 if self.taken_count == seen and not self.is_busy else 0
+                    looks_at, seen = now + self.idle_timeout_s / IDLE_CHECKS, self.taken_count
+                    if looks == IDLE_CHECKS:
+                        self.end_idle()
+            with self.transport.gathering:
+                self.go_on()
+
+    async def _do(self, work: Work) -> None:
+        try:
+            if self._work_ends is None:
+                await work()
+            else:
+                with self._work_ends:
+                    await work()
+        finally:
+            self._work = self._work_ends = None
+
+    async def _rest(self) -> None:
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+    def _wake(self) -> None:
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+
+    def ring_at(self, moment: float, action: Callable[[], None]) -> None:
+        """Have `action` called at a moment of trio's clock, if no request is waited for then. To be asked in `begin`."""
+        self._alarms.append((moment, action))
+
+    def _next_alarm(self) -> float:
+        return min((moment for moment, _ in self._alarms), default=math.inf)
+
+    def _ring(self, now: float) -> None:
+        due = [action for moment, action in self._alarms if moment <= now]
+        if due:
+            self._alarms = [alarm for alarm in self._alarms if alarm[0] > now]
+            for action in due:
+                action()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way, so that silence is no idleness."""
+        return self.has_unanswered or not self.wants_bytes
+
+    def end_idle(self) -> None:
+        """End the connection of a peer that has asked for nothing for too long."""
+        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
+        self.stop_reading()
+
+    def _start_writer(self) -> None:
+        self.nursery.start_soon(self.transport.write)
+
+    # ---- reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def descriptor(self) -> int:
+        return self.transport.descriptor
+
+    @property
+    def wants_bytes(self) -> bool:
+        """Whether nothing keeps it from receiving more."""
+        return not (self._work is not None or self.takes_no_more or self._held_up is not None or self.transport.is_full)
+
+    def on_bytes(self) -> None:
+        """Receive what there is, and take up what is whole. Raises nothing."""
+        try:
+            self._receive()
+        except Exception as exc:
+            self._met(exc)
+
+    def _receive(self) -> None:
+        try:
+            data = self.transport.receive_now()
+        except (OSError, trio.BrokenResourceError):
+            self.end_reading()
+            return
+        if data is None:
+            return
+        share = self.share
+        share.is_receiving = False
+        self.connection.receive_data(data)
+        share.held += len(data)
+        if share.held > FREE_BYTES and not share.charge_now():
+            self.work_on(self._charge, ends_with_reading=True)
+        self._go_on()
+
+    async def _charge(self) -> None:
+        with self.watching():
+            await self.share.charge()
+
+    def go_on(self) -> None:
+        """Take up what was held up and is not any more. Raises nothing. Called from anywhere."""
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
+        if not self._is_going:
+            try:
+                self._go_on()
+            except Exception as exc:
+                self._met(exc)
+
+    def _go_on(self) -> None:
+        self._is_going = True
+        try:
+            self._take_requests()
+        finally:
+            self._is_going = False
+        if self.takes_no_more:
+            self._wake()
+        elif self.wants_bytes and not self._has_more:
+            self.share.is_receiving = True
+            if self.transport.reactor is not None:
+                self.transport.reactor.expect(self)
+
+    def _take_requests(self) -> None:
+        left = REQUESTS_PER_TURN
+        while not self.takes_no_more and self._work is None:
+            request = self._held_up
+            if request is None:
+                if self.transport.is_full:
+                    return
+                request = self.next_request()
+                if request is None:
+                    return
+                self.share.is_whole = True
+                if self.takes_no_more:
+                    self.let_go(request)
+                    return
+            if not self.may_take(request):
+                self._held_up = request
+                return
+            if not left:
+                self._held_up, self._has_more = request, True
+                self._wake()
+                return
+            left -= 1
+            self._held_up = None
+            self.taken_count += 1
+            self.take(request)
+
+    def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
+        """Have the task wait for something before the next request is taken up. `ends_with_reading`: nobody wants it when no
+        more requests are taken."""
+        assert self._work is None
+        self._work = work
+        self._work_ends = trio.CancelScope() if ends_with_reading else None
+        self._wake()
+
+    def hold_up(self, request: RequestT) -> None:
+        """What `work_on` was for: the next request that is taken up."""
+        self._held_up = request
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Have `peer_left` called when the peer goes away within the block."""
+        self._watching += 1
+        try:
+            if self._has_left is not None:
+                self.peer_left(self._has_left)
+            yield
+        finally:
+            self._watching -= 1
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether `peer_left` is to be called."""
+        return self._watching > 0
+
+    def on_departure(self, is_gone: bool) -> None:
+        """The peer sends no more, which was noticed while nobody reads. Raises nothing."""
+        self._has_left = is_gone
+        if self.is_watched:
+            try:
+                self.peer_left(is_gone)
+            except Exception as exc:
+                self._met(exc)
+
+    def _met(self, error: Exception) -> None:
+        """Something that nobody expected, or a lack of memory: it ends the connection and nobody else's."""
+        self._error = error
+        self.takes_no_more = True
+        self._scope.cancel()
+
+    # ---- end -----------------------------------------------------------------------------------------------------------
+
+    def end_reading(self) -> None:
+        """The peer sends no more, or is gone: nothing that is not whole will be a request."""
+        self.takes_no_more = True
+        self._wake()
+
+    def stop_reading(self) -> None:
+        """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
+        if not self.takes_no_more:
+            self.takes_no_more = True
+            unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
+            self.lingers = unread or self.has_unanswered or bool(self.transport.unsent_bytes)
+        if self._work_ends is not None:
+            self._work_ends.cancel()
+        self._wake()
+
+    def _drop_unread(self) -> None:
+        """Forget received bytes that will not become a request."""
+        if self._held_up is not None:
+            request, self._held_up = self._held_up, None
+            self.let_go(request)
+        self.give_back(self.connection.drop())
+
+    async def progress(self) -> None:
+        """Wait until something was answered or sent."""
+        if self._progress is None:
+            self._progress = trio.Event()
+        await self._progress.wait()

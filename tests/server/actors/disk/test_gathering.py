@@ -1,0 +1,75 @@
+"""What is put off to the end of a turn: done once, in order, and whatever it causes is done in the same turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+from triolog.server.actors.disk.gathering import Gathering
+
+
+@attrs.define(eq=False)
+class Work:
+    name: str
+    done: list[str]
+    causes: Callable[[], None] = lambda: None
+
+    def end_turn(self) -> None:
+        self.done.append(self.name)
+        self.causes()
+
+
+def test_writes_come_before_sends_each_once_and_in_the_order_they_were_asked_for() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+    first, second, peer = (Work(name, done) for name in ("first", "second", "peer"))
+    with gathering:
+        gathering.send_later(peer)
+        for who in (first, second, first):
+            gathering.write_later(who)
+        assert done == []
+    assert done == ["first", "second", "peer"]
+
+
+def test_what_the_end_of_a_turn_causes_is_done_before_it_is_over() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+    log = Work("log", done)
+    peer = Work("peer", done, lambda: gathering.write_later(log) if done.count("peer") == 1 else None)
+    log.causes = lambda: gathering.send_later(peer)
+    with gathering:
+        gathering.send_later(peer)
+    assert done == ["peer", "log", "peer"]
+    assert not gathering.is_open
+
+
+def test_turns_in_a_turn_end_with_the_outermost() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+    with gathering:
+        with gathering:
+            gathering.send_later(Work("peer", done))
+        assert done == []
+        assert gathering.is_open
+    assert done == ["peer"]
+
+
+def test_an_error_at_the_end_of_a_turn_is_raised_and_the_next_turn_does_what_was_left() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def turn() -> None:
+        with gathering:
+            gathering.write_later(Work("broken", done, fail))
+            gathering.write_later(Work("other", done))
+
+    with pytest.raises(ZeroDivisionError):
+        turn()
+    assert not gathering.is_open
+    with gathering:
+        pass
+    assert done == ["broken", "other"]

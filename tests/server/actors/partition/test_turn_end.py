@@ -1,0 +1,165 @@
+"""Appends that a turn gathers are one group at its end: written there if that takes no thread, by the actor's task
+otherwise."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.server.actors.disk.writes_at_once import MAX_BYTES
+from triolog.server.actors.partition.partition import PartitionActor
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.errors import AppendFailedError
+from triolog.server.storage.log.append import AppendResult
+from triolog.server.storage.log.prepare import prepare_append
+
+from tests.support.brokers import actor_of, one_partition, values_from
+from tests.support.logs import START_MS, batch
+
+Answered = list[AppendResult | RequestError]
+
+
+def put(actor: PartitionActor, answers: Answered, *, count: int = 1, size: int = 5) -> None:
+    data = batch(START_MS, value=b"v" * size)
+    for _ in range(count):
+        prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
+        assert actor.try_append(prepared, -1, answers.append)
+
+
+def offsets(answers: Answered) -> list[int]:
+    return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]
+
+
+async def test_a_turns_appends_are_answered_at_its_end_without_a_turn_of_the_task(tmp_path: Path) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await until_answered(answers, 1)  # the first one opens the file, in a thread
+        with broker.disk.gathering:
+            put(actor, answers, count=50)
+            assert len(answers) == 1
+        assert offsets(answers) == list(range(51))
+        assert (actor.statistics().groups, actor.statistics().appends) == (2, 51)
+        assert len(await values_from(broker)) == 51
+
+
+async def test_outside_of_a_turn_the_task_does_it(tmp_path: Path) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        put(actor, answers, count=3)
+        assert answers == []
+        await until_answered(answers, 3)
+        assert offsets(answers) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("durability", "topic", "size"),
+    [
+        ("fsync", {}, 5),
+        ("os", {"flush.messages": "2"}, 5),
+        ("os", {"segment.bytes": "2000"}, 900),
+        ("os", {}, MAX_BYTES),
+    ],
+    ids=["it is synced", "the second one is synced", "the third one rolls", "it is large"],
+)
+async def test_what_takes_long_is_left_to_the_task_whole_and_in_order(
+    tmp_path: Path, durability: str, topic: dict[str, str], size: int
+) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability=durability, topic=topic) as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await until_answered(answers, 1)
+        with broker.disk.gathering:
+            put(actor, answers, count=3, size=size)
+        assert len(answers) == 1
+        with broker.disk.gathering:
+            put(actor, answers)
+        await until_answered(answers, 5)
+        assert offsets(answers) == [0, 1, 2, 3, 4]
+        assert len(await values_from(broker)) == 5
+
+
+async def until_answered(answers: Answered, count: int) -> None:
+    with trio.fail_after(30):
+        while len(answers) < count:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path) -> None:
+    answers: Answered = []
+    seen: list[int] = []
+    async with one_partition(tmp_path, durability="os") as broker, trio.open_nursery() as nursery:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await until_answered(answers, 1)
+
+        def look(log: Any) -> Any:
+            seen.append(log.log_end_offset)
+            return
+            yield
+
+        with broker.disk.gathering:
+            put(actor, answers, count=2)
+            nursery.start_soon(actor.perform, look)
+        await trio.testing.wait_all_tasks_blocked()
+        with broker.disk.gathering:
+            put(actor, answers)
+        assert (offsets(answers), seen) == ([0, 1, 2, 3], [3])
+
+
+class FailsOnce(OsFileSystem):
+    """The next write fails half way, once `fails` is set."""
+
+    fails = False
+
+    def write(self, fd: int, buffers: Any, position: int) -> None:
+        if self.fails:
+            self.fails = False
+            super().write(fd, [bytes(buffers[0])[:7]], position)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(fd, buffers, position)
+
+
+async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(
+    tmp_path: Path,
+) -> None:
+    answers: Answered = []
+    fs = FailsOnce()
+    async with one_partition(tmp_path, durability="os", fs=fs) as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await until_answered(answers, 1)
+        size = Path(actor.log.active.log.path).stat().st_size
+        fs.fails = True
+        with broker.disk.gathering:
+            put(actor, answers, count=2)
+        with broker.disk.gathering:
+            put(actor, answers)
+        await until_answered(answers, 4)
+        assert [type(answer) for answer in answers[1:3]] == [AppendFailedError] * 2
+        assert answers[1].code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert offsets(answers) == [0, 1]
+        assert Path(actor.log.active.log.path).stat().st_size == 2 * size
+
+
+async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tmp_path: Path) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await until_answered(answers, 1)
+        prepared = prepare_append(batch(START_MS), actor.topic_partition, actor.config, now_ms=START_MS)
+        with pytest.raises(ZeroDivisionError), broker.disk.gathering:
+            actor.try_append(prepared, -1, broken)
+        assert actor.log.offline is not None

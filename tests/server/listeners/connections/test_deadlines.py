@@ -1,0 +1,79 @@
+"""What has a timeout is told when it is over, and only then; while nothing waits nobody is woken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+import trio.testing
+from triolog.server.listeners.connections.deadlines import CHECK_S, Deadlines
+
+
+@attrs.define(eq=False)
+class Waits:
+    ended: list[float] = attrs.field(factory=list)
+
+    def expire(self) -> None:
+        self.ended.append(trio.current_time())
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Deadlines]:
+    async with trio.open_nursery() as nursery:
+        deadlines = Deadlines()
+        nursery.start_soon(deadlines.run)
+        yield deadlines
+        nursery.cancel_scope.cancel()
+
+
+async def test_each_is_told_once_within_a_check_behind_its_time(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as deadlines:
+        waiting = [Waits() for _ in range(3)]
+        start = trio.current_time()
+        for number, each in enumerate(waiting):
+            deadlines.add(each, start + 10 * number)
+        await trio.sleep(100)
+        for number, each in enumerate(waiting):
+            [at] = each.ended
+            assert 0 <= at - start - 10 * number <= CHECK_S
+        assert not len(deadlines)
+
+
+async def test_who_was_removed_is_not_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as deadlines:
+        answered, late = Waits(), Waits()
+        for each in (answered, late):
+            deadlines.add(each, trio.current_time())
+        deadlines.remove(answered)
+        deadlines.remove(answered)
+        await trio.sleep(10)
+        assert (answered.ended, len(late.ended)) == ([], 1)
+
+
+async def test_one_that_begins_to_wait_after_a_pause_is_told_too(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as deadlines:
+        await trio.sleep(1000)
+        late = Waits()
+        deadlines.add(late, trio.current_time() + 5)
+        await trio.sleep(10)
+        assert len(late.ended) == 1
+
+
+async def test_nobody_is_woken_while_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
+    """The clock jumps only over waits: with a check each second this would take a million of them."""
+    steps = 0
+
+    class Count(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            nonlocal steps
+            steps += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Deadlines().run)
+        trio.lowlevel.add_instrument(counting := Count())
+        await trio.sleep(1_000_000)
+        trio.lowlevel.remove_instrument(counting)
+        nursery.cancel_scope.cancel()
+    assert steps < 10
