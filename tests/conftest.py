@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
-JVM_TESTS: Final = "tests/tools/spark/jvm/"
+JVM_TESTS: Final = ("tests/tools/spark/jvm/", "tests/kafka/")
+"""Folders whose tests share one JVM: Spark's, and that of Apache Kafka's tools."""
 
 
 def _register_profiles() -> None:
@@ -45,6 +46,7 @@ def _take_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+gc.disable()  # until `pytest_collection_finish`
 bytecode.keep_compiled_modules(ROOT)
 _register_profiles()
 _take_interrupts()
@@ -66,9 +68,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Thousands of tests and the modules they import stay to the end: the collector need not look at them again and again,
-    which took a tenth of the suite."""
+    which took a tenth of the suite. While they come into being nearly nothing of them is garbage: no collector then."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -79,7 +82,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """`--dist loadfile`, but that all tests which share the one JVM are in one process.
+    """`--dist loadfile`, but that all tests which share a JVM are in one process.
 
     No group marks for `--dist loadgroup`: pytest-xdist 3.8 writes them into an attribute that pytest 9.2 does not read.
     """
@@ -89,7 +92,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return JVM_TESTS if nodeid.startswith(JVM_TESTS) else str(super()._split_scope(nodeid))
+            shared = [folder for folder in JVM_TESTS if nodeid.startswith(folder)]
+            return shared[0] if shared else str(super()._split_scope(nodeid))
 
     return Files(config, log)
 

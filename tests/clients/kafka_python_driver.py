@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Received
 from tests.clients.kafka_python_admin import KafkaPythonAdmin
 from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
-from tests.clients.python_driver import PolledMember, PythonDriver
+from tests.clients.python_driver import PolledMember, PythonDriver, RebalancingError
 
 # Its log lines have its connections in them: pytest, which keeps the lines of a test, would keep their sockets.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -79,7 +79,10 @@ class KafkaPythonConsuming:
         return received(self.consumer.poll(MEMBER_POLL_MS))
 
     def commit(self) -> None:
-        self.consumer.commit()
+        try:
+            self.consumer.commit()
+        except kafka.errors.RebalanceInProgressError as exc:
+            raise RebalancingError from exc
 
     def close(self) -> None:
         self.consumer.close()

@@ -16,13 +16,18 @@ import attrs
 from tests.clients.driver import DEADLINE_S, EARLIEST, Access, Message, Producer, Received
 
 
+class RebalancingError(Exception):
+    """The client commits nothing now: a rebalance is under way, which goes on when it is polled."""
+
+
 class Consuming(Protocol):
     """A consumer that has subscribed; one thread uses it."""
 
     def poll(self) -> list[Received]:
         """What there is, after a short wait at most."""
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Raises RebalancingError."""
 
     def close(self) -> None: ...
 
@@ -109,6 +114,9 @@ class PolledMember:
             try:
                 consumer.commit()
                 wanted.set_result(None)
+            except RebalancingError:
+                self._commits.put(wanted)
+                return
             except Exception as exc:
                 wanted.set_exception(exc)
 

@@ -138,6 +138,8 @@ def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: Blocking
     for number in range(200):
         producer.produce("t", b"v", partition=0, on_delivery=lambda error, _: errors.append(error))
         producer.poll(0)
+        if number == 0:
+            assert producer.flush(PATIENCE_S) == 0  # librdkafka would find the topic when it is gone already
         if number == 100:
             admin.delete_topics(["t"])["t"].result(PATIENCE_S)
     assert producer.flush(PATIENCE_S) == 0

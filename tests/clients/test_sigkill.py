@@ -11,7 +11,6 @@ moment to the microsecond.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
@@ -25,6 +24,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from triolog.server.control.ports import Ports
+from triolog.server.settings.broker_config import Address
 
 from tests.clients.driver import DEADLINE_S
 from tests.clients.sigkill_loads import INPUT, OUTPUT, PARTITIONS, PATIENT, Feeder, Load, Progress
@@ -50,16 +51,16 @@ class Run:
 
     folder: ServerFolder
     rng: random.Random
+    address: str
+    """Of a port that nobody else is given while no server listens there."""
     progress: Progress = attrs.field(factory=Progress)
     commits: Commits = attrs.field(factory=Commits)
-    address: str = "127.0.0.1:0"
     kills: int = 0
     loads: list[Load] = attrs.field(factory=list)
     admin: Any = None
 
     def play(self) -> None:
         server = self._start()
-        self.address = json.loads(server.ready_file.read_text())["kafka"]
         self._create_topics()
         feeder, movers, watchers = self._loads()
         self.loads = [feeder, *movers, *watchers]
@@ -208,8 +209,8 @@ class Run:
 def test_exactly_once_survives_sigkill(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
     seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
     try:
-        with ServerFolder(tmp_path, command=server_forker) as folder:
-            Run(folder, random.Random(seed)).play()
+        with ServerFolder(tmp_path, command=server_forker) as folder, closing(Ports()) as ports:
+            Run(folder, random.Random(seed), str(ports.keep(Address("127.0.0.1", 0)))).play()
     except BaseException as exc:
         exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
         raise

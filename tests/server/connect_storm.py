@@ -28,12 +28,14 @@ from tests.support.server_process import DEADLINE_S, POLL_S, ServerFolder, Serve
 SOURCES: Final = 16
 """Addresses 127.0.0.2 and on."""
 WARM_UP: Final = 200
+LEAST_MADE: Final = 100
+LEAST_ANSWERS: Final = 3
+"""A storm goes on until both are reached, however slow the machine is."""
 GENERATOR: Final = """
-import socket, struct, sys, time
-host, port, seconds, sources = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+import select, socket, struct, sys
+host, port, sources, least = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 reset, made, refused, number = struct.pack("ii", 1, 0), 0, 0, 0
-end = time.monotonic() + seconds
-while time.monotonic() < end:
+while made < least or number % 64 or not select.select([0], [], [], 0)[0]:
     number += 1
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
@@ -48,7 +50,7 @@ while time.monotonic() < end:
             made += 1
 print(made, refused)
 """
-"""A connection that is not there at once found the queue of the listener full."""
+"""A connection that is not there at once found the queue of the listener full. It ends when its standard input does."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,16 +91,21 @@ def ask(client: KafkaWire, number: int) -> float:
 
 
 def storm(server: ServerProcess, client: KafkaWire, seconds: float) -> Storm:
-    """A storm that lasts `seconds`. Returns when the server has as many sockets as before; AssertionError when it never has."""
+    """A storm that lasts at least `seconds`. Returns when the server has as many sockets as before, or a minute later."""
     alone = [ask(client, number) for number in range(WARM_UP * 2)][WARM_UP:]
     before, memory = server.open_sockets(), server.memory_bytes()
     host, port = kafka_address(server)
-    command = [sys.executable, "-I", "-c", GENERATOR, host, str(port), str(seconds), str(SOURCES)]
+    command = [sys.executable, "-I", "-c", GENERATOR, host, str(port), str(SOURCES), str(LEAST_MADE)]
     beside: list[float] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as generator:
+    begin = time.monotonic()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as generator:
+        assert generator.stdin is not None
+        assert generator.stdout is not None
         while generator.poll() is None:
             beside.append(ask(client, len(beside)))
-        assert generator.stdout is not None
+            if len(beside) >= LEAST_ANSWERS and time.monotonic() - begin >= seconds:
+                generator.stdin.close()
+        lasted = time.monotonic() - begin
         made, refused = map(int, generator.stdout.read().split())
     deadline = time.monotonic() + DEADLINE_S
     while (left := server.open_sockets() - before) > 0 and time.monotonic() < deadline:
@@ -107,7 +114,7 @@ def storm(server: ServerProcess, client: KafkaWire, seconds: float) -> Storm:
     return Storm(
         made=made,
         refused=refused,
-        seconds=seconds,
+        seconds=lasted,
         alone_ms=alone,
         beside_ms=beside,
         left_sockets=left,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.05
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 Keys = dict[str, Any]
@@ -27,13 +28,21 @@ Keys = dict[str, Any]
 def librdkafka(address: str, keys: Keys, patience_ms: int) -> bytes | None:
     import confluent_kafka
 
+    refused: list[Any] = []
+
+    def told(error: Any) -> None:
+        """It would go on for ever with the same password."""
+        if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
+            refused.append(error)
+
     common = {"bootstrap.servers": address, **keys}
-    producer = confluent_kafka.Producer({**common, "message.timeout.ms": patience_ms})
-    failed: list[Any] = []
-    producer.produce("topic", b"value", on_delivery=lambda error, _: failed.append(error))
-    left = producer.flush(TIMEOUT_S)
-    if left or failed != [None]:
-        raise PermissionError("the record was not delivered")
+    producer = confluent_kafka.Producer({**common, "message.timeout.ms": patience_ms, "error_cb": told})
+    delivered: list[Any] = []
+    producer.produce("topic", b"value", on_delivery=lambda error, _: delivered.append(error))
+    while not delivered and not refused:
+        producer.poll(POLL_S)
+    if delivered != [None]:
+        raise PermissionError(f"the record was not delivered: {refused or delivered}")
     consumer = confluent_kafka.Consumer({**common, "group.id": "g"})
     try:
         consumer.assign([confluent_kafka.TopicPartition("topic", 0, 0)])

@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,21 +24,25 @@ GRACE_S: Final = 2.0
 """What ends by itself gets this long: a thread past its last statement, a descriptor that a thread is closing."""
 
 _POLL_S: Final = 0.005
+_DESCRIPTORS: Final = "/proc/self/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
+_THREADS: Final = "/proc/self/task"
 _IDLE_TRIO_WORKER: Final = re.compile(r"Trio thread \d+")
 
 FileKey = tuple[int, int, int]
 """Descriptor, device, inode: stays the same when the file is renamed or unlinked."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Resources:
-    files: Mapping[FileKey, str]
+    """Taken twice for each test, so only what tells one from another: names are looked up for what is reported."""
+
+    files: frozenset[FileKey]
     threads: frozenset[threading.Thread]
-    children: Mapping[int, str]
+    children: frozenset[int]
 
 
 def snapshot() -> Resources:
-    return Resources(files=_open_files(), threads=frozenset(_busy_threads()), children=_children())
+    return Resources(_open_files(), frozenset(_busy_threads()), _children())
 
 
 def leaks_since(before: Resources, *, grace_s: float = GRACE_S) -> list[str]:
@@ -57,49 +61,46 @@ def leaks_since(before: Resources, *, grace_s: float = GRACE_S) -> list[str]:
 
 
 def _difference(before: Resources, after: Resources) -> list[str]:
-    files = [f"fd {key[0]} -> {what}" for key, what in after.files.items() if key not in before.files]
+    files = [f"fd {key[0]} -> {_target(*key)}" for key in sorted(after.files - before.files)]
     threads = [f"thread {thread.name!r}" for thread in after.threads - before.threads]
-    children = [f"child process {pid}: {what}" for pid, what in after.children.items() if pid not in before.children]
+    children = [f"child process {pid}: {_command(pid)}" for pid in sorted(after.children - before.children)]
     return files + sorted(threads) + children
 
 
-def _open_files() -> dict[FileKey, str]:
-    folder = "/proc/self/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
-    files: dict[FileKey, str] = {}
-    for name in os.listdir(folder):
+def _open_files() -> frozenset[FileKey]:
+    files = []
+    for name in os.listdir(_DESCRIPTORS):
         try:
             status = os.fstat(int(name))
         except OSError:  # the descriptor of this very listing is closed by now
             continue
-        files[int(name), status.st_dev, status.st_ino] = _target(f"{folder}/{name}", status)
-    return files
+        files.append((int(name), status.st_dev, status.st_ino))
+    return frozenset(files)
 
 
-def _target(link: str, status: os.stat_result) -> str:
+def _target(descriptor: int, _: int, inode: int) -> str:
     try:
-        return os.readlink(link)
+        return os.readlink(f"{_DESCRIPTORS}/{descriptor}")
     except OSError:
-        return f"mode {status.st_mode:o}, inode {status.st_ino}"
+        return f"inode {inode}"
 
 
 def _busy_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if not _IDLE_TRIO_WORKER.fullmatch(thread.name)]
 
 
-def _children() -> dict[int, str]:
+def _children() -> frozenset[int]:
     """Processes whose parent is this one, zombies included: nobody has waited for those."""
-    children: dict[int, str] = {}
-    for listing in Path("/proc/self/task").glob("*/children"):
-        try:
-            pids = listing.read_text().split()
-        except OSError:  # that thread ended while we looked
-            continue
-        children.update((int(pid), _command(pid)) for pid in pids)
-    return children
+    children: list[int] = []
+    with suppress(FileNotFoundError):  # no Linux
+        for thread in os.listdir(_THREADS):  # one that ends while we look has no listing any more
+            with suppress(OSError), open(f"{_THREADS}/{thread}/children", "rb", buffering=0) as listing:
+                children += map(int, listing.readall().split())
+    return frozenset(children)
 
 
-def _command(pid: str) -> str:
+def _command(pid: int) -> str:
     try:
-        return Path("/proc", pid, "comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return "ended"

@@ -1,4 +1,8 @@
-"""The benchmark against Apache Kafka runs to its end with tiny counts. No figure is asserted: they are about the machine."""
+"""The benchmark against Apache Kafka runs to its end with tiny counts. No figure is asserted: they are about the machine.
+
+Its generator is in Go, which compiles it for minutes on a fresh machine: what runs it is `full`. The rows of `test_table.py` go
+through the same harness in Python.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,6 @@ from triolog.tools.bench.peers.peer import PeerMissingError
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced")
 """Rows with figures of all brokers, and with a topic of Kafka's that syncs."""
-ALWAYS: Final = ("one-connection", "join")
-"""What the quick suite measures: produced and fetched, and a group."""
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -48,10 +50,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         unavailable(str(exc))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in ROWS if name != "fixture"],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "fixture"])
 def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: str) -> None:
     result = benchmark().measure(name, alone)
     assert result.failure == ""
@@ -63,7 +63,7 @@ def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: st
     assert [line for line in result.lines if line.target is not None]
 
 
-@pytest.mark.full  # two more brokers are started; the rows of ours alone take the same way through the harness
+@pytest.mark.full
 def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
     try:
         with open_brokers(bench_in(tmp_path, with_peers=True), quick_compiler=True) as brokers:
@@ -81,6 +81,7 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_load_that_fails_says_why(alone: Brokers) -> None:
     with pytest.raises(LoadFailedError, match="no-such-topic has no partitions"):
         alone.run(alone.running[TRIOLOG], "times", "no-such-topic")
@@ -95,6 +96,7 @@ def test_without_go_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "Go is not installed" in result.output
 
 
+@pytest.mark.full
 def test_the_command_keeps_a_page_with_machine_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)  # or all modules would be compiled anew for this
     try:

@@ -664,7 +664,7 @@ async def test_a_bug_in_the_actor_ends_the_broker_loudly_and_this_change_and_lat
                     lambda: actor_of(broker).perform(lambda log: truncate_to(log, 1)),
                     lambda: broker.writer.append(PARTITION, value("a")),
                 ):
-                    with trio.move_on_after(5):
+                    with trio.move_on_after(PATIENCE_S):
                         try:
                             await call()
                         except LogOfflineError as exc:

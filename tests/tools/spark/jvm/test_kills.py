@@ -10,11 +10,14 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
+from triolog.server.control.ports import Ports
+from triolog.server.settings.broker_config import Address
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 
 from tests.support.counts import counts
@@ -39,25 +42,21 @@ pytestmark = pytest.mark.full  # each kill of a driver is the start of another J
 
 @attrs.define(eq=False)
 class Server:
-    """A server that comes back on the same port."""
+    """A server that comes back on the same port, which nobody else is given meanwhile."""
 
     folder: Path
+    address: str
     process: ServerProcess
     kills: int = 0
 
     @classmethod
-    def start(cls, folder: Path) -> Server:
-        return cls(folder, _spawn(folder, 0, "127.0.0.1:0").wait_ready())
-
-    @property
-    def address(self) -> str:
-        return f"{self.process.address.host}:{self.process.address.port}"
+    def start(cls, folder: Path, address: str) -> Server:
+        return cls(folder, address, _spawn(folder, 0, address).wait_ready())
 
     def kill_and_restart(self) -> None:
-        address = self.address
         self.process.kill()
         self.kills += 1
-        self.process = _spawn(self.folder, self.kills, address).wait_ready()
+        self.process = _spawn(self.folder, self.kills, self.address).wait_ready()
 
 
 def _spawn(folder: Path, number: int, address: str) -> ServerProcess:
@@ -67,11 +66,12 @@ def _spawn(folder: Path, number: int, address: str) -> ServerProcess:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server.start(tmp_path)
-    try:
-        yield made
-    finally:
-        made.process.kill()
+    with closing(Ports()) as ports:
+        made = Server.start(tmp_path, str(ports.keep(Address("127.0.0.1", 0))))
+        try:
+            yield made
+        finally:
+            made.process.kill()
 
 
 def _fill(server: Server, count: int) -> None:
