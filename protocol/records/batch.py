@@ -62,7 +62,7 @@ _COVERED_HEADER: Final = struct.Struct(">hiqqqhii")
 _MIN_BATCH_LENGTH: Final = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
-_ATTRIBUTES_POSITION: Final = 21
+ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 _PRODUCER_POSITION: Final = 43
 
@@ -174,7 +174,7 @@ def check_batch(batch: memoryview, header: BatchHeader) -> None:
             f"batch at offset {header.base_offset} has {len(batch)} bytes, its header says {header.size_bytes}, "
             f"the smallest possible is {RECORD_BATCH_OVERHEAD}"
         )
-    computed = crc32c(batch[_ATTRIBUTES_POSITION:])
+    computed = crc32c(batch[ATTRIBUTES_POSITION:])
     if computed != header.crc:
         raise CorruptRecordError(
             f"batch at offset {header.base_offset} carries CRC {header.crc:#010x}, its {len(batch)} bytes have {computed:#010x}"
@@ -197,9 +197,9 @@ def with_timestamp(batch: Bytes, timestamp_type: TimestampType, max_timestamp: i
         return changed
     known_flags = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG)
     attributes = known_flags | (LOG_APPEND_TIME_FLAG if timestamp_type == TimestampType.LOG_APPEND_TIME else 0)
-    struct.pack_into(">h", changed, _ATTRIBUTES_POSITION, attributes)
+    struct.pack_into(">h", changed, ATTRIBUTES_POSITION, attributes)
     struct.pack_into(">q", changed, _MAX_TIMESTAMP_POSITION, max_timestamp)
-    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[_ATTRIBUTES_POSITION:]))
+    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[ATTRIBUTES_POSITION:]))
     return changed
 
 
@@ -207,7 +207,7 @@ def with_producer(batch: Bytes, producer_id: int, producer_epoch: int, base_sequ
     """Return a copy that comes from another producer or has another place in its sequence, and the CRC that goes with it."""
     changed = bytearray(batch)
     _PRODUCER.pack_into(changed, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[_ATTRIBUTES_POSITION:]))
+    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[ATTRIBUTES_POSITION:]))
     return changed
 
 

@@ -200,6 +200,10 @@ class Disk:
             return result
         return await self.call(function, *args)
 
+    def may_compute_now(self) -> bool:
+        """Whether a procedure without pauses may be done on the spot, without `compute`; it counts as one then."""
+        return self.turns.fit(STEPS_PER_PROCEDURE)
+
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""
         if self.turns.spend(STEPS_PER_PROCEDURE):

@@ -228,11 +228,13 @@ async def _wanted(call: Call, request: ProduceRequest, pending: PendingProduce) 
 async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingProduce) -> dict[int, PartitionAppend]:
     """What the logs can take, by slot; the other partitions have their answers."""
     appends: dict[int, PartitionAppend] = {}
+    writer = call.broker.writer
     for count, (slot, (topic_partition, records)) in enumerate(wanted.items()):
         if not count % CHECKED_PER_TURN and count:
             await trio.lowlevel.checkpoint()
         try:
-            actor, prepared = await call.broker.writer.prepare(topic_partition, records)
+            now = writer.prepare_now(topic_partition, records)
+            actor, prepared = now or await writer.prepare(topic_partition, records)
         except RequestError as exc:
             _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
             continue
