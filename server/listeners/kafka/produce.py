@@ -32,6 +32,7 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
+from ....protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,
@@ -120,18 +121,39 @@ class PendingProduce:
 
     def answer(self) -> None:
         self.forget(self)
+        turn = self.turn
+        topics = None if turn.needs_body else self._produced()
+        if topics is not None:
+            turn.answer(None, produced(turn.request, topics), ())
+        else:
+            codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
+            turn.answer(self._message(), errors=tuple(codes))
+
+    def _produced(self) -> list[TopicProduced] | None:
+        """What is told where every partition was appended to; None where one was not."""
+        results = iter(self._results)
+        topics: list[TopicProduced] = []
+        for topic in self.request.topic_data:
+            partitions: list[PartitionProduced] = []
+            for asked in topic.partition_data:
+                result = next(results)
+                if not isinstance(result, AppendResult):
+                    return None
+                partitions.append((asked.index, result.base_offset, result.log_append_time, result.log_start_offset))
+            topics.append((topic.name, topic.topic_id, partitions))
+        return topics
+
+    def _message(self) -> ProduceResponse:
         results = iter(enumerate(self._results))
-        self.turn.answer(
-            ProduceResponse(
-                responses=[
-                    ProduceTopicResponse(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partition_responses=[self._partition(each, *next(results)) for each in topic.partition_data],
-                    )
-                    for topic in self.request.topic_data
-                ]
-            )
+        return ProduceResponse(
+            responses=[
+                ProduceTopicResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[self._partition(each, *next(results)) for each in topic.partition_data],
+                )
+                for topic in self.request.topic_data
+            ]
         )
 
     def _partition(
