@@ -54,7 +54,8 @@ CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_STAMP: Final = struct.Struct(">qii")
+STAMP: Final = struct.Struct(">qii")
+"""base_offset, batch_length, partition_leader_epoch: what `stamp` packs."""
 _LENGTH: Final = struct.Struct(">8xi")
 _BEFORE_CRC: Final = struct.Struct(">qiib")
 _PRODUCER: Final = struct.Struct(">qhi")
@@ -100,9 +101,11 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """-1 when the producer is not idempotent."""
-        if self.base_sequence == NO_SEQUENCE:
+        first = self.base_sequence
+        if first == NO_SEQUENCE:
             return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.last_offset_delta)
+        last = first + self.last_offset_delta
+        return last if last <= INT32_MAX else last - INT32_MAX - 1  # as increment_sequence, without the call
 
     @property
     def compression_type(self) -> CompressionType:
@@ -183,7 +186,7 @@ def check_batch(batch: memoryview, header: BatchHeader) -> None:
 
 def stamp(base_offset: int, header: BatchHeader, partition_leader_epoch: int) -> bytes:
     """Return the 16 bytes that replace the batch's first 16: new offset and epoch, same length. The CRC stays true."""
-    return _STAMP.pack(base_offset, header.batch_length, partition_leader_epoch)
+    return STAMP.pack(base_offset, header.batch_length, partition_leader_epoch)
 
 
 def with_timestamp(batch: Bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytearray:

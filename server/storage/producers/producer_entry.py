@@ -54,9 +54,9 @@ class ProducerEntry(NamedTuple):
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         if header.producer_epoch != self.epoch:
             return None
-        first, last = header.base_sequence, header.last_sequence
+        last = header.last_sequence
         for batch in self.batches:
-            if batch.last_sequence == last and batch.first_sequence == first:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
                 return batch
         return None
 
