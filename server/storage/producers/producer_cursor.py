@@ -88,6 +88,8 @@ class ProducerCursor:
             _check_consecutive(topic_partition, headers)
         if entry is None:
             return None
+        if len(headers) == 1 and entry.is_next(header):
+            return None
         stored = _stored(entry, headers)
         if stored is None:
             _check_epoch(topic_partition, entry, header)
