@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..schema.given_writer import Given, GivenWriter, make_given_writer
-from ..schema.primitives import COPIED_BYTES
 from ..types import Bytes
 from .apis import Api
-from .connection import Request
+from .connection import Request, answer_head, framed
 from .messages.produce import ProduceResponse
 
 PartitionProduced = tuple[int, int, int, int]
@@ -24,9 +23,6 @@ _PARTITION: Final = Given(("index", "base_offset", "log_append_time_ms", "log_st
 _TOPIC: Final = Given(("name", "topic_id"), {"partition_responses": _PARTITION})
 _RESPONSE: Final = Given(("throttle_time_ms",), {"responses": _TOPIC})
 
-_HEAD: Final = struct.Struct(">ii")
-_FLEXIBLE_HEAD: Final = struct.Struct(">iix")
-
 _writers: Final[dict[int, tuple[GivenWriter, struct.Struct]]] = {}
 """By version, each with the layout of the answer's size and header."""
 
@@ -36,13 +32,11 @@ def produced(request: Request, topics: list[TopicProduced], throttle_time_ms: in
     write, head = _writers.get(request.version) or _made(request.api, request.version)
     parts: list[Bytes] = []
     write((throttle_time_ms, topics), parts)
-    body = b"".join(parts)
-    start = head.pack(head.size - 4 + len(body), request.correlation_id)
-    return [start + body] if len(body) < COPIED_BYTES else [start, body]
+    return framed(head, request.correlation_id, [b"".join(parts)])
 
 
 def _made(api: Api, version: int) -> tuple[GivenWriter, struct.Struct]:
     flexible = api.is_flexible(version)
     write = make_given_writer(ProduceResponse, _RESPONSE, version, flexible=flexible)
-    made = _writers[version] = write, _FLEXIBLE_HEAD if flexible else _HEAD
+    made = _writers[version] = write, answer_head(api, flexible=flexible)
     return made
