@@ -35,8 +35,8 @@ COPIED_FRAME_BYTES: Final = 64 * KIB
 
 _HEADER: Final = struct.Struct(">hhih")
 _ANSWER: Final = struct.Struct(">ii")
+_TAGGED_ANSWER: Final = struct.Struct(">iix")
 _LENGTH: Final = struct.Struct(">i")
-_ANSWER_BYTES: Final = 4
 TOKEN_VERSION: Final = -1
 """Of a request of SaslAuthenticate that came as a bare token, without Kafka's headers (SaslHandshake v0)."""
 
@@ -195,23 +195,30 @@ def encode_token(body: Any) -> list[Bytes]:
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:
-    """The buffers of an answer with this correlation id. ApiVersions has a header without tagged fields in all versions: who
-    asks may not know them."""
-    return _framed(api, version, correlation_id, codec.write(body, version, flexible=api.is_flexible(version)))
+    """The buffers of an answer with this correlation id."""
+    flexible = api.is_flexible(version)
+    return framed(answer_head(api, flexible=flexible), correlation_id, codec.write(body, version, flexible=flexible))
 
 
 def answer_steps(request: Request, body: object) -> Generator[None, None, list[Bytes]]:
     """`answer_buffers` of a large request, in steps."""
-    api, version = request.api, request.version
-    buffers = yield from codec.write_steps(body, version, flexible=api.is_flexible(version))
-    return _framed(api, version, request.correlation_id, buffers)
+    flexible = request.api.is_flexible(request.version)
+    buffers = yield from codec.write_steps(body, request.version, flexible=flexible)
+    return framed(answer_head(request.api, flexible=flexible), request.correlation_id, buffers)
 
 
-def _framed(api: Api, version: int, correlation_id: int, buffers: list[Bytes]) -> list[Bytes]:
-    flexible = api.is_flexible(version)
-    tags = b"\0" if flexible and api.key is not ApiKey.API_VERSIONS else b""
-    size = _ANSWER_BYTES + len(tags) + sum(map(len, buffers))
-    head = _ANSWER.pack(size, correlation_id) + tags
-    if buffers and len(buffers[0]) < COPIED_BYTES:
-        return [head + bytes(buffers[0]), *buffers[1:]]
-    return [head, *buffers]
+def answer_head(api: Api, *, flexible: bool) -> struct.Struct:
+    """The layout of an answer's size and header. ApiVersions has a header without tagged fields in all versions: who asks may
+    not know them."""
+    return _TAGGED_ANSWER if flexible and api.key is not ApiKey.API_VERSIONS else _ANSWER
+
+
+def framed(head: struct.Struct, correlation_id: int, buffers: list[Bytes]) -> list[Bytes]:
+    """An answer, of at least one buffer, with what stands before it; the list is taken over. `head`: see `answer_head`."""
+    first = buffers[0]
+    size = len(first) if len(buffers) == 1 else sum(map(len, buffers))
+    start = head.pack(head.size - _LENGTH.size + size, correlation_id)
+    if len(first) >= COPIED_BYTES:
+        return [start, *buffers]
+    buffers[0] = start + first
+    return buffers

@@ -15,12 +15,13 @@ SHORT_DELTAS: Final = 64
 LONG_DELTAS: Final = 8192
 TRIED_EACH: Final = 64
 """Records, from the first one on."""
-LEAST_RUN: Final = 24
+LEAST_RUN: Final = 16
 """Fewer are read one by one in the same time."""
 MOST_RUN: Final = 16 * TRIED_EACH
 """What does not fit is found after so many."""
 _LOW: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(LONG_DELTAS))
 _HIGH: Final = bytes(delta >> 6 for delta in range(LONG_DELTAS))
+_CONTINUED: Final = bytes(range(0x80, 0x100))
 _SHORT: Final = bytes(delta << 1 for delta in range(SHORT_DELTAS))
 _MOST_TIMESTAMP_BYTES: Final = 9
 """Ten could be more than 64 bits, which the other walk looks at."""
@@ -32,27 +33,29 @@ class Alike(NamedTuple):
     records_count: int
     size_bytes: int
     """Of one of them."""
-    timestamp_deltas: frozenset[int]
+    timestamp_deltas: set[int]
 
 
 def alike_run(data: bytes, start: int, delta: int, count: int) -> Alike | None:
     """The records behind the one at `start`, which is whole and has the offset delta `delta`, up to the first one that is not
     alike, or whose delta is longer; None when they are not, or are too few. `count`: of all records of the batch."""
     stop = min(count, SHORT_DELTAS if delta < SHORT_DELTAS else LONG_DELTAS, delta + MOST_RUN)
-    body = _behind_varint(data, start)
+    body = start + 1 if data[start] < 0x80 else _behind_varint(data, start)
     timestamp = body + 1
-    offset = _behind_varint(data, timestamp)
-    key = _behind_varint(data, offset)
-    key_bytes = _behind_varint(data, key)
-    key_length = _unsigned(data, key, key_bytes)
+    offset = timestamp + 1 if data[timestamp] < 0x80 else _behind_varint(data, timestamp)
+    key = offset + 1 if data[offset] < 0x80 else _behind_varint(data, offset)
+    key_bytes = key + 1 if (key_length := data[key]) < 0x80 else _behind_varint(data, key)
+    if key_length >= 0x80:
+        key_length = _unsigned(data, key, key_bytes)
     value = key_bytes if key_length & 1 else key_bytes + (key_length >> 1)
-    value_bytes = _behind_varint(data, value)
+    value_bytes = value + 1 if (value_length := data[value]) < 0x80 else _behind_varint(data, value)
+    if value_length >= 0x80:
+        value_length = _unsigned(data, value, value_bytes)
     size = body - start + (_unsigned(data, start, body) >> 1)
     first = start + size
     times = min(stop - delta - 1, (len(data) - first) // size)
     if times < LEAST_RUN or data[first - 1] or offset - timestamp > _MOST_TIMESTAMP_BYTES:
         return None
-    value_length = _unsigned(data, value, value_bytes)
     if value_bytes + (0 if value_length & 1 else value_length >> 1) + 1 != first:
         return None
     same = (*range(start, body), *range(key, key_bytes), *range(value, value_bytes), first - 1)
@@ -77,17 +80,23 @@ def _offsets_follow(data: bytes, position: int, width: int, size: int, end: int,
     return data[position:end:size] == _LOW[deltas] and data[position + 1 : end : size] == _HIGH[deltas]
 
 
-def _timestamps(columns: list[bytes]) -> frozenset[int] | None:
+def _timestamps(columns: list[bytes]) -> set[int] | None:
     """The different deltas; None when one has not as many bytes as the first record's."""
+    *before, ends = columns
+    if not ends.isascii() or b"".join(before).translate(None, _CONTINUED):
+        return None
+    if not before:
+        return {folded >> 1 ^ -(folded & 1) for folded in set(ends)}
+    if len(before) == 1:
+        both = {low & 0x7F | high << 7 for low, high in set(zip(before[0], ends, strict=True))}
+        return {folded >> 1 ^ -(folded & 1) for folded in both}
     deltas = set()
     for encoded in set(zip(*columns, strict=True)):
-        if encoded[-1] >= 0x80 or any(byte < 0x80 for byte in encoded[:-1]):
-            return None
         folded = 0
         for shift, byte in enumerate(encoded):
             folded |= (byte & 0x7F) << 7 * shift
         deltas.add(folded >> 1 ^ -(folded & 1))
-    return frozenset(deltas)
+    return deltas
 
 
 def _behind_varint(data: bytes, position: int) -> int:

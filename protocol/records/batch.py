@@ -54,7 +54,8 @@ CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_STAMP: Final = struct.Struct(">qii")
+STAMP: Final = struct.Struct(">qii")
+"""base_offset, batch_length, partition_leader_epoch: what `stamp` packs."""
 _LENGTH: Final = struct.Struct(">8xi")
 _BEFORE_CRC: Final = struct.Struct(">qiib")
 _PRODUCER: Final = struct.Struct(">qhi")
@@ -62,7 +63,7 @@ _COVERED_HEADER: Final = struct.Struct(">hiqqqhii")
 _MIN_BATCH_LENGTH: Final = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
-_ATTRIBUTES_POSITION: Final = 21
+ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 _PRODUCER_POSITION: Final = 43
 
@@ -100,9 +101,11 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """-1 when the producer is not idempotent."""
-        if self.base_sequence == NO_SEQUENCE:
+        first = self.base_sequence
+        if first == NO_SEQUENCE:
             return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.last_offset_delta)
+        last = first + self.last_offset_delta
+        return last if last <= INT32_MAX else last - INT32_MAX - 1  # as increment_sequence, without the call
 
     @property
     def compression_type(self) -> CompressionType:
@@ -174,7 +177,7 @@ def check_batch(batch: memoryview, header: BatchHeader) -> None:
             f"batch at offset {header.base_offset} has {len(batch)} bytes, its header says {header.size_bytes}, "
             f"the smallest possible is {RECORD_BATCH_OVERHEAD}"
         )
-    computed = crc32c(batch[_ATTRIBUTES_POSITION:])
+    computed = crc32c(batch[ATTRIBUTES_POSITION:])
     if computed != header.crc:
         raise CorruptRecordError(
             f"batch at offset {header.base_offset} carries CRC {header.crc:#010x}, its {len(batch)} bytes have {computed:#010x}"
@@ -183,7 +186,7 @@ def check_batch(batch: memoryview, header: BatchHeader) -> None:
 
 def stamp(base_offset: int, header: BatchHeader, partition_leader_epoch: int) -> bytes:
     """Return the 16 bytes that replace the batch's first 16: new offset and epoch, same length. The CRC stays true."""
-    return _STAMP.pack(base_offset, header.batch_length, partition_leader_epoch)
+    return STAMP.pack(base_offset, header.batch_length, partition_leader_epoch)
 
 
 def with_timestamp(batch: Bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytearray:
@@ -197,9 +200,9 @@ def with_timestamp(batch: Bytes, timestamp_type: TimestampType, max_timestamp: i
         return changed
     known_flags = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG)
     attributes = known_flags | (LOG_APPEND_TIME_FLAG if timestamp_type == TimestampType.LOG_APPEND_TIME else 0)
-    struct.pack_into(">h", changed, _ATTRIBUTES_POSITION, attributes)
+    struct.pack_into(">h", changed, ATTRIBUTES_POSITION, attributes)
     struct.pack_into(">q", changed, _MAX_TIMESTAMP_POSITION, max_timestamp)
-    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[_ATTRIBUTES_POSITION:]))
+    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[ATTRIBUTES_POSITION:]))
     return changed
 
 
@@ -207,7 +210,7 @@ def with_producer(batch: Bytes, producer_id: int, producer_epoch: int, base_sequ
     """Return a copy that comes from another producer or has another place in its sequence, and the CRC that goes with it."""
     changed = bytearray(batch)
     _PRODUCER.pack_into(changed, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[_ATTRIBUTES_POSITION:]))
+    struct.pack_into(">I", changed, _CRC_POSITION, crc32c(memoryview(changed)[ATTRIBUTES_POSITION:]))
     return changed
 
 

@@ -154,12 +154,26 @@ class _ReaderSource:
         with self.source.block(f"if {target} > 127:"):
             self.source.add(f"{target}, at = read_unsigned_varint(data, at - 1)")
 
+    def _records_length(self) -> str:
+        """Lines that read the length of records, which takes two bytes in most small requests."""
+        length = self.source.variable()
+        self._run.append((length, "B"))
+        self._flush()
+        with self.source.block(f"if {length} > 127:"):
+            with self.source.block("if data[at] < 128:"):
+                self.source.add(f"{length} += (data[at] << 7) - 128", "at += 1")
+            with self.source.block("else:"):
+                self.source.add(f"{length}, at = read_unsigned_varint(data, at - 1)")
+        self.source.add(f"{length} -= 1")
+        return length
+
     def _primitive(self, kind: Primitive, what: str, *, nullable: bool) -> str:
         value = self.source.variable()
         if kind.format:
             self._run.append((value, kind.format))
             return value
-        length = self._length("h" if kind is STRING else "i")
+        is_long = kind is RECORDS and self.flexible
+        length = self._records_length() if is_long else self._length("h" if kind is STRING else "i")
         stop = self.source.variable()
         longest = f" or {length} > {MAX_STRING_CHARS}" if kind is STRING and self.flexible else ""
         with self._unless_null(length, value, nullable=nullable or kind is RECORDS):

@@ -25,11 +25,11 @@ ELEMENTS_PER_PAUSE: Final = 256
 """0.2 to 0.3 ms."""
 
 _CALLED: Final = (primitives.write_unsigned_varint, primitives.join)
-_ZERO: Final = "x"
+ZERO: Final = "x"
 """struct's letter of a zero that no argument stands for."""
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """A number, a zero, or an array of numbers, that is not written yet."""
 
     letter: str
@@ -49,9 +49,8 @@ def make_stepping_writer(cls: type, version: int, *, flexible: bool) -> Stepping
 
 
 def _made_writer(cls: type, version: int, *, flexible: bool, pauses: bool) -> Callable[..., Any]:
-    names: dict[str, Any] = {function.__name__: function for function in _CALLED}
-    source = Source(names={**names, "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS})
-    writer = _WriterSource(source, version, flexible, pauses)
+    source = new_source()
+    writer = WriterSource(source, version, flexible, pauses)
     with source.block("def write(value, parts, large):"):
         source.add("add = parts.append")
         if pauses:
@@ -61,14 +60,22 @@ def _made_writer(cls: type, version: int, *, flexible: bool, pauses: bool) -> Ca
     return source.function("write", f"<writer of {cls.__name__} v{version}>")
 
 
+def new_source() -> Source:
+    """With the names of what a writer calls."""
+    names: dict[str, Any] = {function.__name__: function for function in _CALLED}
+    return Source(names={**names, "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS})
+
+
 @attrs.define(eq=False)
-class _WriterSource:
+class WriterSource:
+    """The lines of one writer. Owner: who makes it."""
+
     source: Source
     version: int
     flexible: bool
     pauses: bool
     """Others may have their turn after every few elements."""
-    _run: list[_Piece] = attrs.field(factory=list)
+    run: list[Piece] = attrs.field(factory=list)
     """What stands side by side and is not written yet."""
     _parts: str = "parts"
     """The list that is appended to: a tagged field has one of its own."""
@@ -97,7 +104,7 @@ class _WriterSource:
 
     def flush(self) -> None:
         """Lines that write what is not written yet: one packing."""
-        run, self._run = self._run, []
+        run, self.run = self.run, []
         if not run:
             return
         values = ", ".join(value for piece in run for value in _arguments(piece))
@@ -108,8 +115,8 @@ class _WriterSource:
         layout = struct.Struct(">" + "".join(piece.letter for piece in run))
         self.source.add(f"add({self.source.constant(layout.pack)}({values}))" if values else f"add({bytes(layout.size)!r})")
 
-    def _layouts(self, run: Sequence[_Piece]) -> primitives.RunLayouts:
-        segments, numbers = [], list[_Piece]()
+    def _layouts(self, run: Sequence[Piece]) -> primitives.RunLayouts:
+        segments, numbers = [], list[Piece]()
         for piece in run:
             if not piece.length:
                 numbers.append(piece)
@@ -146,13 +153,13 @@ class _WriterSource:
         if self.flexible:
             self._varint(length)
         else:
-            self._run.append(_Piece(letter, length))
+            self.run.append(Piece(letter, length))
             self.flush()
 
     def _varint(self, number: str) -> None:
-        if any(piece.length for piece in self._run):
+        if any(piece.length for piece in self.run):
             self.flush()
-        run, self._run = self._run, []
+        run, self.run = self.run, []
         if not run:
             self.source.add(f"add(UNSIGNED_VARINTS[{number}] if {number} < 128 else write_unsigned_varint({number}))")
             return
@@ -164,7 +171,7 @@ class _WriterSource:
 
     def _primitive(self, kind: Primitive, value: str, *, nullable: bool) -> None:
         if kind.format:
-            self._run.append(_Piece(kind.format, value))
+            self.run.append(Piece(kind.format, value))
             return
         local, length = self._measured(value, "''" if kind is STRING else "b''", nullable=nullable or kind is RECORDS)
         self._length(length, "h" if kind is STRING else "i")
@@ -179,7 +186,7 @@ class _WriterSource:
     def _array(self, element: Element, value: str, *, nullable: bool) -> None:
         local, length = self._measured(value, "()", nullable=nullable)
         if isinstance(element, Primitive) and element.format and element.format != "16s":
-            self._run.append(_Piece(element.format, local, length))
+            self.run.append(Piece(element.format, local, length))
             return
         self._length(length, "i")
         self._elements(element, local)
@@ -211,7 +218,7 @@ class _WriterSource:
         with self.source.block(f"if {local} is None:"):
             self.source.add(f"add({struct.pack('>b', -1)!r})")
         with self.source.block("else:"):
-            self._run.append(_Piece("b", "1"))
+            self.run.append(Piece("b", "1"))
             self.structure(cls, local)
             self.flush()
 
@@ -220,7 +227,7 @@ class _WriterSource:
     def _tagged(self, fields: Sequence[Field], value: str) -> None:
         """Lines that write the tagged fields that are not at their defaults."""
         if not fields:
-            self._run.append(_Piece(_ZERO))
+            self.run.append(Piece(ZERO))
             return
         self.flush()
         present = []
@@ -260,7 +267,7 @@ class _WriterSource:
         self.source.add(f"add({content})")
 
 
-def _arguments(piece: _Piece) -> list[str]:
+def _arguments(piece: Piece) -> list[str]:
     """What a packing takes for it."""
     if piece.length:
         return [piece.length, f"*{piece.value}"]

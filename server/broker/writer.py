@@ -19,6 +19,7 @@ from ..actors.partition.partition import PartitionActor
 from ..storage.log.append import AppendResult
 from ..storage.log.plain_records import PlainRecord, prepare_records
 from ..storage.log.prepare import PreparedAppend, prepare_steps
+from ..storage.log.prepare_one import prepare_one
 from ..system.clock import NowMs
 from .topics import check_not_internal
 
@@ -33,6 +34,22 @@ class LogWriter:
     _manager: LogManager
     _now_ms: NowMs
 
+    def prepare_now(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend | None:
+        """`prepare` of a small batch such as most producers send, on the spot. None: await `prepare`, because the batch has
+        more to look at or something to complain of, or others are to have their turn. Raises what `prepare` raises."""
+        manager = self._manager
+        check_not_internal(topic_partition.topic)
+        actor = manager.topics.writable(topic_partition)
+        if not manager.disk.may_compute_now():
+            return None
+        config, now_ms = actor.config, self._now_ms()
+        prepared = prepare_one(records, config, now_ms, manager.batch_limits)
+        if prepared is None:
+            return None
+        if 0 <= config.retention_ms < now_ms - prepared.max_timestamp:
+            manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        return actor, prepared
+
     async def prepare(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend:
         """Check record batches for a partition; others have their turn where there is much to check. Raises the RequestError
         that is the partition's answer."""
@@ -42,20 +59,6 @@ class LogWriter:
         prepared = await self._manager.disk.compute(
             prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
         )
-        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
-        return actor, prepared
-
-    def prepare_now(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend | None:
-        """`prepare` without waiting; None, and nothing has happened, where there is so much to check that others should have
-        their turn."""
-        check_not_internal(topic_partition.topic)
-        actor = self._manager.topics.writable(topic_partition)
-        now_ms = self._now_ms()
-        prepared = self._manager.disk.compute_now(
-            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
-        )
-        if prepared is None:
-            return None
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return actor, prepared
 

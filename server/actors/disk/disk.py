@@ -210,17 +210,9 @@ class Disk:
             return result
         return await self.call(function, *args)
 
-    def compute_now(self, procedure: Procedure[T]) -> T | None:
-        """What a procedure that needs no file gives; None, and it is over, where others should have their turn before."""
-        if self.turns.spend(STEPS_PER_PROCEDURE):
-            procedure.close()
-            return None
-        try:
-            next(procedure)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        procedure.close()
-        return None
+    def may_compute_now(self) -> bool:
+        """Whether a procedure without pauses may be done on the spot, without `compute`; it counts as one then."""
+        return self.turns.fit(STEPS_PER_PROCEDURE)
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

@@ -34,3 +34,11 @@ class Turns:
             return False
         self._steps = 0
         return True
+
+    def fit(self, steps: int) -> bool:
+        """Spend steps that fit this turn besides others; False: nothing was spent, and `spend` would say that it was the
+        last."""
+        if self._steps + steps >= STEPS_PER_TURN:
+            return False
+        self._steps += steps
+        return True

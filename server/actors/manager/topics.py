@@ -122,8 +122,8 @@ class Topics:
 
     def partition(self, topic_partition: TopicPartition) -> HostedPartition:
         """Raises UnknownTopicOrPartitionError, or the error of a partition that is offline."""
-        hosted = self.get(topic_partition.topic)
-        number = topic_partition.partition
+        name, number = topic_partition
+        hosted = self._topics.get(name) or self.get(name)
         if not 0 <= number < len(hosted.partitions):
             raise UnknownTopicOrPartitionError(
                 f"topic {topic_partition.topic!r} has partitions 0 to {len(hosted.partitions) - 1}, not {number}"

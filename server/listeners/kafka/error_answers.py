@@ -6,7 +6,7 @@ the fields of both stand for (`protocol.kafka.entities`): `SHAPES` has it for ea
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -15,6 +15,7 @@ from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import Api, ApiKey, ApiTable
 from ....protocol.kafka.entities import ITSELF, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
+from ....protocol.schema.source import Source
 
 NOBODY: Final = -1
 ELEMENTS_PER_PAUSE: Final = 32
@@ -218,7 +219,11 @@ def element_of(cls: type[Any], name: str) -> type[Any]:
 def error_codes(response: Any) -> tuple[int, ...]:
     """The codes of the errors that are anywhere in an answer, each once."""
     found: dict[int, None] = {}
-    _collect(_plan(type(response)), response, found)
+    cls = type(response)
+    collect = _collectors.get(cls)
+    if collect is None:
+        collect = _collectors[cls] = _made_collector(_plan(cls), cls.__name__)
+    collect(response, found)
     return tuple(found)
 
 
@@ -236,7 +241,11 @@ class Plan(NamedTuple):
     lists: tuple[tuple[str, Plan], ...]
 
 
+Collector = Callable[[Any, dict[int, None]], None]
+"""(value, found) -> None: adds the codes that are in it."""
+
 _plans: Final[dict[type, Plan]] = {}
+_collectors: Final[dict[type, Collector]] = {}
 
 
 def _plan(cls: type) -> Plan:
@@ -256,6 +265,25 @@ def _plan_of(cls: type) -> Plan:
             if field.is_array and isinstance(field.element, type) and _has_codes(field.element)
         ),
     )
+
+
+def _made_collector(plan: Plan, name: str) -> Collector:
+    """`_collect` of a plan as one function: an answer may have a hundred partitions, and there is one to each request."""
+    source = Source()
+    with source.block("def collect(value, found):"):
+        source.add("pass")
+        _add_lines(source, plan, "value")
+    return source.function("collect", f"<error codes of {name}>")
+
+
+def _add_lines(source: Source, plan: Plan, value: str) -> None:
+    for name in plan.codes:
+        with source.block(f"if {value}.{name}:"):
+            source.add(f"found[{value}.{name}] = None")
+    for name, inner in plan.lists:
+        element = source.variable()
+        with source.block(f"for {element} in {value}.{name} or ():"):
+            _add_lines(source, inner, element)
 
 
 def _collect(plan: Plan, value: Any, found: dict[int, None]) -> None:

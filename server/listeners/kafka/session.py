@@ -54,10 +54,15 @@ class Turn:
         """Bytes that it counts as in its connection's share."""
         return self.request.size_bytes + LENGTH_BYTES - self.given_back_bytes
 
+    @property
+    def needs_body(self) -> bool:
+        """Whether somebody looks at the answer before it leaves; else its buffers are enough."""
+        return self.noted is not None
+
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         """Answer the request; its buffers leave when everything before it has been answered. What comes later, or when the
-        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes. `errors`: its
-        codes, where they are known."""
+        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes, which may then be None
+        where nobody `needs_body`. `errors`: its codes, where they are known."""
         if not self.is_answered:
             codes = error_codes(body) if errors is None else errors
             self._end(body, codes, answer_buffers(self.request, body) if buffers is None else buffers)

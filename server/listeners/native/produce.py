@@ -159,7 +159,8 @@ class Produces:
                 if isinstance(each.records, tuple):
                     append = await self.broker.writer.prepare_records(topic_partition, each.records)
                 else:
-                    append = await self.broker.writer.prepare(topic_partition, each.records)
+                    now = self.broker.writer.prepare_now(topic_partition, each.records)
+                    append = now or await self.broker.writer.prepare(topic_partition, each.records)
                 check_transaction(message.transactional_id, topic_partition, append[1].batches[0][0])
                 appends[slot] = append
             except RequestError as exc:

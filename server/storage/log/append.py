@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import attrs
-
 from ....protocol.errors import RecordBatchTooLargeError, RequestError
-from ....protocol.records.batch import stamp, with_timestamp
+from ....protocol.records.batch import STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, Truncate
 from ..disk.path_ops import SyncDirectory
@@ -23,7 +21,7 @@ from ..segments.segment import LogSegment, SegmentCursor
 from .log import Log
 from .prepare import PreparedAppend
 
-STAMPED_BYTES = 16
+STAMPED_BYTES = STAMP.size
 """baseOffset, batchLength and partitionLeaderEpoch lie before the bytes that the CRC covers."""
 
 
@@ -37,8 +35,7 @@ class AppendResult(NamedTuple):
     log_start_offset: int
 
 
-@attrs.frozen
-class AppendPlan:
+class AppendPlan(NamedTuple):
     """One write for several appends. `answers` are in the order of the appends; the first `taken` of them are answered.
 
     When `roll` says why, the next append needs a new segment first.
@@ -49,7 +46,8 @@ class AppendPlan:
     roll: str | None
     segment: LogSegment
     cursor: SegmentCursor
-    producers: ProducerCursor
+    producers: ProducerCursor | None
+    """None: no batch has a producer."""
     log_end_offset: int
     operations: list[DiskOp]
     files: list[FileHandle]
@@ -71,15 +69,18 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     above segment.bytes, is answered with an error; the others are not affected. A duplicate is answered with the offsets that
     it got the first time, and does not roll (Kafka rolls before it looks).
     """
-    segment = log.active
-    cursor, producers = segment.cursor(), log.producers.cursor()
+    segment, config, log_start_offset = log.segments.active, log.config, log.log_start_offset
+    cursor = segment.cursor()
+    producers: ProducerCursor | None = None
     next_offset, epoch, now_ms = log.log_end_offset, log.leader_epoch, log.now_ms()
-    append_time = now_ms if log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    append_time = now_ms if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    told_time = NO_TIMESTAMP if append_time is None else append_time
     answers: list[AppendResult | RequestError] = []
     roll: str | None = None
     for append in appends:
         base_offset = next_offset
-        if append.size > log.config.segment_bytes or append.has_producer:
+        if append.size > config.segment_bytes or append.has_producer:
+            producers = producers or log.producers.cursor()
             known = _known_answer(log, producers, append)
             if isinstance(known, Rest):
                 append, base_offset = known.append, known.base_offset(next_offset)
@@ -94,11 +95,10 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         if roll is not None:
             break
         _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time)
-        answers.append(
-            AppendResult(base_offset, last_offset, NO_TIMESTAMP if append_time is None else append_time, log.log_start_offset)
-        )
+        # What AppendResult(...) makes, without its Python-level call.
+        answers.append(tuple.__new__(AppendResult, (base_offset, last_offset, told_time, log_start_offset)))
         next_offset = last_offset + 1
-    operations: list[DiskOp] = list(segment.writes_for(cursor))
+    operations: list[DiskOp] = [*segment.writes_for(cursor)]
     files = segment.files_for(cursor)
     if sync and cursor.buffers:
         _add_sync(log, segment, operations, files)
@@ -167,9 +167,9 @@ def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend)
         producers.check_epoch(topic_partition, append.batches[0][0])
         producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
         return None
-    stored = producers.admit(
-        topic_partition, [header for header, _ in append.batches], joins_transaction=append.joins_transaction
-    )
+    batches = append.batches
+    headers = [header for header, _ in batches] if len(batches) > 1 else batches[0][:1]
+    stored = producers.admit(topic_partition, headers, joins_transaction=append.joins_transaction)
     if stored is None:
         producers.check_room(topic_partition, append.batches[0][0].producer_id, log.max_producers)
     return stored
@@ -193,7 +193,7 @@ def _add_sync(log: Log, segment: LogSegment, operations: list[DiskOp], files: li
 def _plan_batches(
     segment: LogSegment,
     cursor: SegmentCursor,
-    producers: ProducerCursor,
+    producers: ProducerCursor | None,
     append: PreparedAppend,
     offset: int,
     epoch: int,
@@ -202,33 +202,37 @@ def _plan_batches(
     """Stamp an append's batches and put each on the cursor: index entries are due per batch, as recovery has them."""
     for header, data in append.batches:
         if append_time is not None:
-            data = with_timestamp(data, TimestampType.LOG_APPEND_TIME, append_time)
+            data = memoryview(with_timestamp(data, TimestampType.LOG_APPEND_TIME, append_time))
         last_offset = offset + header.last_offset_delta
         segment.plan_append(
             cursor,
             largest_offset=last_offset,
             largest_timestamp=header.max_timestamp if append_time is None else append_time,
             offset_of_max_timestamp=last_offset,
-            buffers=[stamp(offset, header, epoch), memoryview(data)[STAMPED_BYTES:]],
-            size=header.size_bytes,
+            buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
+            size=len(data),
         )
-        if append.marker is not None:
-            aborted = producers.end(append.marker, offset)
-            if aborted is not None:
+        if append.has_producer:
+            assert producers is not None
+            if append.marker is None:
+                producers.add(header, offset, append_time)
+            elif (aborted := producers.end(append.marker, offset)) is not None:
                 segment.plan_aborted(cursor, aborted)
-        elif append.has_producer:
-            producers.add(header, offset, append_time)
         offset = last_offset + 1
 
 
 def commit_append(log: Log, plan: AppendPlan) -> None:
     """The plan's bytes are written (and synced, if it said so): let the log have them."""
-    assert plan.segment is log.active
-    if plan.cursor.aborted and not plan.segment.transaction_index.entries:
+    segment, cursor, producers = plan.segment, plan.cursor, log.producers
+    assert segment is log.segments.active
+    if cursor.aborted and not segment.transaction_index.entries:
         log.names_created += 1
-    plan.segment.commit(plan.cursor)
+    segment.commit(cursor)
     log.log_end_offset = plan.log_end_offset
-    log.producers.commit(plan.producers, plan.log_end_offset)
+    if plan.producers is None:
+        producers.end_offset = plan.log_end_offset
+    else:
+        producers.commit(plan.producers, plan.log_end_offset)
     log.modified = True
     log.changed()
     if plan.sync and plan.writes:

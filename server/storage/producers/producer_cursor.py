@@ -21,8 +21,8 @@ from ....protocol.errors import (
     TransactionCoordinatorFencedError,
 )
 from ....protocol.limits import INT32_MAX
-from ....protocol.records.batch import BatchHeader, increment_sequence
-from ....protocol.types import NO_PRODUCER_EPOCH, TopicPartition
+from ....protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader, increment_sequence
+from ....protocol.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, TopicPartition
 from ..indexes.transaction_index import AbortedTxn
 from .producer_entry import BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry
 
@@ -88,6 +88,8 @@ class ProducerCursor:
             _check_consecutive(topic_partition, headers)
         if entry is None:
             return None
+        if len(headers) == 1 and entry.is_next(header):
+            return None
         stored = _stored(entry, headers)
         if stored is None:
             _check_epoch(topic_partition, entry, header)
@@ -122,17 +124,19 @@ class ProducerCursor:
 
     def add(self, header: BatchHeader, base_offset: int, append_time: int | None = None) -> None:
         """Take in a data batch that is stored at `base_offset`."""
-        old = self.entry(header.producer_id) or ProducerEntry(header.producer_id)
+        producer_id, epoch, delta = header.producer_id, header.producer_epoch, header.last_offset_delta
+        old = self.changed.get(producer_id) or self._entries.get(producer_id) or ProducerEntry(producer_id)
         timestamp = header.max_timestamp if append_time is None else append_time
-        batches = old.batches if old.epoch == header.producer_epoch else ()
-        delta = header.last_offset_delta
-        batches = (*batches[1 - CACHED_BATCHES :], BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp))
+        # What BatchMetadata(...) and ProducerEntry(...) make, without their Python-level calls.
+        batch = tuple.__new__(BatchMetadata, (header.last_sequence, base_offset + delta, delta, timestamp))
+        batches = old.batches if old.epoch == epoch else ()
+        batches = (*batches[1 - CACHED_BATCHES :], batch)
         first_offset = old.current_txn_first_offset
-        if header.is_transactional and first_offset is None:
+        if first_offset is None and header.attributes & TRANSACTIONAL_FLAG:
             first_offset = base_offset
             self.touches_transactions = True
-        self.changed[header.producer_id] = ProducerEntry(
-            header.producer_id, header.producer_epoch, old.coordinator_epoch, timestamp, first_offset, batches
+        self.changed[producer_id] = tuple.__new__(
+            ProducerEntry, (producer_id, epoch, old.coordinator_epoch, timestamp, first_offset, batches)
         )
 
     def check_marker(self, topic_partition: TopicPartition, marker: EndTxnMarker) -> None:
@@ -245,7 +249,7 @@ def _check_sequence(topic_partition: TopicPartition, entry: ProducerEntry, heade
             f"{topic_partition}: producer {header.producer_id} begins its epoch {header.producer_epoch} with sequence {first}, "
             "a new epoch begins with 0"
         )
-    last = entry.last_sequence
+    last = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
     if first == last + 1 or (first == 0 and last == INT32_MAX):
         return
     raise OutOfOrderSequenceError(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ....protocol.records.batch import BatchHeader, decrement_sequence
+from ....protocol.limits import INT32_MAX
+from ....protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader, decrement_sequence
 from ....protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ....protocol.records.record import iter_records
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Bytes
@@ -51,12 +52,28 @@ class ProducerEntry(NamedTuple):
         """Last offset of the newest batch, -1 when none is known."""
         return self.batches[-1].last_offset if self.batches else -1
 
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether a batch follows the newest one, in its epoch and in its transaction if one is open, and is none of those that
+        are remembered: what nearly every batch does. Where sequences start again at 0 it is not asked."""
+        batches, first = self.batches, header.base_sequence
+        if not batches or first != batches[-1].last_sequence + 1 or header.producer_epoch != self.epoch:
+            return False
+        if self.current_txn_first_offset is not None and not header.attributes & TRANSACTIONAL_FLAG:
+            return False
+        last = first + header.last_offset_delta
+        if last > INT32_MAX:
+            return False
+        for batch in batches:  # noqa: SIM110 -- a generator costs more than all of the rest
+            if batch.last_sequence == last:
+                return False
+        return True
+
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         if header.producer_epoch != self.epoch:
             return None
-        first, last = header.base_sequence, header.last_sequence
+        last = header.last_sequence
         for batch in self.batches:
-            if batch.last_sequence == last and batch.first_sequence == first:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
                 return batch
         return None
 

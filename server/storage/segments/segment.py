@@ -7,6 +7,8 @@ that a plan can be made for many appends at once and thrown away if the disk ref
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from ....protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
@@ -35,6 +37,10 @@ class SegmentCursor:
     rolling_based_timestamp: int | None
     offset_tail: IndexTail
     time_tail: IndexTail
+    most_offset_entries: int
+    most_time_entries: int
+    """But for the closing one."""
+    roll_after_ms: int
     buffers: list[Bytes] = attrs.field(factory=list)
     offset_entries: bytearray = attrs.field(factory=bytearray)
     time_entries: bytearray = attrs.field(factory=bytearray)
@@ -118,13 +124,16 @@ class LogSegment:
 
     def cursor(self) -> SegmentCursor:
         return SegmentCursor(
-            size=self.size,
-            bytes_since_last_index_entry=self.bytes_since_last_index_entry,
-            max_timestamp=self.max_timestamp,
-            offset_of_max_timestamp=self.offset_of_max_timestamp,
-            rolling_based_timestamp=self.rolling_based_timestamp,
-            offset_tail=self.offset_index.tail,
-            time_tail=self.time_index.tail,
+            self.size,
+            self.bytes_since_last_index_entry,
+            self.max_timestamp,
+            self.offset_of_max_timestamp,
+            self.rolling_based_timestamp,
+            self.offset_index.tail,
+            self.time_index.tail,
+            self.offset_index.max_entries,
+            self.time_index.max_entries - 1,
+            self.config.max_segment_ms - self.roll_jitter_ms,
         )
 
     def plan_append(
@@ -134,7 +143,7 @@ class LogSegment:
         largest_offset: int,
         largest_timestamp: int,
         offset_of_max_timestamp: int,
-        buffers: list[Bytes],
+        buffers: Sequence[Bytes],
         size: int,
     ) -> None:
         """Put one batch on the cursor: at most one entry per index, for what earlier ones have accumulated.
@@ -153,7 +162,11 @@ class LogSegment:
             cursor.rolling_based_timestamp = largest_timestamp
         if largest_timestamp > cursor.max_timestamp:
             cursor.max_timestamp, cursor.offset_of_max_timestamp = largest_timestamp, offset_of_max_timestamp
-        if cursor.bytes_since_last_index_entry > self.config.index_interval_bytes and self._has_index_room(cursor):
+        if (
+            cursor.bytes_since_last_index_entry > self.config.index_interval_bytes
+            and cursor.offset_tail.entries < cursor.most_offset_entries
+            and cursor.time_tail.entries < cursor.most_time_entries
+        ):
             cursor.offset_tail, entry = self.offset_index.entry_after(cursor.offset_tail, largest_offset, cursor.size)
             cursor.offset_entries += entry
             cursor.time_tail, entry = self.time_index.entry_after(
@@ -162,7 +175,7 @@ class LogSegment:
             cursor.time_entries += entry
             cursor.bytes_since_last_index_entry = 0
         cursor.bytes_since_last_index_entry += size
-        cursor.buffers.extend(buffers)
+        cursor.buffers += buffers
         cursor.size += size
 
     def plan_aborted(self, cursor: SegmentCursor, txn: AbortedTxn) -> None:
@@ -170,12 +183,6 @@ class LogSegment:
         last = cursor.aborted[-1].last_offset if cursor.aborted else self.transaction_index.last_offset
         self.transaction_index.check_next(last, txn)
         cursor.aborted.append(txn)
-
-    def _has_index_room(self, cursor: SegmentCursor) -> bool:
-        return (
-            cursor.offset_tail.entries < self.offset_index.max_entries
-            and cursor.time_tail.entries < self.time_index.max_entries - 1
-        )
 
     def files_for(self, cursor: SegmentCursor) -> list[FileHandle]:
         """The files that must be open before `writes_for` can run."""
@@ -224,14 +231,13 @@ class LogSegment:
             return f"size: {cursor.size} + {size} bytes are above segment.bytes={config.segment_bytes}"
         if cursor.size > 0:
             waited_ms = self.time_waited_for_roll(cursor, now_ms, largest_timestamp)
-            most_ms = config.max_segment_ms
-            if waited_ms > most_ms - self.roll_jitter_ms:
-                return f"time: {waited_ms} ms are above segment.ms={most_ms} - {self.roll_jitter_ms} ms of jitter"
-        if cursor.offset_tail.entries >= self.offset_index.max_entries:
-            return f"the offset index has all of its {self.offset_index.max_entries} entries"
-        if cursor.time_tail.entries >= self.time_index.max_entries - 1:
-            return f"the time index has all of its {self.time_index.max_entries - 1} entries"
-        if not self.offset_index.can_append_offset(largest_offset):
+            if waited_ms > cursor.roll_after_ms:
+                return f"time: {waited_ms} ms are above segment.ms={config.max_segment_ms} - {self.roll_jitter_ms} ms of jitter"
+        if cursor.offset_tail.entries >= cursor.most_offset_entries:
+            return f"the offset index has all of its {cursor.most_offset_entries} entries"
+        if cursor.time_tail.entries >= cursor.most_time_entries:
+            return f"the time index has all of its {cursor.most_time_entries} entries"
+        if not 0 <= largest_offset - self.base_offset <= INT32_MAX:
             return f"offset {largest_offset} does not fit in 32 bits above {self.base_offset}"
         return None
 

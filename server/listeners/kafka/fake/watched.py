@@ -106,6 +106,10 @@ class CapturedTurn(Turn):
     """None: the request has no answer."""
     done: trio.Event = attrs.field(factory=trio.Event)
 
+    @property
+    def needs_body(self) -> bool:
+        return True
+
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         if not self.is_answered:
             self.body = body

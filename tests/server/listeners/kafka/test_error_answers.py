@@ -12,8 +12,9 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import fields_of
-from triolog.server.listeners.kafka.error_answers import SHAPES, error_codes, error_response
+from triolog.server.listeners.kafka.error_answers import SHAPES, error_codes, error_codes_steps, error_response
 
+from tests.support.in_steps import finished
 from tests.support.kafka_values import SIDES, random_value
 
 CODE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -41,6 +42,15 @@ def _has_room(api: Api, version: int, answer: Any) -> bool:
     has_top = any(field.name == "error_code" for field in fields_of(api.response, version)) and SHAPES[api.key].has_top
     lists = [each.answer for each in SHAPES[api.key].lists if version in each.versions]
     return has_top or any(error_codes(element) for name in lists for element in getattr(answer, name))
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_codes_of_any_answer_are_found_at_once_and_in_steps(api: Any, seed: int) -> None:
+    message = SIDES[f"{api.name}Response"][-1]
+    answer = random_value(message.cls, message.version, Random(seed))
+    assert error_codes(answer) == finished(error_codes_steps(answer))
+    assert len(set(error_codes(answer))) == len(error_codes(answer))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""`prepare` for what most produce requests carry: one small batch without compression, checked in one pass on the spot.
+
+Every check is made that `prepare_steps` makes of such a batch. Where one fails, or the batch or the topic is any other than the
+usual, nothing is said about it: `prepare_steps` then finds the same and has the words, in Kafka's order. So what is accepted
+here is accepted there, with the same result.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....protocol.limits import KIB
+from ....protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    parse_header,
+)
+from ....protocol.records.crc32c import crc32c
+from ....protocol.records.steps import BatchLimits
+from ....protocol.records.walk_few import MOST_STEPS, walk_few
+from ....protocol.types import NO_PRODUCER_ID, Bytes, CompressionType, TimestampType
+from ...config import LogConfig, RecordValidation
+from ..producers.producer_cursor import AppendOrigin
+from .prepare import PreparedAppend
+
+MOST_BYTES: Final = 16 * KIB
+"""Larger batches are worth the few microseconds that steps cost."""
+
+
+def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLimits) -> PreparedAppend | None:
+    """What `prepare_steps` answers for a client's batch, or None: ask it."""
+    size = len(records)
+    if not RECORD_BATCH_OVERHEAD < size <= MOST_BYTES or size > config.max_message_bytes:
+        return None
+    header = parse_header(records)
+    base_offset, batch_length, _, magic, crc, attributes, last_offset_delta, base, largest, producer_id, _, sequence, count = (
+        header
+    )
+    if magic != MAGIC or LOG_OVERHEAD + batch_length != size or base_offset:
+        return None
+    if not 0 < count <= MOST_STEPS or count > limits.records or last_offset_delta + 1 != count:
+        return None
+    has_producer = producer_id > NO_PRODUCER_ID
+    if (sequence < 0 or attributes & ~TRANSACTIONAL_FLAG) if has_producer else attributes:
+        return None
+    batch = records if records.__class__ is memoryview else memoryview(records)
+    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
+        return None
+    target = config.compression_type
+    if target is not None and target is not CompressionType.NONE:
+        return None
+    smallest = largest
+    if target is not None or config.record_validation is not RecordValidation.HEADER:
+        walk = walk_few(batch[RECORD_BATCH_OVERHEAD:].tobytes(), count)
+        if walk is None or base + walk[1] != largest or (walk[2] and "compact" in config.cleanup_policy):
+            return None
+        smallest = base + walk[0]
+    if smallest < 0:
+        return None
+    if config.message_timestamp_type is not TimestampType.LOG_APPEND_TIME and (
+        now_ms - smallest > config.message_timestamp_before_max_ms or largest - now_ms > config.message_timestamp_after_max_ms
+    ):
+        return None
+    # What PreparedAppend(...) makes, without its Python-level call.
+    return tuple.__new__(
+        PreparedAppend, (((header, batch),), size, count, largest, AppendOrigin.CLIENT, has_producer, None, None, False)
+    )

@@ -1,0 +1,91 @@
+"""Appends in two steps: what is checked on the spot, and what is left to those who wait."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import assert_checkpoints
+from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
+from triolog.protocol.types import CompressionType, TopicPartition
+from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
+from triolog.server.actors.disk.turns import STEPS_PER_TURN
+from triolog.server.broker import Broker, PartitionAppend
+
+from tests.support.brokers import PARTITION, TOPIC, one_partition, values_from
+from tests.support.logs import START_MS, batch
+
+PER_TURN = (STEPS_PER_TURN - 1) // STEPS_PER_PROCEDURE
+
+
+async def appended(broker: Broker, append: PartitionAppend) -> None:
+    done = trio.Event()
+    await broker.writer.submit(*append, -1, lambda _: done.set())
+    await done.wait()
+
+
+async def test_a_small_batch_is_checked_on_the_spot_as_by_those_who_wait(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        append = broker.writer.prepare_now(PARTITION, batch(value=b"now"))
+        assert append is not None
+        assert append == await broker.writer.prepare(PARTITION, batch(value=b"now"))
+        await appended(broker, append)
+        assert await values_from(broker) == [b"now"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [batch(value=bytes(100_000)), batch(compression_type=CompressionType.GZIP), batch() * 2],
+    ids=["large", "compressed", "two batches"],
+)
+async def test_what_is_not_small_and_plain_has_to_be_waited_for(tmp_path: Path, records: bytes) -> None:
+    async with one_partition(tmp_path) as broker:
+        assert broker.writer.prepare_now(PARTITION, records) is None
+        assert await broker.writer.prepare(PARTITION, records)
+
+
+async def test_damage_is_told_by_those_who_wait(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        records = bytearray(batch())
+        records[-3] ^= 1
+        assert broker.writer.prepare_now(PARTITION, records) is None
+        with pytest.raises(CorruptRecordError, match=f"{TOPIC}-0: "):
+            await broker.writer.prepare(PARTITION, records)
+
+
+async def test_where_no_client_may_write_is_told_at_once(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        with pytest.raises(InvalidTopicError):
+            broker.writer.prepare_now(TopicPartition("__consumer_offsets", 0), batch())
+        for missing in (TopicPartition("missing", 0), TopicPartition(TOPIC, 1), TopicPartition(TOPIC, -1)):
+            with pytest.raises(UnknownTopicOrPartitionError):
+                broker.writer.prepare_now(missing, batch())
+
+
+async def test_many_small_batches_leave_others_their_turn(tmp_path: Path) -> None:
+    """What would be one too many has to be waited for, and lets others have their turn; then it goes on."""
+    async with one_partition(tmp_path) as broker:
+        rounds = []
+        for _ in range(3):
+            checked = 0
+            while broker.writer.prepare_now(PARTITION, batch()) is not None:
+                checked += 1
+            rounds.append(checked)
+            with assert_checkpoints():
+                await broker.writer.prepare(PARTITION, batch())
+        assert rounds[0] <= PER_TURN
+        assert rounds[1:] == [PER_TURN, PER_TURN]
+
+
+async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_partition(tmp_path, topic={"retention.ms": "1000"}) as broker:
+        with caplog.at_level(logging.WARNING):
+            for timestamp in (START_MS - 1000, START_MS - 1001, START_MS - 1001):
+                assert broker.writer.prepare_now(PARTITION, batch(timestamp)) is not None
+        warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
+        assert len(warnings) == 1
+        assert str(START_MS - 1001) in warnings[0]

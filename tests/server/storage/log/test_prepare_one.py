@@ -1,0 +1,190 @@
+"""The short way through one small batch accepts nothing that the long way refuses, and makes the same of what it accepts."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from triolog.protocol.errors import RequestError
+from triolog.protocol.limits import INT32_MAX, KIB
+from triolog.protocol.records.batch import LOG_APPEND_TIME_FLAG, parse_header, with_producer
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.steps import UNLIMITED, BatchLimits
+from triolog.protocol.types import Bytes, CompressionType, TimestampType
+from triolog.server.config import LogConfig, RecordValidation
+from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
+from triolog.server.storage.log.prepare_one import prepare_one
+
+from tests.support.logs import START_MS, TOPIC_PARTITION, batch
+from tests.support.record_batches import damaged, headers, patched, record_lists
+
+HOUR_MS: Final = 3_600_000
+WITH_PRODUCER: Final = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+TRANSACTIONAL_FLAG: Final = 0x10
+
+
+def long(records: Bytes, config: LogConfig, limits: BatchLimits = UNLIMITED) -> PreparedAppend | None:
+    try:
+        return prepare_append(records, TOPIC_PARTITION, config, now_ms=START_MS, limits=limits)
+    except RequestError:
+        return None
+
+
+def check(records: Bytes, config: LogConfig, limits: BatchLimits = UNLIMITED) -> bool:
+    """Whether the short way accepts; then the long one has to, with the same result."""
+    found = prepare_one(records, config, START_MS, limits)
+    assert found is None or found == long(records, config, limits)
+    return found is not None
+
+
+def plain_batches() -> st.SearchStrategy[bytes]:
+    """What producers send most of the time."""
+    timestamp = st.integers(START_MS - 3000, START_MS)
+    content = st.none() | st.binary(max_size=100) | st.integers(60, 300).map(bytes)
+    records = st.lists(st.tuples(timestamp, content, content, headers()), min_size=1, max_size=15)
+    producer = st.sampled_from([{}, WITH_PRODUCER, {**WITH_PRODUCER, "is_transactional": True}])
+    return st.builds(lambda rows, how: bytes(build_batch(rows, **how)), records, producer)
+
+
+def batches() -> st.SearchStrategy[bytes]:
+    """Odd timestamps and codecs too."""
+    made = st.builds(
+        lambda rows, codec: bytes(build_batch(rows, compression_type=codec)),
+        record_lists(min_size=1, max_size=5),
+        st.sampled_from(CompressionType),
+    )
+    return plain_batches() | made
+
+
+def configs() -> st.SearchStrategy[LogConfig]:
+    span = st.sampled_from([0, 1000, HOUR_MS, 2**63 - 1])
+    return st.builds(
+        LogConfig,
+        compression_type=st.none() | st.sampled_from(CompressionType),
+        message_timestamp_type=st.sampled_from(TimestampType),
+        message_timestamp_before_max_ms=span,
+        message_timestamp_after_max_ms=span,
+        max_message_bytes=st.sampled_from([70, 200, KIB, 1_048_588]),
+        record_validation=st.sampled_from(RecordValidation),
+        cleanup_policy=st.sampled_from([("delete",), ("compact",), ("compact", "delete")]),
+    )
+
+
+def all_limits() -> st.SearchStrategy[BatchLimits]:
+    few = st.sampled_from([1, 3, 100_000])
+    return st.just(UNLIMITED) | st.builds(BatchLimits, records=few, headers_per_record=few, batches=few)
+
+
+# ---- what is accepted ------------------------------------------------------------------------------------------------------
+
+
+@given(plain_batches(), st.sampled_from([bytes, bytearray, memoryview]))
+def test_a_plain_batch_is_accepted_whatever_holds_it(records: bytes, holder: Any) -> None:
+    assert check(holder(records), LogConfig())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LogConfig(),
+        LogConfig(compression_type=CompressionType.NONE),
+        LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME),
+        LogConfig(record_validation=RecordValidation.HEADER),
+        LogConfig(cleanup_policy=("compact",)),
+    ],
+    ids=["default", "uncompressed", "append time", "header", "compacted"],
+)
+@pytest.mark.parametrize("count", [1, 100, 192])
+def test_a_plain_batch_is_accepted_under_the_configurations_that_change_nothing_of_it(config: LogConfig, count: int) -> None:
+    assert check(batch(*range(START_MS - count, START_MS), key=b"key"), config)
+
+
+# ---- what is not -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("records", "config"),
+    [
+        (b"", {}),
+        (batch()[:60], {}),
+        (batch()[:-1], {}),
+        (batch() + b"\0", {}),
+        (batch() + batch(), {}),
+        (batch(value=bytes(17 * KIB)), {}),
+        (batch(*range(START_MS - 193, START_MS)), {}),
+        (batch(-1), {}),
+        (batch(compression_type=CompressionType.GZIP), {}),
+        (patched(batch(), base_offset=1), {}),
+        (patched(batch(), max_timestamp=START_MS + 1), {}),
+        (patched(batch(), records_count=2, last_offset_delta=1), {}),
+        (patched(batch(), records_count=2), {}),
+        (patched(batch(), attributes=LOG_APPEND_TIME_FLAG), {}),
+        (patched(batch(), attributes=0x40), {}),
+        (patched(batch(), attributes=0x80), {}),
+        (patched(batch(), attributes=TRANSACTIONAL_FLAG), {}),
+        (with_producer(batch(), 7, 0, -1), {}),
+        (batch(), {"max_message_bytes": len(batch()) - 1}),
+        (batch(), {"compression_type": CompressionType.ZSTD}),
+        (batch(), {"cleanup_policy": ("compact",)}),
+        (batch(START_MS - 1001), {"message_timestamp_before_max_ms": 1000}),
+        (batch(START_MS + 1001), {"message_timestamp_after_max_ms": 1000}),
+    ],
+)
+def test_what_is_odd_is_left_to_the_long_way(records: Bytes, config: dict[str, Any]) -> None:
+    assert not check(records, attrs.evolve(LogConfig(), **config))
+
+
+def test_limits_hold() -> None:
+    records = batch(*[START_MS] * 10)
+    assert check(records, LogConfig(), BatchLimits(records=10))
+    assert not check(records, LogConfig(), BatchLimits(records=9))
+
+
+# ---- both, on anything -----------------------------------------------------------------------------------------------------
+
+
+@given(batches(), configs(), all_limits())
+def test_what_is_accepted_is_what_the_long_way_makes_of_it(records: bytes, config: LogConfig, limits: BatchLimits) -> None:
+    check(records, config, limits)
+
+
+@given(st.data(), batches(), configs(), st.booleans())
+def test_damage_is_never_accepted_where_the_long_way_refuses_it(
+    data: st.DataObject, records: bytes, config: LogConfig, repaired: bool
+) -> None:
+    broken = data.draw(damaged(records))
+    check(patched(broken) if repaired and len(broken) > 61 else broken, config)
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize(
+    "records",
+    [
+        batch(value=b"v" * 70),
+        build_batch([(START_MS, b"key", None, (("header", b"h"),)), (START_MS - 1, None, b"", ())], **WITH_PRODUCER),
+    ],
+    ids=["one record", "two records of a producer"],
+)
+def test_every_bit_counts(records: bytes, repaired: bool) -> None:
+    """Behind the stamp no bit changes unseen where the CRC is left as it was."""
+    for position, bit in product(range(len(records)), range(8)):
+        broken = bytearray(records)
+        broken[position] ^= 1 << bit
+        accepted = check(patched(bytes(broken)) if repaired else broken, LogConfig())
+        assert repaired or accepted is (12 <= position < 16), (position, bit)
+
+
+@pytest.mark.parametrize("position", range(61))
+def test_every_byte_of_a_header_with_a_true_crc(position: int) -> None:
+    records = with_producer(batch(START_MS, START_MS), 7, 0, INT32_MAX)
+    accepted = 0
+    for byte in range(256):
+        broken = bytearray(records)
+        broken[position] = byte
+        accepted += check(patched(bytes(broken)), LogConfig())
+    assert accepted >= 1
+    assert parse_header(records).records_count == 2
