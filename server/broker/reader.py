@@ -29,6 +29,7 @@ from ..storage.log.log_snapshot import LogSnapshot
 from ..storage.lookups.at_once import first_at_once
 from ..storage.lookups.explain import Walk, explain_offset, explain_timestamp
 from ..storage.lookups.fetch import FetchedRecords, fetch_batches, readable_bytes
+from ..storage.lookups.fetch_at_once import fetch_at_once
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.timestamps import check_timestamp, offset_for_timestamp
@@ -41,7 +42,7 @@ READER_TASKS: Final = 16
 LOOKUPS_PER_TURN: Final = 8
 """Lookups a reader task does before it lets others run."""
 STEPS_PER_LOOKUP: Final = UNTOLD_STEPS
-"""What a lookup counts as that is done on the spot, beside its pauses: at most it takes as long, most take 5 us."""
+"""What a lookup, or a partition of a fetch, counts as beside its pauses. It takes no longer on the spot; most take 5 us."""
 SNAPSHOT_ATTEMPTS: Final = 10
 
 
@@ -152,29 +153,47 @@ class LogReader:
         is_enough = False
         left = max_bytes
         size = 0
-        for each in partitions:
+        for topic_partition, offset, wanted in partitions:
+            wanted = max(0, min(wanted, left))
             try:
-                fetched = await self._look(
-                    each.topic_partition,
-                    partial(
-                        fetch_batches,
-                        offset=each.offset,
-                        max_bytes=max(0, min(each.max_bytes, left)),
-                        min_one_batch=size == 0,
-                        isolation=view.isolation,
-                        skip_gaps=view.skip_gaps,
-                    ),
-                )
+                fetched = self._fetch_at_once(topic_partition, offset, wanted, view.isolation, min_one_batch=size == 0)
+                if fetched is None:
+                    fetched = await self._look(
+                        topic_partition,
+                        partial(
+                            fetch_batches,
+                            offset=offset,
+                            max_bytes=wanted,
+                            min_one_batch=size == 0,
+                            isolation=view.isolation,
+                            skip_gaps=view.skip_gaps,
+                        ),
+                    )
             except RequestError as exc:
-                answers.append(FetchAnswer(each.topic_partition, None, exc.as_answer()))
+                answers.append(FetchAnswer(topic_partition, None, exc.as_answer()))
                 is_enough = True
             else:
-                answers.append(FetchAnswer(each.topic_partition, fetched, None))
-                size += len(fetched.records)
-                left -= len(fetched.records)
-                is_enough = is_enough or (fetched.ends_segment and len(fetched.records) > 0)
-                self._count(each.topic_partition, len(fetched.records))
+                answers.append(FetchAnswer(topic_partition, fetched, None))
+                if found := len(fetched.records):
+                    size += found
+                    left -= found
+                    is_enough = is_enough or fetched.ends_segment
+                    self._count(topic_partition, found)
+            if self._disk.turns.spend(STEPS_PER_LOOKUP):
+                await trio.lowlevel.checkpoint()
         return answers, is_enough or size >= min_bytes
+
+    def _fetch_at_once(
+        self, topic_partition: TopicPartition, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool
+    ) -> FetchedRecords | None:
+        """None where something has to be waited for, and where reading did not work: `_look` says what becomes of that. Raises
+        RequestError."""
+        actor = self._manager.topics.actor(topic_partition)
+        snapshot, cached_bytes = actor.snapshot(), actor.disk.cached_bytes
+        try:
+            return fetch_at_once(snapshot, offset, max_bytes, cached_bytes, min_one_batch=min_one_batch, isolation=isolation)
+        except (OSError, StorageError):
+            return None
 
     async def unpack(
         self, answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], *, max_bytes: int
@@ -188,8 +207,10 @@ class LogReader:
         return await self._disk.compute(procedure)
 
     def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
-        with contextlib.suppress(RequestError):  # deleted meanwhile
+        try:
             self._manager.topics.actor(topic_partition).fetched_bytes += fetched_bytes
+        except RequestError:  # deleted meanwhile
+            return
 
     # ---- lookups ---------------------------------------------------------------------------------------------------------
 
