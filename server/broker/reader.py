@@ -169,6 +169,7 @@ class LogReader:
                             skip_gaps=view.skip_gaps,
                         ),
                     )
+                    self._count(topic_partition, len(fetched.records))
             except RequestError as exc:
                 answers.append(FetchAnswer(topic_partition, None, exc.as_answer()))
                 is_enough = True
@@ -178,7 +179,6 @@ class LogReader:
                     size += found
                     left -= found
                     is_enough = is_enough or fetched.ends_segment
-                    self._count(topic_partition, found)
             if self._disk.turns.spend(STEPS_PER_LOOKUP):
                 await trio.lowlevel.checkpoint()
         return answers, is_enough or size >= min_bytes
@@ -191,9 +191,12 @@ class LogReader:
         actor = self._manager.topics.actor(topic_partition)
         snapshot, cached_bytes = actor.snapshot(), actor.disk.cached_bytes
         try:
-            return fetch_at_once(snapshot, offset, max_bytes, cached_bytes, min_one_batch=min_one_batch, isolation=isolation)
+            found = fetch_at_once(snapshot, offset, max_bytes, cached_bytes, min_one_batch=min_one_batch, isolation=isolation)
         except (OSError, StorageError):
             return None
+        if found is not None:
+            actor.fetched_bytes += len(found.records)
+        return found
 
     async def unpack(
         self, answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], *, max_bytes: int
@@ -207,10 +210,8 @@ class LogReader:
         return await self._disk.compute(procedure)
 
     def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
-        try:
+        with contextlib.suppress(RequestError):  # deleted meanwhile
             self._manager.topics.actor(topic_partition).fetched_bytes += fetched_bytes
-        except RequestError:  # deleted meanwhile
-            return
 
     # ---- lookups ---------------------------------------------------------------------------------------------------------
 
