@@ -9,7 +9,6 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, with_timestamp
 from triolog.protocol.types import NO_TIMESTAMP, CompressionType, TimestampType
@@ -86,8 +85,9 @@ def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path
         batch(START_MS + 1, value=bytes(FIRST_READ_BYTES)),
         batch(*[START_MS] * UNTOLD_RECORDS, START_MS + 1, value=b""),
         bytes(with_timestamp(batch(START_MS), TimestampType.CREATE_TIME, START_MS + 1)),
+        bytes(with_timestamp(batch(START_MS), TimestampType.LOG_APPEND_TIME, START_MS + 1)),
     ],
-    ids=["compressed", "large", "many records", "a header that promises more"],
+    ids=["compressed", "large", "many records", "a header that promises more", "append time"],
 )
 def test_a_batch_that_takes_longer_is_left_to_the_long_way(tmp_path: Path, late: bytes) -> None:
     log = shown(tmp_path, batch(START_MS), late, record_validation=RecordValidation.HEADER)
@@ -108,14 +108,27 @@ def test_the_next_segment_is_left_to_the_long_way(tmp_path: Path) -> None:
     assert log.look_up(START_MS + 9, snapshot) is None
 
 
-def test_a_record_that_contradicts_its_batch_is_said_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [0x17, 0x04, 0x02, 0xFF], ids=["negative", "too short", "without a time", "long"])
+def test_a_record_that_contradicts_its_length_is_left_to_the_long_way(tmp_path: Path, length: int) -> None:
     log = shown(tmp_path, batch(START_MS, START_MS + 1))
     path = Path(log.driven.log.active.log.path)
     stored = bytearray(path.read_bytes())
-    stored[RECORD_BATCH_OVERHEAD] |= 1  # a negative length
+    assert log.look_up(START_MS + 1) == (START_MS + 1, 1, 0)
+    stored[RECORD_BATCH_OVERHEAD] = length
     path.write_bytes(stored)
-    with pytest.raises(InvalidRecordError):
-        log.look_up(START_MS + 1)
+    assert log.look_up(START_MS + 1) is None
+
+
+@pytest.mark.parametrize("value", [b"", bytes(100), bytes(FIRST_READ_BYTES // 4)])
+@pytest.mark.parametrize("step", [1, 63, 64, 8191])
+def test_records_with_lengths_and_times_of_one_and_two_bytes_are_read(tmp_path: Path, value: bytes, step: int) -> None:
+    times = (START_MS, START_MS - step, START_MS + step)
+    log = shown(tmp_path, *(batch(time, value=value) for time in times), batch(*times, value=value[:100]))
+    for offset, timestamp in ((0, START_MS), (2, START_MS + 1), (2, START_MS + step)):
+        assert log.look_up(timestamp) == (times[offset], offset, 0)
+    behind = attrs.evolve(log.driven.log.snapshot(), log_start_offset=3)
+    assert log.look_up(START_MS, behind) == (START_MS, 3, 0)
+    assert log.look_up(START_MS + 1, behind) == (START_MS + step, 5, 0)
 
 
 @given(
