@@ -163,6 +163,7 @@ def first_record_steps(data: bytes, header: BatchHeader, *, timestamp: int, min_
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     least_timestamp_delta = timestamp - header.base_timestamp if append_time is None else INT64_MIN
     least_offset_delta = min_offset - header.base_offset
+    least_folded = max(0, least_timestamp_delta << 1)  # a delta that is large enough is at least this when it is folded
     position = index = 0
     try:
         for first in range(0, header.records_count, _PER_PAUSE):
@@ -170,24 +171,28 @@ def first_record_steps(data: bytes, header: BatchHeader, *, timestamp: int, min_
                 if (length := data[position]) < 0x80:
                     end = position + 1 + (length >> 1)
                     position += 2
+                elif (second := data[position + 1]) < 0x80:
+                    end = position - 62 + ((second << 7) + length >> 1)  # 2 bytes on, and without 0x80 of the first
+                    position += 3
                 else:
                     length, position = decode_unsigned_varint(data, position)
                     end = position + (length >> 1)
                     position += 1
-                if (folded := data[position]) < 0x80:
-                    position += 1
-                else:
-                    second = data[position + 1]
-                    if second < 0x80:
+                if (folded := data[position]) >= 0x80:
+                    if (second := data[position + 1]) < 0x80:
                         folded = folded & 0x7F | second << 7
-                        position += 2
+                        position += 1
                     else:
                         timestamp_delta, position = decode_varlong(data, position)
                         folded = timestamp_delta << 1 if timestamp_delta >= 0 else ~timestamp_delta << 1 | 1
-                if length & 1 or end < position:
-                    raise_length(header, index, end - position)
-                if (folded >> 1 ^ -(folded & 1)) >= least_timestamp_delta:
-                    offset_delta, position = decode_varint(data, position)
+                        position -= 1
+                if length & 1 or end <= position:
+                    raise_length(header, index, end - position - 1)
+                if folded >= least_folded and (folded >> 1 ^ -(folded & 1)) >= least_timestamp_delta:
+                    if (offset_delta := data[position + 1]) < 0x80:
+                        offset_delta = offset_delta >> 1 ^ -(offset_delta & 1)
+                    else:
+                        offset_delta, _ = decode_varint(data, position + 1)
                     if offset_delta >= least_offset_delta:
                         found = append_time
                         if found is None:

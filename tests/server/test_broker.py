@@ -19,7 +19,9 @@ from triolog.protocol.errors import (
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
+from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
+from triolog.server.broker.reader import STEPS_PER_LOOKUP
 from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
@@ -146,6 +148,45 @@ async def test_lookups_fan_out_to_at_most_sixteen_readers_and_answer_in_order(tm
         for partition, answer in zip(partitions, answers, strict=True):
             number = partition.partition
             assert answer == (NONE if number % 5 else (START_MS + number, 0, 0))
+
+
+async def test_lookups_of_what_is_cached_take_no_task_and_no_thread(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await fill(broker, 20)
+        questions = [(PARTITION, START_MS + number % 20) for number in range(40)]
+        await broker.reader.offsets_for_times(questions)
+        spawned: list[trio.lowlevel.Task] = []
+
+        class Spawned(trio.abc.Instrument):
+            def task_spawned(self, task: trio.lowlevel.Task) -> None:
+                spawned.append(task)
+
+        watching, before = Spawned(), actor_of(broker).disk.statistics()
+        trio.lowlevel.add_instrument(watching)
+        answers = await broker.reader.offsets_for_times(questions)
+        trio.lowlevel.remove_instrument(watching)
+        after = actor_of(broker).disk.statistics()
+        assert [answer.offset for answer in answers if isinstance(answer, TimestampAndOffset)] == [*range(20), *range(20)]
+        assert spawned == []
+        assert (after.hops, after.cold_reads, after.cached_reads) == (before.hops, before.cold_reads, before.cached_reads + 40)
+
+
+async def test_many_lookups_let_others_have_their_turn(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await fill(broker, 2)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            await broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800)
+            assert turns >= 9 * (4_800 * STEPS_PER_LOOKUP // STEPS_PER_TURN) // 10
+            nursery.cancel_scope.cancel()
 
 
 async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(tmp_path: Path) -> None:

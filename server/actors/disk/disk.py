@@ -6,6 +6,7 @@
 | `run_now` | an append's operations | on the spot, if `run` would do them so |
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
+| `read_nowait` | a reader's procedure | on the spot, or not at all |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
 | `call_briefly` | small files of the log directory | one hop; none where there is no device |
 | `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
@@ -67,6 +68,14 @@ STEPS_PER_PROCEDURE: Final = 16
 
 class _Done(NamedTuple):
     answer: Any
+
+
+class WouldWaitError(Exception):
+    """A procedure cannot go on without a thread, or others have to have their turn before it does `operation`."""
+
+    def __init__(self, operation: DiskOp | None) -> None:
+        super().__init__(operation)
+        self.operation = operation
 
 
 class OperationFailedError(Exception):
@@ -234,22 +243,8 @@ class Disk:
         """Run a reader's procedure. Never waits for an append."""
         return await self._advance(procedure, self._read_cold)
 
-    def is_cached(self, operation: Read) -> bool:
-        """Whether the read would be answered without waiting for the device."""
-        return self._read_cached(operation) is not None
-
-    def _read_cached(self, operation: Read) -> Any:
-        file = operation.file
-        file.used = True
-        if file.fd is None or not file.cached_reads:
-            return None
-        try:
-            return self.fs.read_cached(file.fd, operation.size, operation.position)
-        except CachedReadUnsupportedError:
-            file.cached_reads = False
-            return None
-
-    async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
+    def read_nowait(self, procedure: Procedure[T]) -> T:
+        """Run a reader's procedure of which nothing has to be waited for. Raises WouldWaitError where something has."""
         answer: Any = None
         error: BaseException | None = None
         cached = 0
@@ -259,27 +254,77 @@ class Disk:
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
             answer = error = None
-            if operation is None or operation.__class__ is Compute:
+            if operation.__class__ is not Read:
                 if operation is None and not self.turns.spend(STEPS_PER_PAUSE):
                     continue
+                raise WouldWaitError(operation)
+            if cached > TURN_BYTES:
+                raise WouldWaitError(operation)
+            try:
+                answer = self.cached_bytes(*operation)
+            except OSError as exc:
+                name_file(exc, operation)
+                error = exc
+                continue
+            if answer is None:
+                raise WouldWaitError(operation)
+            cached += len(answer) + READ_BYTES
+
+    def is_cached(self, operation: Read) -> bool:
+        """Whether the read would be answered without waiting for the device."""
+        return self.cached_bytes(*operation) is not None
+
+    def cached_bytes(self, file: FileHandle, position: int, size: int) -> Bytes | None:
+        """What a `Read` answers, where it would not wait for the device. Raises OSError."""
+        file.used = True
+        if file.fd is None or not file.cached_reads:
+            return None
+        try:
+            data = self.fs.read_cached(file.fd, size, position)
+        except CachedReadUnsupportedError:
+            file.cached_reads = False
+            return None
+        if data is not None:
+            self._cached_reads += 1
+        return data
+
+    async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
+        try:
+            return self.read_nowait(procedure)
+        except WouldWaitError as exc:
+            operation = exc.operation
+        return await self._go_on(procedure, operation, run)
+
+    async def _go_on(self, procedure: Procedure[T], operation: DiskOp | None, run: Callable[[DiskOp], Any]) -> T:
+        """From `operation` on, at which the procedure would have waited."""
+        cached = TURN_BYTES  # others had no turn since the procedure began
+        while True:
+            answer: Any = None
+            error: BaseException | None = None
+            if operation is None or operation.__class__ is Compute:
                 worked = await self._work(procedure, operation)
                 if isinstance(worked, _Done):
                     return worked.answer  # type: ignore[no-any-return]
                 operation = worked
             try:
                 if operation.__class__ is Read:
-                    answer = self._read_cached(operation)
-                    if answer is not None:
-                        self._cached_reads += 1
-                        cached += len(answer) + READ_BYTES
-                        if cached > TURN_BYTES:
-                            cached = 0
-                            await trio.lowlevel.checkpoint()
-                        continue
-                answer = await run(operation)
+                    answer = self.cached_bytes(*operation)
+                if answer is None:
+                    answer = await run(operation)
+                else:
+                    cached += len(answer) + READ_BYTES
+                    if cached > TURN_BYTES:
+                        cached = 0
+                        await trio.lowlevel.checkpoint()
             except (OSError, SnapshotExpiredError) as exc:
                 name_file(exc, operation)
                 error = exc
+            try:
+                operation = procedure.send(answer) if error is None else procedure.throw(error)
+                while operation is None and not self.turns.spend(STEPS_PER_PAUSE):
+                    operation = next(procedure)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
 
     async def _work(self, procedure: Procedure[T], operation: DiskOp | None) -> DiskOp | _Done:
         """Do what needs the processor for long, up to the next operation of another kind or the end."""

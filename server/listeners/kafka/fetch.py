@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-import attrs
+import trio
 
 from ....protocol.errors import (
     ErrorCode,
@@ -25,18 +25,20 @@ from ....protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchAbortedTransaction,
     FetchEpochEndOffset,
+    FetchLeaderIdAndEpoch,
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotId,
 )
 from ....protocol.limits import MIB
 from ....protocol.records.batch import iter_batches
 from ....protocol.types import CompressionType, Isolation, TopicPartition
 from ...broker import FetchAnswer, FetchPartition, ReaderView
-from ..connections.in_turns import in_turns
+from ..connections.in_turns import ELEMENTS_PER_TURN
 from .door import Call
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
-from .leader_epoch import check_leader_epoch
+from .leader_epoch import NOT_CHECKED, check_leader_epoch
 from .session import KEPT_PARTITION_BYTES
 
 MAX_FETCH_BYTES: Final = 55 * MIB
@@ -45,15 +47,17 @@ MAX_WAIT_MS: Final = 300_000
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_ZSTD: Final = 10
 CONSUMER: Final = -1
+_NO_DIVERGENCE: Final = FetchEpochEndOffset()
+_NO_LEADER: Final = FetchLeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = FetchSnapshotId()
 
 
-@attrs.frozen
-class _Partition:
+class _Partition(NamedTuple):
     """One partition that is asked for: under its name, or with the error that is its answer already."""
 
     key: Key
     asked: Asked
-    topic_partition: TopicPartition | None
+    topic_partition: TopicPartition | None = None
     error: RequestError | None = None
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) where the log went another way than what the client read."""
@@ -69,10 +73,16 @@ async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
         partitions, session, is_incremental = _session_of(call, body)
     except RequestError as exc:
         return FetchResponse(error_code=exc.code, session_id=NO_SESSION, responses=[])
-    resolved = [_resolve(call, body, session, key, asked) async for key, asked in in_turns(partitions.items())]
+    resolved: list[_Partition] = []
+    for key, asked in partitions.items():
+        resolved.append(_resolve(call, body, session, key, asked))
+        if not len(resolved) % ELEMENTS_PER_TURN:
+            await trio.lowlevel.checkpoint()
     answers = await _read(call, body, resolved)
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
-    async for each in in_turns(resolved):
+    for count, each in enumerate(resolved, 1):
+        if not count % ELEMENTS_PER_TURN:
+            await trio.lowlevel.checkpoint()
         data = _partition_data(call, body, each, answers)
         if session is not None:
             seen = Seen(data.high_watermark, data.log_start_offset, data.error_code)
@@ -80,10 +90,11 @@ async def fetch(call: Call, body: FetchRequest) -> FetchResponse:
             is_news = session.is_news(each.key, seen, has_records=has_more)
             if is_incremental and not is_news:
                 continue
-        key = each.key.topic, each.key.topic_id
-        if key not in topics:
-            topics[key] = FetchableTopicResponse(topic=each.key.topic, topic_id=each.key.topic_id, partitions=[])
-        topics[key].partitions.append(data)
+        name, topic_id, _ = each.key
+        topic = topics.get((name, topic_id))
+        if topic is None:
+            topic = topics[name, topic_id] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+        topic.partitions.append(data)
     return FetchResponse(session_id=NO_SESSION if session is None else session.session_id, responses=list(topics.values()))
 
 
@@ -129,25 +140,28 @@ def _resolve(call: Call, body: FetchRequest, session: FetchSession | None, key: 
     """Look up one partition of a fetch; one that cannot be read gets its error."""
     topic_partition = None
     try:
-        topic_partition = TopicPartition(_topic_name(call, session, key), key.partition)
-        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, topic_partition.topic)
+        name = key.topic if call.version < FIRST_WITH_TOPIC_IDS else _topic_name(call, session, key)
+        topic_partition = TopicPartition(name, key.partition)
+        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, name)
         replica_id = max(body.replica_id, body.replica_state.replica_id)
         if replica_id > CONSUMER:
             raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: there is one broker")
         if asked.partition_max_bytes < 0 or body.max_bytes < 0:
             raise InvalidRequestError(f"{topic_partition}: the most bytes to be answered are negative")
-        check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
-        return _Partition(key, asked, topic_partition, diverging=_diverging(call, topic_partition, asked))
+        if asked.current_leader_epoch != NOT_CHECKED:
+            check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
+        if asked.last_fetched_epoch < 0:
+            return _Partition(key, asked, topic_partition)
+        return _Partition(key, asked, topic_partition, None, _diverging(call, topic_partition, asked))
     except RequestError as exc:
         return _Partition(key, asked, topic_partition, exc.as_answer())
 
 
 def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
-    """The name of what is asked for. In a session an id keeps its name: when a topic of that name was made anew it is told so,
-    and when there is none that it is unknown (Kafka: CachedPartition). Raises RequestError."""
-    by_id = call.version >= FIRST_WITH_TOPIC_IDS
-    if session is None or not by_id:
-        return call.topic_name(key.topic, key.topic_id, by_id=by_id)
+    """The name of what is asked for by its id. In a session the id keeps its name: when a topic of that name was made anew it
+    is told so, and when there is none that it is unknown (Kafka: CachedPartition). Raises RequestError."""
+    if session is None:
+        return call.topic_name(key.topic, key.topic_id, by_id=True)
     known = session.names.get(key)
     try:
         name = session.names[key] = call.topic_name(key.topic, key.topic_id, by_id=True)
@@ -163,10 +177,8 @@ def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
 
 
 def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tuple[int, int] | None:
-    """Where the log diverges from what the client has read (KIP-595); None if it does not or the client does not ask. Raises
-    RequestError, also for an epoch that the log never had."""
-    if asked.last_fetched_epoch < 0:
-        return None
+    """Where the log diverges from what the client has read (KIP-595); None if it does not. Raises RequestError, also for an
+    epoch that the log never had."""
     epoch, end_offset = call.broker.reader.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
     if epoch < 0:
         raise OffsetOutOfRangeError(f"{topic_partition}: where leader epoch {asked.last_fetched_epoch} ends is not known")
@@ -249,6 +261,9 @@ def _partition_data(
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
+        diverging_epoch=_NO_DIVERGENCE,
+        current_leader=_NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=aborted,
         records=fetched.records,
     )

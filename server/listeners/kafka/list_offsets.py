@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import trio
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.messages.list_offsets import (
@@ -21,53 +24,75 @@ from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_
 from ...broker import TimestampAndOffset
 from ..connections.in_turns import in_turns
 from .door import Call, error_code
-from .leader_epoch import check_leader_epoch
+from .leader_epoch import NOT_CHECKED, check_leader_epoch
 
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
 """The first version that knows what is asked as this timestamp."""
 
-Question = tuple[TopicPartition, int]
-
-
 NAMED_PER_TURN: Final = 512
-"""Partitions of which only the names are looked at."""
+"""Partitions, and topics, of which only the names are looked at, or that are answered with what was found."""
+
+Question = tuple[TopicPartition, int]
+Answer = TimestampAndOffset | RequestError
 
 
 async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
     """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
     isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-    asked: list[tuple[TopicPartition, ListOffsetsPartition]] = []
+    asked: list[ListOffsetsPartition] = []
+    questions: list[Question] = []
+    names: set[TopicPartition] = set()
+    is_plain = True
+    async for topic in in_turns(body.topics, NAMED_PER_TURN):
+        for each in topic.partitions:
+            topic_partition = TopicPartition(topic.name, each.partition_index)
+            names.add(topic_partition)
+            asked.append(each)
+            questions.append((topic_partition, each.timestamp))
+            is_plain = is_plain and each.timestamp >= 0 and each.current_leader_epoch == NOT_CHECKED
+            if not len(asked) % NAMED_PER_TURN:
+                await trio.lowlevel.checkpoint()
+    if is_plain and len(names) == len(questions):
+        answers = await call.broker.reader.offsets_for_times(questions, isolation)
+    else:
+        answers = await _look_up(call, asked, questions, isolation)
+    return await _answered(body, answers)
+
+
+async def _look_up(
+    call: Call, asked: Sequence[ListOffsetsPartition], questions: Sequence[Question], isolation: Isolation
+) -> list[Answer]:
+    """The answers to questions of which not all are lookups."""
     seen: set[TopicPartition] = set()
     repeated: set[TopicPartition] = set()
-    every = ((topic.name, each) for topic in body.topics for each in topic.partitions)
-    async for name, each in in_turns(every, NAMED_PER_TURN):
-        topic_partition = TopicPartition(name, each.partition_index)
-        asked.append((topic_partition, each))
+    async for topic_partition, _ in in_turns(questions, NAMED_PER_TURN):
         (repeated if topic_partition in seen else seen).add(topic_partition)
-    answers: dict[TopicPartition, TimestampAndOffset | RequestError] = {}
-    questions: list[Question] = []
-    async for topic_partition, each in in_turns(asked):
+    answers: list[Answer | None] = []
+    lookups: list[Question] = []
+    async for each, (topic_partition, _) in in_turns(zip(asked, questions, strict=True)):
         answer = _without_lookup(call, topic_partition, each, is_repeated=topic_partition in repeated)
         if answer is None:
-            questions.append((topic_partition, _asked_timestamp(each)))
-        else:
-            answers[topic_partition] = answer
-    found = await call.broker.reader.offsets_for_times(questions, isolation)
-    answers |= {topic_partition: answer for (topic_partition, _), answer in zip(questions, found, strict=True)}
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _partition(each, answers[TopicPartition(topic.name, each.partition_index)])
-                    async for each in in_turns(topic.partitions)
-                ],
-            )
-            async for topic in in_turns(body.topics)
-        ]
-    )
+            lookups.append((topic_partition, _asked_timestamp(each)))
+        answers.append(answer)
+    found = iter(await call.broker.reader.offsets_for_times(lookups, isolation))
+    return [next(found) if answer is None else answer async for answer in in_turns(answers, NAMED_PER_TURN)]
+
+
+async def _answered(body: ListOffsetsRequest, answers: Sequence[Answer]) -> ListOffsetsResponse:
+    """The answers in the places of their questions."""
+    topics: list[ListOffsetsTopicResponse] = []
+    count = 0
+    async for topic in in_turns(body.topics, NAMED_PER_TURN):
+        partitions: list[ListOffsetsPartitionResponse] = []
+        for each in topic.partitions:
+            partitions.append(_partition(each, answers[count]))
+            count += 1
+            if not count % NAMED_PER_TURN:
+                await trio.lowlevel.checkpoint()
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _asked_timestamp(asked: ListOffsetsPartition) -> int:
@@ -94,15 +119,16 @@ def _without_lookup(
     return None
 
 
-def _partition(asked: ListOffsetsPartition, answer: TimestampAndOffset | RequestError) -> ListOffsetsPartitionResponse:
+def _partition(asked: ListOffsetsPartition, answer: Answer) -> ListOffsetsPartitionResponse:
     if isinstance(answer, RequestError):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=answer.code, old_style_offsets=[])
+    timestamp, offset, leader_epoch = answer
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
-        old_style_offsets=[answer.offset] if answer.offset >= 0 and asked.max_num_offsets > 0 else [],
-        timestamp=answer.timestamp,
-        offset=answer.offset,
-        leader_epoch=answer.leader_epoch,
+        old_style_offsets=[offset] if offset >= 0 and asked.max_num_offsets > 0 else [],
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
     )
 
 

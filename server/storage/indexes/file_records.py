@@ -7,12 +7,13 @@ of them count. What cannot be the header of a batch is a CorruptRecordError that
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError
-from ....protocol.limits import KIB, MAX_SEGMENT_BYTES, MIB
+from ....protocol.limits import INT64_MAX, KIB, MAX_SEGMENT_BYTES, MIB
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from ....protocol.records.steps import STEPS_PER_PAUSE
+from ....protocol.records.steps import STEPS_PER_PAUSE, UNTOLD_STEPS
 from ..disk.diskops import FileHandle, Procedure, Read
 from ..errors import StorageError
 
@@ -20,6 +21,10 @@ FIRST_READ_BYTES: Final = 8 * KIB
 """Two index intervals: most lookups end within the first read."""
 LARGEST_READ_BYTES: Final = MIB
 HEADERS_PER_PAUSE: Final = 2 * STEPS_PER_PAUSE
+UNTOLD_HEADERS: Final = 2 * UNTOLD_STEPS
+_ANY_TIME: Final = -INT64_MAX - 1
+REACH: Final = Struct(">qi4xb6xi8xq")
+"""base_offset, batch_length, magic, last_offset_delta, max_timestamp: the fields of a header that say what a batch reaches."""
 
 
 class FoundBatch(NamedTuple):
@@ -68,6 +73,40 @@ class FileSlice(NamedTuple):
                     data = view[at : at + size] if at + size <= length else None
                     return FoundBatch(header, position + at, data)
                 at += size
+            position += at
+            read_bytes = min(2 * read_bytes, LARGEST_READ_BYTES)
+        return None
+
+    def find_reaching(self, offset: int, timestamp: int = _ANY_TIME) -> Procedure[FoundBatch | None]:
+        """The first batch with a last offset and a largest timestamp of at least these: as `find_batch` for most lookups, which
+        need no header of what they pass over."""
+        position, end = self.start, self.end
+        read_bytes = FIRST_READ_BYTES
+        headers = 0
+        unpack = REACH.unpack_from
+        while position + RECORD_BATCH_OVERHEAD <= end:
+            most = end - position
+            data = yield Read(self.file, position, most if most < read_bytes else read_bytes)
+            at, last = 0, len(data) - RECORD_BATCH_OVERHEAD
+            if last < 0:
+                return None
+            while at <= last:
+                base_offset, size, magic, last_offset_delta, max_timestamp = unpack(data, at)
+                size += LOG_OVERHEAD
+                if size < RECORD_BATCH_OVERHEAD or magic != MAGIC:
+                    raise not_a_batch(self.file.path, position + at, parse_header(data, at))
+                if at + size > most:
+                    return None
+                if max_timestamp >= timestamp and base_offset + last_offset_delta >= offset:
+                    if headers > UNTOLD_HEADERS:
+                        yield None
+                    whole = memoryview(data)[at : at + size] if at + size <= len(data) else None
+                    return FoundBatch(parse_header(data, at), position + at, whole)
+                at += size
+                headers += 1
+                if headers == HEADERS_PER_PAUSE:
+                    headers = 0
+                    yield None
             position += at
             read_bytes = min(2 * read_bytes, LARGEST_READ_BYTES)
         return None

@@ -132,17 +132,22 @@ class AbstractIndex:
                 return middle, middle
         return low, (-1 if low == entries - 1 else low + 1)
 
-    def mapped(self, entries: int) -> Procedure[Bytes]:
-        """A map that shows at least `entries` (> 0) entries."""
+    def shown(self, entries: int) -> Bytes | None:
+        """What `mapped` answers where it needs no operation for it, else None."""
         self.used = True
         buffer = self.buffer
-        needed = entries * self.entry_size
-        if buffer is None or len(buffer) < needed:
+        return None if buffer is None or len(buffer) < entries * self.entry_size else buffer
+
+    def mapped(self, entries: int) -> Procedure[Bytes]:
+        """A map that shows at least `entries` (> 0) entries."""
+        buffer = self.shown(entries)
+        if buffer is None:
             file = self.file
-            buffer = yield Map(self, needed)
+            buffer = yield Map(self, entries * self.entry_size)
             if self.file is file:
                 # Otherwise the file was replaced meanwhile, and what it gets from now on does not show in this map.
                 self.buffer = buffer
+        assert buffer is not None
         return buffer
 
     def entry(self, slot: int) -> Procedure[tuple[int, int]]:

@@ -91,7 +91,7 @@ def _find_in(
 
 def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | None]:
     position = yield from _explain_position(view, offset, step)
-    found = yield from view.bytes_from(position).find_batch(lambda header: header.last_offset >= offset)
+    found = yield from view.bytes_from(position).find_reaching(offset)
     if found is None:
         return None
     return {

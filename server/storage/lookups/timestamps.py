@@ -30,21 +30,32 @@ def offset_for_timestamp(
     -1 and -2 are answered without a timestamp. (-1, -1) when no readable record matches.
     """
     if timestamp >= 0:
-        return (yield from _first_at_or_after(snapshot, timestamp, isolation))
+        return _first_at_or_after(snapshot, timestamp, isolation)
     if timestamp == LATEST_TIMESTAMP:
-        return TimestampAndOffset(NO_TIMESTAMP, snapshot.end_offset(isolation), snapshot.leader_epoch)
+        return _known(TimestampAndOffset(NO_TIMESTAMP, snapshot.end_offset(isolation), snapshot.leader_epoch))
     if timestamp == EARLIEST_TIMESTAMP:
-        return TimestampAndOffset(NO_TIMESTAMP, snapshot.log_start_offset, snapshot.earliest_epoch)
+        return _known(TimestampAndOffset(NO_TIMESTAMP, snapshot.log_start_offset, snapshot.earliest_epoch))
     if timestamp == MAX_TIMESTAMP:
-        return (yield from _largest(snapshot, isolation))
+        return _largest(snapshot, isolation)
     raise ValueError(f"{snapshot.topic_partition}: timestamp {timestamp} is none of -1 latest, -2 earliest, -3 max timestamp")
 
 
+def _known(answer: TimestampAndOffset) -> Procedure[TimestampAndOffset]:
+    return answer
+    yield
+
+
 def _first_at_or_after(snapshot: LogSnapshot, timestamp: int, isolation: Isolation) -> Procedure[TimestampAndOffset]:
-    slot = snapshot.slot_reaching(timestamp)
-    while slot < len(snapshot):
+    end_offset = snapshot.end_offset(isolation)
+    is_decided = end_offset == snapshot.high_watermark
+    for slot in range(snapshot.slot_reaching(timestamp), len(snapshot)):
         view = snapshot.segment(slot)
-        end = (yield from snapshot.end_position(slot, isolation)) if view.max_timestamp >= timestamp else 0
+        if view.max_timestamp < timestamp:
+            end = 0
+        elif is_decided:
+            end = snapshot.readable_end(slot)
+        else:
+            end = yield from snapshot.end_position(slot, isolation)
         if end:
             found = yield from view.find_offset_by_timestamp(
                 timestamp,
@@ -54,8 +65,7 @@ def _first_at_or_after(snapshot: LogSnapshot, timestamp: int, isolation: Isolati
                 check_crcs=snapshot.check_crcs,
             )
             if found is not None:
-                return found if found.offset < snapshot.end_offset(isolation) else NO_SUCH_RECORD
-        slot += 1
+                return found if found.offset < end_offset else NO_SUCH_RECORD
     return NO_SUCH_RECORD
 
 
@@ -107,7 +117,7 @@ def _largest_readable(snapshot: LogSnapshot, view: SegmentView, end: int) -> Pro
     area = view.bytes_from(position, end)
     yield from area.visit_headers(see)
     if straddling is not None and straddling.max_timestamp > largest:
-        found = yield from area.find_batch(lambda header: header.last_offset >= start)
+        found = yield from area.find_reaching(start)
         assert found is not None
         batch = yield from area.read_batch(found)
         data = yield from unpacked(batch, found.header, snapshot.max_decompressed_bytes)

@@ -4,11 +4,12 @@ timestamp run on it, through the indexes as they were then. The segment makes it
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ....protocol.errors import RequestError
 from ....protocol.records.batch import BatchHeader
-from ....protocol.records.record import NOT_FOUND, FoundRecord, can_reach, first_record_steps
+from ....protocol.records.record import NOT_FOUND, FoundRecord, first_record_steps
+from ....protocol.records.steps import UNTOLD_STEPS
 from ....protocol.records.unpacking import is_large
 from ....protocol.types import NO_TIMESTAMP
 from ..disk.diskops import FileHandle, Procedure
@@ -16,7 +17,10 @@ from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_index import OffsetIndex
 from ..indexes.time_index import TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex
-from .unpacked_batches import checked, dropped, unpacked
+from .unpacked_batches import checked, dropped, unpacked, unpacked_at_once
+
+UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
+"""Records of a batch that are looked at for their time before others have to be told."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -92,10 +96,14 @@ class SegmentView(NamedTuple):
         An index entry that leads to a batch behind its own offset is damaged, and what lies before would be missed: the segment
         is looked through from its start then.
         """
-        _, indexed, position = yield from self.position_of(offset)
-        found = yield from self.bytes_from(position).find_batch(lambda header: header.last_offset >= offset)
+        indexed, position = self.base_offset, 0
+        if entries := self.offset_entries:
+            offsets = self.offset_index
+            buffer = offsets.shown(entries) or (yield from offsets.mapped(entries))
+            _, indexed, position = offsets.lookup_in(buffer, entries, offset)
+        found = yield from self.bytes_from(position).find_reaching(offset)
         if position and (found is None or (found.position == position and found.header.base_offset > indexed)):
-            found = yield from self.bytes_from(0).find_batch(lambda header: header.last_offset >= offset)
+            found = yield from self.bytes_from(0).find_reaching(offset)
         return found
 
     def find_offset_by_timestamp(
@@ -105,8 +113,15 @@ class SegmentView(NamedTuple):
 
         Through both indexes to a position, then over headers to batches that can hold it.
         """
-        _, _, indexed = yield from self.first_offset_of(timestamp)
-        _, _, position = yield from self.position_of(max(indexed, starting_offset))
+        indexed, position = self.base_offset, 0
+        if entries := self.time_entries:
+            times = self.time_index
+            buffer = times.shown(entries) or (yield from times.mapped(entries))
+            _, _, indexed = times.lookup_in(buffer, entries, timestamp)
+        if entries := self.offset_entries:
+            offsets = self.offset_index
+            buffer = offsets.shown(entries) or (yield from offsets.mapped(entries))
+            _, _, position = offsets.lookup_in(buffer, entries, max(indexed, starting_offset))
         return (
             yield from self.scan_for_timestamp(
                 timestamp, starting_offset, position, end, max_bytes=max_bytes, check_crcs=check_crcs
@@ -125,30 +140,36 @@ class SegmentView(NamedTuple):
     ) -> Procedure[TimestampAndOffset | None]:
         """`find_offset_by_timestamp` from a position that both indexes gave. With `check_crcs` it raises CorruptRecordError for
         a damaged batch among those that it looks into."""
-
-        def can_hold(header: BatchHeader) -> bool:
-            return header.max_timestamp >= timestamp and header.last_offset >= starting_offset
-
         while True:
             area = self.bytes_from(position, end)
-            found = yield from area.find_batch(can_hold)
+            found = yield from area.find_reaching(starting_offset, timestamp)
             if found is None:
                 return None
-            batch = yield from area.read_batch(found)
+            header, at, batch = found
+            if batch is None:
+                batch = yield from area.read_batch(found)
             if check_crcs:
-                yield from checked(batch, found.header)
-            hit = yield from _first_in(batch, found.header, timestamp, starting_offset, max_bytes)
+                yield from checked(batch, header)
+            data = unpacked_at_once(batch, header, max_bytes)
+            if data is None:
+                hit = yield from _first_in(batch, header, timestamp, starting_offset, max_bytes)
+            else:
+                for found_record in first_record_steps(data, header, timestamp=timestamp, min_offset=starting_offset):
+                    if found_record is None:
+                        yield None
+                    else:
+                        hit = found_record
             if hit is not NOT_FOUND:
-                return TimestampAndOffset(hit.timestamp, hit.offset, found.header.partition_leader_epoch)
-            position = found.position + found.header.size_bytes
+                if hit.offset - header.base_offset > UNTOLD_RECORDS:
+                    yield None
+                return TimestampAndOffset(hit.timestamp, hit.offset, header.partition_leader_epoch)
+            position = at + header.size_bytes
 
 
 def _first_in(
     batch: memoryview, header: BatchHeader, timestamp: int, min_offset: int, max_bytes: int
 ) -> Procedure[FoundRecord]:
-    """The first record with at least both of these; NOT_FOUND for none."""
-    if not can_reach(header, timestamp):
-        return NOT_FOUND
+    """The first record with at least both of these of a batch that can hold one; NOT_FOUND for none."""
     data = yield from unpacked(batch, header, max_bytes)
     try:
         for found in first_record_steps(data, header, timestamp=timestamp, min_offset=min_offset):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ....protocol.limits import KIB, MIB
-from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
+from ....protocol.records.batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
 from ....protocol.records.payload import records_data
 from ....protocol.records.unpacking import copied, drop, is_large, measured, unpack, unpack_at_once
 from ....protocol.types import CompressionType
@@ -29,6 +29,13 @@ def checked(batch: memoryview, header: BatchHeader) -> Procedure[None]:
         check_batch(batch, header)
     else:
         yield Compute(check_batch, (batch, header))
+
+
+def unpacked_at_once(batch: memoryview, header: BatchHeader, max_bytes: int) -> bytes | None:
+    """What `unpacked` answers where that is but a copy, else None."""
+    if header.attributes & COMPRESSION_MASK or len(batch) > MIB:
+        return None
+    return records_data(batch, header, max_bytes)
 
 
 def unpacked(batch: memoryview, header: BatchHeader, max_bytes: int) -> Procedure[bytes]:

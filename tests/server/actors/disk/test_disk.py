@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.server.actors.disk.descriptors import DescriptorBudget
-from triolog.server.actors.disk.disk import CLOSE_BACKLOG, READERS, Disk, OperationFailedError
+from triolog.server.actors.disk.disk import CLOSE_BACKLOG, READERS, Disk, OperationFailedError, WouldWaitError
+from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.indexes.offset_index import OffsetIndex
@@ -336,6 +338,34 @@ async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path:
         async with held(fs.hold("map"), disk.read, index.mapped(1)):
             await disk.drive(index.replace(index.empty_tail(), b""))
         assert index.buffer is None
+
+
+async def test_a_procedure_is_done_at_once_or_would_wait_at_its_operation(tmp_path: Path, fs: GateFileSystem) -> None:
+    file = stored(tmp_path / "log")
+    async with open_disk(fs) as disk:
+        with pytest.raises(WouldWaitError) as raised:
+            disk.read_nowait(reading(file))
+        assert raised.value.operation == Read(file, 0, 10)
+        assert await disk.read(reading(file)) == b"0123456789"
+        assert disk.read_nowait(reading(file, 3, 4)) == b"456"
+        fs.fail("read_cached", number=errno.EIO)
+        with pytest.raises(OSError, match="log"):
+            disk.read_nowait(reading(file))
+
+
+async def test_a_procedure_that_works_for_long_would_wait_when_its_turn_is_over(fs: GateFileSystem) -> None:
+    def working(pauses: int) -> Generator[DiskOp | None, Any, str]:
+        for _ in range(pauses):
+            yield None
+        return "done"
+
+    async with open_disk(fs) as disk:
+        fit = STEPS_PER_TURN // STEPS_PER_PAUSE - 1
+        assert disk.read_nowait(working(fit)) == "done"
+        with pytest.raises(WouldWaitError) as raised:
+            disk.read_nowait(working(1))
+        assert raised.value.operation is None
+        assert await disk.read(working(10 * fit)) == "done"
 
 
 async def test_a_long_read_from_the_cache_lets_others_have_their_turn(tmp_path: Path) -> None:

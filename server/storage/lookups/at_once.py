@@ -1,0 +1,125 @@
+"""The short way of a lookup by time: a plain function for the many lookups of which all is at hand.
+
+At hand are both indexes where they are mapped, and the first few KiB from the position that they give where those are in the
+page cache. Most lookups end there, in a batch that is small and not compressed. It takes the steps of `timestamps` in their
+order and answers what they would; on any doubt it answers None, and they are taken from the start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from ....protocol.errors import InvalidRecordError
+from ....protocol.records.batch import (
+    COMPRESSION_MASK,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+)
+from ....protocol.records.varint import decode_varint
+from ....protocol.types import Bytes
+from ..disk.diskops import FileHandle
+from ..indexes.file_records import FIRST_READ_BYTES, REACH
+from ..log.log_snapshot import LogSnapshot
+from ..segments.segment_view import UNTOLD_RECORDS, TimestampAndOffset
+from .timestamps import NO_SUCH_RECORD
+
+CachedBytes = Callable[[FileHandle, int, int], Bytes | None]
+"""(file, position, size) -> the bytes, where they can be had without waiting for the device. Raises OSError."""
+
+_PLAIN: Final = Struct(">12xi5xh4xq22xi")
+"""partition_leader_epoch, attributes, base_timestamp, records_count: the fields of a header that its records need."""
+_NOT_PLAIN: Final = COMPRESSION_MASK | LOG_APPEND_TIME_FLAG
+
+
+def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedBytes) -> TimestampAndOffset | None:
+    """The first record below the high watermark with a timestamp >= `timestamp` (>= 0), NO_SUCH_RECORD for none, or None where
+    that takes more than one look."""
+    largest = snapshot.largest_timestamps
+    slot = bisect_left(largest, timestamp) if largest else 0
+    view = snapshot.active if slot == len(largest) else snapshot.inactive[slot]
+    base_offset, log, end, max_timestamp, offsets, offset_entries, times, time_entries, _, _ = view
+    if max_timestamp < timestamp:
+        return NO_SUCH_RECORD
+    if base_offset >= snapshot.readable_segment:
+        end = snapshot.readable_position if base_offset == snapshot.readable_segment else 0
+    start_offset = snapshot.log_start_offset
+    indexed, position = base_offset, 0
+    if time_entries:
+        if (shown := times.shown(time_entries)) is None:
+            return None
+        _, _, indexed = times.lookup_in(shown, time_entries, timestamp)
+    if offset_entries:
+        if (shown := offsets.shown(offset_entries)) is None:
+            return None
+        _, _, position = offsets.lookup_in(shown, offset_entries, indexed if indexed > start_offset else start_offset)
+    size = end - position
+    if size < RECORD_BATCH_OVERHEAD or snapshot.check_crcs:
+        return None
+    data = cached_bytes(log, position, size if size < FIRST_READ_BYTES else FIRST_READ_BYTES)
+    return None if data is None else _first_in(data, timestamp, start_offset, snapshot.high_watermark)
+
+
+def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -> TimestampAndOffset | None:
+    """The answer, if it lies in the first batch of `data` that can hold it."""
+    at, last = 0, len(data) - RECORD_BATCH_OVERHEAD
+    unpack = REACH.unpack_from
+    while at <= last:
+        base_offset, size, magic, last_offset_delta, max_timestamp = unpack(data, at)
+        stop = at + size + LOG_OVERHEAD
+        if magic != MAGIC or stop < at + RECORD_BATCH_OVERHEAD or stop > len(data):
+            return None
+        if max_timestamp < timestamp or base_offset + last_offset_delta < start_offset:
+            at = stop
+            continue
+        leader_epoch, attributes, base_timestamp, records_count = _PLAIN.unpack_from(data, at)
+        if attributes & _NOT_PLAIN or records_count > UNTOLD_RECORDS:
+            return None
+        records = bytes(data[at + RECORD_BATCH_OVERHEAD : stop])
+        found = _first_record(records, records_count, timestamp - base_timestamp, start_offset - base_offset)
+        if found is None:
+            return None
+        timestamp_delta, offset_delta = found
+        if base_offset + offset_delta >= end_offset:
+            return NO_SUCH_RECORD
+        return TimestampAndOffset(base_timestamp + timestamp_delta, base_offset + offset_delta, leader_epoch)
+    return None
+
+
+def _first_record(data: bytes, count: int, least_timestamp_delta: int, least_offset_delta: int) -> tuple[int, int] | None:
+    """(timestamp delta, offset delta) of the first record with at least these, as `first_record_steps` finds it. None where it
+    finds none, and at a record of 8 KiB or more, a time of more than 2 bytes, or a length that cannot be."""
+    least_folded = max(0, least_timestamp_delta << 1)
+    position = 0
+    try:
+        for _ in range(count):
+            if (length := data[position]) < 0x80:
+                end = position + 1 + (length >> 1)
+                position += 2
+            elif (second := data[position + 1]) < 0x80:
+                end = position - 62 + ((second << 7) + length >> 1)  # 2 bytes on, and without 0x80 of the first
+                position += 3
+            else:
+                return None
+            if (folded := data[position]) >= 0x80:
+                position += 1
+                if (second := data[position]) >= 0x80:
+                    return None
+                folded = folded & 0x7F | second << 7
+            if length & 1 or end <= position:
+                return None
+            if folded >= least_folded and (timestamp_delta := folded >> 1 ^ -(folded & 1)) >= least_timestamp_delta:
+                if (offset_delta := data[position + 1]) < 0x80:
+                    offset_delta = offset_delta >> 1 ^ -(offset_delta & 1)
+                else:
+                    offset_delta, _ = decode_varint(data, position + 1)
+                if offset_delta >= least_offset_delta:
+                    return timestamp_delta, offset_delta
+            position = end
+    except (IndexError, InvalidRecordError):
+        return None
+    return None
