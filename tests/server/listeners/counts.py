@@ -1,0 +1,86 @@
+"""What a request of each hot API may cost the server: the table that `test_counts.py` holds it to.
+
+`python -m tests.server.listeners.counts` prints what it is now, `--write` puts that into this file; names behind it are loads
+to leave the others as they are. It is done by CPython 3.11, in `tools/bench/counting`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from triolog.tools.bench.counting.requests import LOADS, count_requests
+from triolog.tools.bench.measuring.child import run_load
+
+COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
+    "Produce, 1 record": {1: (490, 2.00), 50: (341, 0.04)},
+    "Fetch, 1 record": {1: (378, 1.25), 50: (340, 0.02)},
+    "ListOffsets by time, 1 partition": {1: (373, 1.25), 50: (335, 0.02)},
+    "ListOffsets by time, 100 partitions": {1: (15754, 10.25), 50: (59179, 55.50)},
+    "Metadata": {1: (280, 1.25), 50: (243, 0.02)},
+    "Heartbeat": {1: (262, 1.25), 50: (223, 0.02)},
+    "OffsetCommit": {1: (1023, 5.25), 50: (792, 0.10)},
+    "native produce, 1 record": {1: (502, 3.00), 50: (333, 0.06)},
+    "native fetch, 1 record": {1: (394, 2.00), 50: (339, 0.04)},
+    "native offsets_for_times, 1 partition": {1: (388, 2.00), 50: (334, 0.04)},
+}
+"""Load -> connections, each with one request under way -> calls of functions and turns of the event loop, both a request."""
+
+ABOVE: Final = 0.02
+BELOW: Final = 0.05
+"""How far a count may be from the table; what is better than that lowers the table."""
+SCATTERED: Final = {("ListOffsets by time, 100 partitions", 50): 0.15}
+"""Both, of hundreds of tasks that take turns: in which order, trio leaves to chance."""
+TURNS: Final = {1: 0.05, 50: 0.02}
+"""The same for turns a request, beside the shares: by connections. With fifty it is one turn for all of them."""
+
+
+def measured(*loads: str, connections: tuple[int, ...] = (1, 50)) -> dict[tuple[str, int], tuple[float, float]]:
+    """By load and connections, calls and turns a request; all loads where none is named. In a process of its own, where
+    nothing of a test run takes part."""
+    rows: list[dict[str, Any]] = run_load(count_requests, only=loads, connections=connections)
+    return {(row["load"], row["connections"]): (row["calls"], row["turns"]) for row in rows}
+
+
+def differences(load: str, connections: int, counts: tuple[float, float]) -> Iterator[str]:
+    """What is to be said of counts that are not those of the table."""
+    above = below = SCATTERED.get((load, connections), 0.0)
+    names, slacks = ("calls", "turns"), (0.0, TURNS[connections])
+    for name, now, kept, slack in zip(names, counts, COUNTS[load][connections], slacks, strict=True):
+        said = f"{load}, connections: {connections}: {now:g} {name} a request, {kept:g} in the table"
+        if now > kept * (1 + max(above, ABOVE)) + slack:
+            yield f"{said}: it may only go down"
+        elif now < kept * (1 - max(below, BELOW)) - slack:
+            yield f"{said}: lower the table, `python -m tests.server.listeners.counts --write '{load}'`"
+
+
+def table(kept: dict[str, dict[int, tuple[float, float]]]) -> str:
+    """As this file has it."""
+    lines = []
+    for load in LOADS:
+        cells = (f"{count}: ({calls:.0f}, {turns:.2f})" for count, (calls, turns) in kept[load].items())
+        lines.append(f'    "{load}": {{{", ".join(cells)}}},\n')
+    return "".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="change this file")
+    parser.add_argument("loads", nargs="*", choices=[[], *LOADS], metavar="LOAD", help=", ".join(LOADS))
+    arguments = parser.parse_args()
+    kept = dict(COUNTS)
+    for (load, connections), counts in measured(*arguments.loads).items():
+        kept[load] = {**kept.get(load, {}), connections: counts}
+    sys.stdout.write(table(kept))
+    if arguments.write:
+        path = Path(__file__)
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"(?ms)^(COUNTS: .*?= \{\n).*?^\}", lambda found: f"{found[1]}{table(kept)}}}", text, count=1))
+
+
+if __name__ == "__main__":
+    main()
