@@ -48,13 +48,13 @@ def measured(*loads: str, connections: tuple[int, ...] = (1, 50)) -> dict[tuple[
 
 def differences(load: str, connections: int, counts: tuple[float, float]) -> Iterator[str]:
     """What is to be said of counts that are not those of the table."""
-    above = below = SCATTERED.get((load, connections), 0.0)
+    scatter = SCATTERED.get((load, connections), 0.0)
     names, slacks = ("calls", "turns"), (0.0, TURNS[connections])
     for name, now, kept, slack in zip(names, counts, COUNTS[load][connections], slacks, strict=True):
         said = f"{load}, connections: {connections}: {now:g} {name} a request, {kept:g} in the table"
-        if now > kept * (1 + max(above, ABOVE)) + slack:
+        if now > kept * (1 + max(scatter, ABOVE)) + slack:
             yield f"{said}: it may only go down"
-        elif now < kept * (1 - max(below, BELOW)) - slack:
+        elif now < kept * (1 - max(scatter, BELOW)) - slack:
             yield f"{said}: lower the table, `python -m tests.server.listeners.counts --write '{load}'`"
 
 
