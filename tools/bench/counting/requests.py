@@ -39,7 +39,7 @@ from .served import (
 LARGE_BYTES: Final = 2**20
 ROUNDS: Final = {1: 100, 50: 10}
 """By connections."""
-LONG_ROUNDS: Final = {1: 20, 50: 2}
+LONG_ROUNDS: Final = {1: 20, 50: 5}
 """Of requests that take thousands of calls."""
 WARM_UP: Final = {1: 20, 50: 2}
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.kafka.messages.offsets import (
@@ -32,17 +33,22 @@ def add(first: int, second: int) -> int:
 
 
 async def echo_counts(
-    *, peers: int = 1, calls: int = 0, turns: int = 0, check: Callable[[bytes], None] = lambda _: None, answer: bytes = FRAME
+    *, peers: int = 1, calls: int = 0, turns: int = 0, late: int = 0, check: Callable[[bytes], None] = lambda _: None
 ) -> Counts:
-    """Of a server that answers each request after so many calls of a function and so many turns for others."""
+    """Of a server that answers each request after so many calls of a function and so many turns for others, and one in `late`
+    only when its clients have looked for the answer already."""
 
     async def serve(stream: trio.SocketStream) -> None:
+        answered = 0
         while await stream.receive_some(1024):
+            answered += 1
+            if late and not answered % late:
+                await trio.testing.wait_all_tasks_blocked(1e-9)
             for _ in range(calls):
                 add(1, 2)
             for _ in range(turns):
                 await trio.lowlevel.checkpoint()
-            await stream.send_all(answer)
+            await stream.send_all(FRAME)
 
     async with trio.open_nursery() as nursery:
         [listener] = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
@@ -76,6 +82,16 @@ async def test_requests_that_wait_together_share_the_turns() -> None:
     assert (await echo_counts(peers=4)).turns == bare.turns / 4
 
 
+async def test_rounds_in_which_the_server_waits_are_left_out() -> None:
+    bare = await echo_counts()
+    assert (await echo_counts(late=3)).calls == pytest.approx(bare.calls, abs=STRAY)
+
+
+async def test_where_it_always_waits_they_count() -> None:
+    bare = await echo_counts()
+    assert (await echo_counts(late=1)).calls > bare.calls + 5
+
+
 async def test_nothing_is_left_switched_on() -> None:
     before = sys.getprofile()
     await echo_counts()
@@ -86,7 +102,7 @@ async def test_every_answer_is_looked_at() -> None:
     seen: list[bytes] = []
     await echo_counts(check=seen.append)
     assert set(seen) == {b"abc"}
-    assert len(seen) == 2 + 2 * 10
+    assert len(seen) == 1 + 2 + 2 * 10
 
 
 async def test_an_answer_may_come_in_pieces_and_an_end_is_an_error() -> None:
