@@ -1,7 +1,8 @@
 """What a request of each hot API may cost the server: the table that `test_counts.py` holds it to.
 
 `python -m tests.server.listeners.counts` prints what it is now, `--write` puts that into this file; names behind it are loads
-to leave the others as they are. It is done by CPython 3.11, in `tools/bench/counting`.
+to leave the others as they are. `--functions CONNECTIONS` prints instead which functions they call how often. It is done by
+CPython 3.11, in `tools/bench/counting`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from triolog.tools.bench.counting.requests import LOADS, count_requests
+from triolog.tools.bench.counting.requests import LOADS, count_functions, count_requests
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
@@ -68,7 +69,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="change this file")
     parser.add_argument("loads", nargs="*", choices=[[], *LOADS], metavar="LOAD", help=", ".join(LOADS))
+    parser.add_argument("--functions", type=int, choices=[1, 50], metavar="CONNECTIONS", help="print calls by function")
     arguments = parser.parse_args()
+    if arguments.functions:
+        for load in arguments.loads or LOADS:
+            calls = run_load(count_functions, load=load, connections=arguments.functions)
+            sys.stdout.writelines([f"\n{load}\n", *(f"{count:9.2f} {name}\n" for name, count in calls.items())])
+        return
     kept = dict(COUNTS)
     for (load, connections), counts in measured(*arguments.loads).items():
         kept[load] = {**kept.get(load, {}), connections: counts}

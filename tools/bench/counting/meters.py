@@ -12,8 +12,10 @@ have other instructions, and their counts are compared with nothing.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -49,6 +51,21 @@ class Calls:
             yield
         finally:
             sys.setprofile(None)
+
+
+class Functions(Calls):
+    """The same by function, to see where calls come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_function: Counter[str] = Counter()
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            self.by_function[f"{code.co_qualname} ({'/'.join(Path(code.co_filename).parts[-2:])})"] += 1
+        elif event == "c_call":
+            self.by_function[argument.__qualname__] += 1
 
 
 class Turns(trio.abc.Instrument):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -181,9 +181,25 @@ def count_requests(*, only: Sequence[str] = (), connections: Sequence[int] = tup
     ]
 
 
+def count_functions(*, load: str, connections: int) -> dict[str, float]:
+    """Calls of a request by function, most first."""
+    return trio.run(_functions, LOADS[load], connections)
+
+
+async def _functions(load: Load, connections: int) -> dict[str, float]:
+    async with _rounds(load, connections) as rounds:
+        return await rounds.functions(load.rounds[connections], WARM_UP[connections])
+
+
 async def _count(load: Load, connections: int) -> Counts:
+    async with _rounds(load, connections) as rounds:
+        return await rounds.counts(load.rounds[connections], WARM_UP[connections])
+
+
+@asynccontextmanager
+async def _rounds(load: Load, connections: int) -> AsyncIterator[Rounds]:
     async with serving() as served:
         frame = await load.frame(served)
         with ExitStack() as stack:
             peers = [stack.enter_context(await load.open(served)) for _ in range(connections)]
-            return await Rounds(peers, [frame] * connections, load.check).counts(load.rounds[connections], WARM_UP[connections])
+            yield Rounds(peers, [frame] * connections, load.check)

@@ -20,7 +20,7 @@ import trio.testing
 
 from ..measuring.child import LoadFailedError
 from ..measuring.wire import TIMEOUT_S, Address
-from .meters import Calls, Counts, Turns
+from .meters import Calls, Counts, Functions, Turns
 
 RECEIVE_BYTES: Final = 256 * 1024
 LENGTH_BYTES: Final = 4
@@ -90,10 +90,24 @@ class Rounds:
     async def counts(self, rounds: int, warm_up: int) -> Counts:
         """Of a request, after one request alone, so that not each of the first ones finds closed what the first one opens, and
         after `warm_up` rounds that are not counted."""
-        self.check(await self.peers[0].ask(self.frames[0]))
-        for _ in range(warm_up):
-            await self._round(None)
+        await self._warm(warm_up)
         return Counts(await self._least(Calls(), rounds), await self._least(Turns(), rounds))
+
+    async def functions(self, rounds: int, warm_up: int) -> dict[str, float]:
+        """Calls of a request by function, most first; other things equal to `counts`, but of all rounds."""
+        await self._warm(warm_up)
+        meter, waiting = Functions(), Functions()
+        await self._wait(waiting, 0)
+        for _ in range(rounds):
+            for _ in range(await self._round(meter)):
+                meter.by_function.subtract(waiting.by_function)
+        requests = rounds * len(self.peers)
+        return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
+
+    async def _warm(self, rounds: int) -> None:
+        self.check(await self.peers[0].ask(self.frames[0]))
+        for _ in range(rounds):
+            await self._round(None)
 
     async def _least(self, meter: Calls | Turns, rounds: int) -> float:
         for _ in range(EMPTY_ROUNDS):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -32,9 +33,10 @@ def add(first: int, second: int) -> int:
     return first + second
 
 
-async def echo_counts(
+@asynccontextmanager
+async def echo_rounds(
     *, peers: int = 1, calls: int = 0, turns: int = 0, late: int = 0, check: Callable[[bytes], None] = lambda _: None
-) -> Counts:
+) -> AsyncIterator[Rounds]:
     """Of a server that answers each request after so many calls of a function and so many turns for others, and one in `late`
     only when its clients have looked for the answer already."""
 
@@ -55,9 +57,13 @@ async def echo_counts(
         address = ("127.0.0.1", listener.socket.getsockname()[1])
         with ExitStack() as stack:
             clients = [stack.enter_context(Peer(address)) for _ in range(peers)]
-            counts = await Rounds(clients, [FRAME] * peers, check).counts(rounds=10, warm_up=2)
+            yield Rounds(clients, [FRAME] * peers, check)
         nursery.cancel_scope.cancel()
-    return counts
+
+
+async def echo_counts(**options: Any) -> Counts:
+    async with echo_rounds(**options) as rounds:
+        return await rounds.counts(rounds=10, warm_up=2)
 
 
 @pytest.mark.parametrize("peers", [1, 3])
@@ -69,6 +75,14 @@ async def test_each_call_of_the_server_counts_and_none_of_the_clients(peers: int
     bare = (await echo_counts(peers=peers)).calls
     assert (await echo_counts(peers=peers, calls=20)).calls == pytest.approx(bare + 20, abs=STRAY)
     assert (await echo_counts(peers=peers, check=decode)).calls == pytest.approx(bare, abs=STRAY)
+
+
+async def test_calls_are_told_by_function_without_those_of_waiting() -> None:
+    async with echo_rounds(calls=7, peers=2) as rounds:
+        calls = await rounds.functions(rounds=10, warm_up=2)
+    assert calls["add (counting/test_rounds.py)"] == 7
+    assert not any("wait_all_tasks_blocked" in name for name in calls)
+    assert list(calls.values()) == sorted(calls.values(), reverse=True)
 
 
 async def test_each_turn_of_the_loop_counts() -> None:
