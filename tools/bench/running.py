@@ -38,6 +38,8 @@ class Benchmark(Generic[Where]):
     open_place: Callable[[Bench], AbstractContextManager[Where]]
     place_failures: tuple[type[Exception], ...] = ()
     """What ends the run with one line."""
+    warm_up: Callable[[Where, Sequence[str]], None] = lambda place, chosen: None
+    """Done with the chosen rows before anything counts."""
     versions_of: Callable[[Where], Sequence[str]] = lambda place: ()
     """Of what is measured beside triolog."""
 
@@ -61,6 +63,7 @@ class Benchmark(Generic[Where]):
                 bench = Bench(directory, scale, lambda text: status.update(f"{current}{text}"), with_peers)
                 try:
                     with self.open_place(bench) as place:
+                        self.warm_up(place, chosen)
                         for row in chosen:
                             current = f"{row}: "
                             rows.append(self.measure(row, place))

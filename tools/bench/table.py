@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from .counting.row import request_counts
 from .measuring.bench import Bench
 from .measuring.child import LoadFailedError
 from .measuring.measure import RowResult
 from .rows.codec import kafka_codec
 from .rows.compaction import appends_beside_compaction, compaction
 from .rows.device import bytes_per_record
+from .rows.embedded import embedded_start, in_process, server_start
 from .rows.fetch import fetch_throughput
 from .rows.interference import appends_beside_lookups
 from .rows.large_start import large_start
@@ -22,7 +24,6 @@ from .rows.memory import idle_connections, idle_memory
 from .rows.produce import large_batches, synced_appends
 from .rows.recovery import crash_recovery
 from .rows.retention import appends_beside_retention
-from .rows.starts import embedded_start, server_start
 from .rows.tools import looking_inside
 from .rows.transactions import exactly_once
 from .running import Benchmark
@@ -48,6 +49,8 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "kafka-codec": kafka_codec,
     "many-partitions": many_partitions,
     "idle-connections": idle_connections,
+    "in-process": in_process,
+    "request-counts": request_counts,
 }
 
 

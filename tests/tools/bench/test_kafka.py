@@ -11,14 +11,16 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
-from triolog.tools.bench.kafka.generator import build_generator
-from triolog.tools.bench.kafka.rows import ROWS, benchmark
+from triolog.tools.bench.kafka.generator import Generator, build_generator
+from triolog.tools.bench.kafka.jars import MEASURED_VERSION, kafka_jars
+from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.measure import Verdict
@@ -28,6 +30,7 @@ from triolog.tools.bench.peers.peer import PeerMissingError
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced")
 """Rows with figures of all brokers, and with a topic of Kafka's that syncs."""
+WITHOUT_TARGET: Final = frozenset({"processor"})
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -60,7 +63,7 @@ def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: st
         assert all(sample > 0 for sample in line.samples), line
         assert line.samples or line.note == "peers are left out", line
     assert [line for line in result.lines if line.samples]
-    assert [line for line in result.lines if line.target is not None]
+    assert [line for line in result.lines if line.target is not None] or name in WITHOUT_TARGET
 
 
 @pytest.mark.full
@@ -71,6 +74,8 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
                 unavailable(str(brokers.missing))
             assert set(brokers.running) == {TRIOLOG, KAFKA, KFAKE}
             assert [version.split()[0] for version in brokers.versions] == ["generator:", "Apache", "kfake"]
+            assert f"/kafka_2.13-{MEASURED_VERSION}.jar" in kafka_jars(MEASURED_VERSION)
+            assert all(broker.idle_mib > 0 for broker in brokers.running.values())
             results = [benchmark().measure(name, brokers) for name in WITH_KAFKA]
     except PeerMissingError as exc:
         unavailable(str(exc))
@@ -79,6 +84,34 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
         assert {line.verdict for line in result.lines if line.target} <= {Verdict.MET, Verdict.MISSED}
         assert any(line.name.endswith("Kafka") and line.samples for line in result.lines)
     assert list(tmp_path.iterdir()) == []
+
+
+@attrs.frozen
+class NotingGenerator(Generator):
+    """Runs what it is told to, and says what that was."""
+
+    loads: list[str] = attrs.field(factory=list)
+
+    def run(self, load: str, address: str, **flags: object) -> dict[str, Any]:
+        self.loads.append(load)
+        return super().run(load, address, **flags)
+
+
+@pytest.mark.full
+def test_every_load_runs_twice_before_anything_counts(alone: Brokers) -> None:
+    generator = NotingGenerator(alone.generator.path)
+    brokers = attrs.evolve(alone, generator=generator, versions=[])
+    warm_up(brokers, ["one-connection", "fixture", "join"], least_s=0)
+    assert [load for load in generator.loads if load in ("single", "join")] == ["single"] * 2 + ["join"] * 2
+    [said] = brokers.versions
+    assert said.startswith("warm: before anything counted, every broker had had every load that is measured 2 times, ")
+
+
+@pytest.mark.full
+def test_what_asks_no_broker_needs_no_warm_one(alone: Brokers) -> None:
+    brokers = attrs.evolve(alone, versions=[])
+    warm_up(brokers, ["fixture"])
+    assert brokers.versions == []
 
 
 @pytest.mark.full

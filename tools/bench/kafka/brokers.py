@@ -16,10 +16,11 @@ import attrs
 
 from ..measuring.bench import Bench
 from ..measuring.child import LoadFailedError
+from ..measuring.process import shared_out_mib
 from ..measuring.server import serving
 from ..peers.peer import PeerMissingError, free_port, program_version, running
 from .generator import CLIENT, FAKE, Generator, build_generator, serve_fake, version_in_go_mod
-from .jars import kafka_jars, kafka_version
+from .jars import MEASURED_VERSION, kafka_jars
 
 TRIOLOG: Final = "triolog"
 KAFKA: Final = "Kafka"
@@ -43,6 +44,8 @@ class Broker:
     name: str
     address: str
     pid: int
+    idle_mib: float = 0.0
+    """Its memory (PSS) before it was asked for anything."""
 
 
 @attrs.frozen
@@ -54,7 +57,8 @@ class Brokers:
     running: Mapping[str, Broker]
     missing: Mapping[str, str]
     """Why another one is not there."""
-    versions: Sequence[str]
+    versions: list[str]
+    """Of what is measured, and how it was made ready."""
     starts: int | None = None
     """Of the fixture, when another number was asked for."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
@@ -87,13 +91,14 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
                 bench.say("starting Apache Kafka")
                 flags = ("-XX:TieredStopAtLevel=1", *JVM_FLAGS) if quick_compiler else JVM_FLAGS
                 found[KAFKA] = stack.enter_context(_kafka(f"{directory}/kafka", flags))
-                versions.append(f"Apache Kafka {kafka_version()}, {program_version(['java', '-version'])}, {' '.join(flags)}")
+                versions.append(f"Apache Kafka {MEASURED_VERSION}, {program_version(['java', '-version'])}, {' '.join(flags)}")
             except PeerMissingError as exc:
                 missing[KAFKA] = str(exc)
             found[KFAKE] = Broker(KFAKE, *stack.enter_context(serve_fake(generator)))
             versions.append(f"kfake {version_in_go_mod(FAKE)}, one node, in memory")
         else:
             missing = dict.fromkeys((KAFKA, KFAKE), "peers are left out")
+        found = {name: attrs.evolve(broker, idle_mib=shared_out_mib(broker.pid)) for name, broker in found.items()}
         yield Brokers(bench, generator, found, missing, versions, starts)
 
 
@@ -108,7 +113,7 @@ def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
 
 @contextmanager
 def _kafka(directory: str, flags: Sequence[str]) -> Iterator[Broker]:
-    jars = kafka_jars()
+    jars = kafka_jars(MEASURED_VERSION)
     Path(directory).mkdir()
     with ExitStack() as stack:
         for left in reversed(range(TRIES)):  # its ports are free when they are looked for, and may be taken a moment later

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ..measuring.measure import Line, RowResult, at_most
+from ..measuring.measure import Line, RowResult, at_least, at_most
 from .brokers import KFAKE, Broker, Brokers
 from .comparing import compared, in_turn
 
@@ -25,9 +25,9 @@ def times(brokers: Brokers) -> RowResult:
     lines: list[Line] = []
     one = brokers.bench.scale.count(ONE_RECORDS, least=100)
     requests = brokers.bench.scale.count(ONE_REQUESTS, least=20)
-    lines += _look_up(brokers, "1 partition", 1, one, requests, 1.5)
+    lines += _look_up(brokers, "1 partition", 1, one, requests, 1.3)
     requests = brokers.bench.scale.count(WIDE_REQUESTS, least=5)
-    lines += _look_up(brokers, f"{WIDE} partitions", WIDE, WIDE_RECORDS, requests, 8)
+    lines += _look_up(brokers, f"{WIDE} partitions", WIDE, WIDE_RECORDS, requests, 0.8)
     note = f"{one:,} records in the one partition, {WIDE_RECORDS} in each of the {WIDE}; batches of about ten"
     return RowResult(8, "ListOffsets by time", lines, [note, "kfake answers the start of a batch, not the record in it"])
 
@@ -41,7 +41,7 @@ def join(brokers: Brokers) -> RowResult:
             return brokers.run(broker, "join", topic, requests=brokers.bench.scale.count(JOINS))
 
     answers = in_turn(brokers, come, without=[KFAKE])
-    lines = compared(brokers, answers, "both have read, p50", "p50_ms", "ms", over_kafka=at_most(0.5, "x"))
+    lines = compared(brokers, answers, "both have read, p50", "p50_ms", "ms", over_kafka=at_most(0.4, "x"))
     lines += compared(brokers, answers, "one of them has read, p50", "first_p50_ms", "ms")
     notes = ["classic protocol, range, heartbeats each 50 ms; group.initial.rebalance.delay.ms is 0 for both, by default 3,000"]
     return RowResult(9, "a group of two members: from the join to the first record", lines, notes)
@@ -61,7 +61,8 @@ def _look_up(brokers: Brokers, what: str, partitions: int, records: int, request
             return brokers.run(broker, "times", topic, partitions=partitions, records=records, requests=requests)
 
         answers = in_turn(brokers, ask)
-    lines = compared(brokers, answers, f"{what}, p50", "p50_ms", "ms", over_kafka=at_most(bound, "x"))
+    lines = compared(brokers, answers, f"{what}, rate", "requests_s", "/s", over_kafka=at_least(bound, "x"))
+    lines += compared(brokers, answers, f"{what}, p50", "p50_ms", "ms")
     return lines + compared(brokers, answers, f"{what}, p99", "p99_ms", "ms")
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
+
+import attrs
 
 from ..measuring.child import LoadFailedError
 from ..measuring.measure import RowResult
@@ -15,7 +19,7 @@ from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
 from .latency_rows import many_connections, one_connection, synced
 from .lookup_rows import join, times
-from .throughput_rows import consume, memory, produce_large, produce_small
+from .throughput_rows import consume, memory, processor, produce_large, produce_small
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "produce-1k": produce_large,
@@ -28,17 +32,56 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "times": times,
     "join": join,
     "fixture": fixture,
+    "processor": processor,
 }
 
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-def benchmark(*, starts: int | None = None, quick_compiler: bool = False) -> Benchmark[Brokers]:
-    """All rows; `starts` and `quick_compiler` as `open_brokers` takes them."""
+ALONE: Final = frozenset({"fixture"})
+"""Rows that ask none of the brokers."""
+WARM_S: Final = 60.0
+
+
+def benchmark(*, starts: int | None = None, quick_compiler: bool = False, is_warm: bool = True) -> Benchmark[Brokers]:
+    """All rows; `starts` and `quick_compiler` as `open_brokers` takes them. `is_warm`: nothing counts before every broker has
+    had every load twice."""
     return Benchmark(
         rows=ROWS,
         row_failures=ROW_FAILURES,
         open_place=partial(open_brokers, starts=starts, quick_compiler=quick_compiler),
         place_failures=(PeerMissingError,),
         versions_of=lambda brokers: brokers.versions,
+        warm_up=warm_up if is_warm else say_cold,
     )
+
+
+def warm_up(brokers: Brokers, chosen: Sequence[str], *, least_s: float = WARM_S) -> None:
+    """Put every broker under the loads of the chosen rows twice, and again if that did not take `least_s`: a JVM that is half a
+    minute old is 1.3 to 2 times slower than it will be. No figure counts, and what fails will fail again where it does."""
+    loads = [row for row in chosen if row not in ALONE]
+    if not loads:
+        return
+    began = time.monotonic()
+    passes = 0
+    while not passes or time.monotonic() - began < least_s:
+        passes += 1
+        for row in loads:
+            say = partial(_say_warming, brokers.bench.say, row)
+            # a row takes one sample that is not counted, and one for each round
+            once = attrs.evolve(brokers.bench, scale=attrs.evolve(brokers.bench.scale, rounds=1), say=say)
+            with contextlib.suppress(*ROW_FAILURES):
+                ROWS[row](attrs.evolve(brokers, bench=once))
+    taken_s = time.monotonic() - began
+    brokers.versions.append(
+        f"warm: before anything counted, every broker had had every load that is measured {2 * passes} times, {taken_s:.0f} s"
+    )
+
+
+def say_cold(brokers: Brokers, chosen: Sequence[str]) -> None:
+    """In place of `warm_up`."""
+    brokers.versions.append("cold: no broker was warmed, no figure can be compared")
+
+
+def _say_warming(say: Callable[[str], None], row: str, text: str) -> None:
+    say(f"warming, {row}: {text}")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
+
+CLOCK_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+"""What the kernel counts processor time in."""
 
 
 def memory_mib(pid: int) -> dict[str, float]:
@@ -36,8 +40,17 @@ def bytes_written(pid: int) -> int:
 
 def cpu_s(pid: int) -> float:
     """Seconds on the processor so far, its threads' included, also of one that has ended and was not waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return user_cpu_s(pid) + kernel_cpu_s(pid)
+
+
+def user_cpu_s(pid: int) -> float:
+    """Those of `cpu_s` that the kernel did not spend for it."""
+    return _stat(pid)[11] * CLOCK_TICK_S
+
+
+def kernel_cpu_s(pid: int) -> float:
+    """Those of `cpu_s` that the kernel spent for it: copying, sockets, files."""
+    return _stat(pid)[12] * CLOCK_TICK_S
 
 
 def children(pid: int) -> list[int]:
@@ -51,6 +64,12 @@ def children(pid: int) -> list[int]:
         if int(fields[1]) == pid and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
+
+
+def _stat(pid: int) -> list[int]:
+    """The numbers behind a process's name and state, from the state on, which is 0 here."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return [0, *map(int, fields[1:])]
 
 
 def _io(pid: int) -> dict[str, int]:

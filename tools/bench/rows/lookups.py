@@ -87,7 +87,7 @@ def times_lookup(bench: Bench) -> RowResult:
         8,
         "offsets for times over the socket, warm, batches of 10 records",
         [
-            Line("one partition, p50", "ms", single["p50_ms"], at_most(0.3, "ms")),
+            Line("one partition, p50", "ms", single["p50_ms"], at_most(0.15, "ms")),
             Line("one partition, p99", "ms", single["p99_ms"]),
             Line(f"{partitions:,} partitions in a request, p50", "ms", wide["p50_ms"], at_most(40, "ms")),
             Line(f"{partitions:,} partitions in a request, p99", "ms", wide["p99_ms"]),

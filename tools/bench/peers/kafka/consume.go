@@ -76,7 +76,15 @@ func times(ctx context.Context, s *settings) (map[string]any, error) {
 			}
 		}
 	}
-	return latencies(taken)
+	var total time.Duration
+	for _, each := range taken {
+		total += each
+	}
+	answer, err := latencies(taken)
+	if err == nil {
+		answer["requests_s"] = float64(len(taken)) / total.Seconds()
+	}
+	return answer, err
 }
 
 func leaderOf(ctx context.Context, client *kgo.Client, name string) (int32, error) {

@@ -1,11 +1,12 @@
-"""Rows 1 and 2: from nothing to the first acknowledged append, inside a program and as a server."""
+"""Rows 1, 2 and 21: from nothing to the first acknowledged append, inside a program and as a server; and what a call inside a
+program takes."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 
-from ..loads.starts import start_blocking, start_in_trio
+from ..loads.embedded import append_and_fetch, start_blocking, start_in_trio
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
 from ..measuring.measure import Line, RowResult, at_most
@@ -14,6 +15,7 @@ from ..measuring.wire import Wire, batch_of
 
 EMBEDDED_STARTS = 20
 SERVER_STARTS = 11
+CALLS = 5_000
 
 
 def embedded_start(bench: Bench) -> RowResult:
@@ -62,4 +64,24 @@ def server_start(bench: Bench) -> RowResult:
             Line("fsync, the default", "ms", samples["fsync"], at_most(400, "ms")),
             Line("os", "ms", samples["os"], at_most(400, "ms")),
         ],
+    )
+
+
+def in_process(bench: Bench) -> RowResult:
+    """One record a call, without sockets; `os`."""
+    with bench.workspace() as directory:
+        bench.say("appending and fetching")
+        calls = bench.scale.count(CALLS, least=20)
+        answer = run_load(append_and_fetch, directory=directory, calls=calls, rounds=bench.scale.rounds)
+    target = at_most(40, "us")
+    return RowResult(
+        21,
+        "in-process broker: one record a call, page cache",
+        [
+            Line("append, p50", "us", answer["append_p50_us"], target),
+            Line("append, p99", "us", answer["append_p99_us"]),
+            Line("fetch, p50", "us", answer["fetch_p50_us"], target),
+            Line("fetch, p99", "us", answer["fetch_p99_us"]),
+        ],
+        [f"{calls:,} of each a round, one at a time, from the task of a trio program"],
     )

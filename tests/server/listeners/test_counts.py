@@ -1,0 +1,44 @@
+"""A small request costs no more than it did: calls of functions and turns of the event loop, the same on every machine, idle or
+busy. The table is in `counts.py`; its numbers only go down."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import pytest
+from triolog.tools.bench.counting.meters import COUNTED_ON
+from triolog.tools.bench.counting.requests import LOADS
+
+from tests.server.listeners import counts
+from tests.server.listeners.counts import ABOVE, BELOW, COUNTS, differences, measured
+
+LOAD: Final = "Produce, 1 record"
+
+only_where_counted = pytest.mark.skipif(
+    sys.version_info[:2] != COUNTED_ON, reason="other interpreters than CPython {}.{} call otherwise".format(*COUNTED_ON)
+)
+
+
+@only_where_counted
+@pytest.mark.parametrize("load", LOADS)
+def test_a_request_costs_what_the_table_says(load: str) -> None:
+    found = measured(load)
+    assert [text for (_, connections), counts in found.items() for text in differences(load, connections, counts)] == []
+
+
+def test_every_load_has_its_line() -> None:
+    assert list(COUNTS) == list(LOADS)
+    assert all(list(line) == [1, 50] for line in COUNTS.values())
+
+
+def test_what_costs_more_fails_and_what_costs_less_lowers_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(counts.COUNTS, LOAD, {1: (200, 2.0)})
+    assert list(differences(LOAD, 1, (200 * (1 + ABOVE), 2.0))) == []
+    assert list(differences(LOAD, 1, (200 * (1 - BELOW), 2.0))) == []
+    [more] = differences(LOAD, 1, (205, 2.0))
+    assert more == f"{LOAD}, connections: 1: 205 calls a request, 200 in the table: it may only go down"
+    [turn] = differences(LOAD, 1, (200, 2.25))
+    assert turn.endswith("2.25 turns a request, 2 in the table: it may only go down")
+    [less] = differences(LOAD, 1, (180, 2.0))
+    assert less.endswith(f"lower the table, `python -m tests.server.listeners.counts --write '{LOAD}'`")

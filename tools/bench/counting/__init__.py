@@ -1,0 +1,1 @@
+"""What a small request costs a server, counted: `requests.count_requests`."""

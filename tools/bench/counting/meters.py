@@ -1,0 +1,86 @@
+"""What is counted of a server's thread.
+
+| count | what it is |
+|---|---|
+| calls | functions that it enters, of Python and of C: the events `call` and `c_call` of `sys.setprofile` |
+| turns | passes of the scheduler's loop: how often trio looks for what is ready |
+
+A coroutine that goes on is entered anew, as is each one that it awaits. CPython 3.11 counts as the tables do; later versions
+have other instructions, and their counts are compared with nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import attrs
+import trio
+
+COUNTED_ON: Final = (3, 11)
+"""The interpreter whose counts are kept."""
+
+
+@attrs.frozen
+class Counts:
+    """Of a request, on average."""
+
+    calls: float
+    turns: float
+
+
+class Calls:
+    """Meter of calls, of the thread that it is switched on in."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event in {"call", "c_call"}:
+            self.count += 1
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+class Functions(Calls):
+    """The same by function, to see where calls come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_function: Counter[str] = Counter()
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            self.by_function[f"{code.co_qualname} ({'/'.join(Path(code.co_filename).parts[-2:])})"] += 1
+        elif event == "c_call":
+            self.by_function[argument.__qualname__] += 1
+
+
+class Turns(trio.abc.Instrument):
+    """Meter of passes of the loop. Trio calls functions for it: it never runs beside the other one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        trio.lowlevel.add_instrument(self)
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(self)

@@ -1,0 +1,156 @@
+"""Rounds of requests that cost a server the same each time, on every machine, idle or busy.
+
+The server runs in this thread's trio loop, and its clients are plain sockets in the same thread: requests are sent while
+nothing is counted and the loop stands still, then the loop runs until every task waits. So all requests of a round are there
+before the server looks, and nothing runs beside it. What the waiting itself costs is counted in rounds without requests, and
+taken off.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+import trio
+import trio.testing
+
+from ..measuring.child import LoadFailedError
+from ..measuring.wire import TIMEOUT_S, Address
+from .meters import Calls, Counts, Functions, Turns
+
+RECEIVE_BYTES: Final = 256 * 1024
+LENGTH_BYTES: Final = 4
+PATIENCE_S: Final = 0.001
+"""Between two looks at a server that waits for a thread."""
+EMPTY_ROUNDS: Final = 20
+BLOCKS: Final = 5
+"""The one with the lowest counts is answered: what comes by itself, such as a timer, only adds."""
+TRIES: Final = 20
+"""On a busy machine a small write is slow now and then, and threads do the next ones for a while. Those rounds are left out,
+and others take their place, up to so many times as many."""
+
+
+class Peer:
+    """A client: a socket and the frame that it sends again and again. Lengths stand before frames."""
+
+    def __init__(self, address: Address) -> None:
+        self._socket = socket.create_connection((address[0], address[1]), timeout=TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(True)  # with a timeout, `recv` would wait for data in spite of its flag
+        self._received = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._socket.close()
+
+    def send(self, frame: bytes) -> None:
+        """A request that the kernel takes at once: up to 32 KiB. One that it does not take is never answered."""
+        self._socket.sendall(frame)
+
+    def take(self) -> bytes | None:
+        """An answer without its length; None when it is not whole yet."""
+        received = self._received
+        try:
+            while data := self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT):
+                received += data
+        except BlockingIOError:
+            size = int.from_bytes(received[:LENGTH_BYTES], "big") + LENGTH_BYTES
+            if len(received) < max(size, LENGTH_BYTES + 1):
+                return None
+            answer = bytes(received[LENGTH_BYTES:size])
+            del received[:size]
+            return answer
+        raise LoadFailedError("the server ended a connection")
+
+    async def ask(self, frame: bytes) -> bytes:
+        """A request and its answer, of which nothing is counted."""
+        self.send(frame)
+        with trio.fail_after(TIMEOUT_S):
+            while (answer := self.take()) is None:
+                await trio.testing.wait_all_tasks_blocked(PATIENCE_S)
+        return answer
+
+
+@attrs.define(eq=False)
+class Rounds:
+    """One request of each peer at a time. Owner: who opened the server, in whose loop it runs."""
+
+    peers: Sequence[Peer]
+    frames: Sequence[bytes]
+    """One for each peer."""
+    check: Callable[[bytes], None]
+    """Told every answer."""
+
+    async def counts(self, rounds: int, warm_up: int) -> Counts:
+        """Of a request, after one request alone, so that not each of the first ones finds closed what the first one opens, and
+        after `warm_up` rounds that are not counted."""
+        await self._warm(warm_up)
+        return Counts(await self._least(Calls(), rounds), await self._least(Turns(), rounds))
+
+    async def functions(self, rounds: int, warm_up: int) -> dict[str, float]:
+        """Calls of a request by function, most first; other things equal to `counts`, but of all rounds."""
+        await self._warm(warm_up)
+        meter, waiting = Functions(), Functions()
+        await self._wait(waiting, 0)
+        for _ in range(rounds):
+            for _ in range(await self._round(meter)):
+                meter.by_function.subtract(waiting.by_function)
+        requests = rounds * len(self.peers)
+        return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
+
+    async def _warm(self, rounds: int) -> None:
+        self.check(await self.peers[0].ask(self.frames[0]))
+        for _ in range(rounds):
+            await self._round(None)
+
+    async def _least(self, meter: Calls | Turns, rounds: int) -> float:
+        for _ in range(EMPTY_ROUNDS):
+            await self._wait(meter, 0)
+        a_wait = meter.count / EMPTY_ROUNDS
+        count = max(1, rounds // BLOCKS)
+        return min([await self._block(meter, count, a_wait) for _ in range(rounds // count)])
+
+    async def _block(self, meter: Calls | Turns, count: int, a_wait: float) -> float:
+        """On average, of so many rounds in which the server waited for no thread; where it always does, of rounds in which it
+        waited least."""
+        by_waits: dict[int, list[float]] = {}
+        for _ in range(TRIES * count):
+            meter.count = 0
+            waits = await self._round(meter)
+            taken = by_waits.setdefault(waits, [])
+            taken.append(meter.count - waits * a_wait)
+            if waits == 1 and len(taken) == count:
+                break
+        return statistics.mean(by_waits[min(by_waits)]) / len(self.peers)
+
+    async def _round(self, meter: Calls | Turns | None) -> int:
+        """Answers how often it was waited."""
+        for peer, frame in zip(self.peers, self.frames, strict=True):
+            peer.send(frame)
+        left, waits = list(self.peers), 0
+        with trio.fail_after(TIMEOUT_S):
+            while left:
+                await self._wait(meter, PATIENCE_S if waits else 0)
+                waits += 1
+                left = [peer for peer in left if not self._is_answered(peer)]
+        return waits
+
+    async def _wait(self, meter: Calls | Turns | None, cushion_s: float) -> None:
+        if meter is None:
+            await trio.testing.wait_all_tasks_blocked(cushion_s)
+        else:
+            with meter.running():
+                await trio.testing.wait_all_tasks_blocked(cushion_s)
+
+    def _is_answered(self, peer: Peer) -> bool:
+        answer = peer.take()
+        if answer is None:
+            return False
+        self.check(answer)
+        return True
