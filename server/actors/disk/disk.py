@@ -109,7 +109,7 @@ class Disk:
     fs: FileSystem
     budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
     turns: Turns = attrs.field(factory=Turns)
-    gathering: Gathering = attrs.field(factory=Gathering)
+    gathering: Gathering = attrs.field(default=attrs.Factory(lambda disk: Gathering(disk.turns), takes_self=True))
     """What waits for the end of a turn, to be written together."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
     _readers: trio.CapacityLimiter = attrs.field(init=False)

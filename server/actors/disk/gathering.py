@@ -11,6 +11,8 @@ from typing import Protocol
 
 import attrs
 
+from .turns import Turns
+
 
 class PutOff(Protocol):
     """Somebody with work that can wait until the turn's end."""
@@ -23,14 +25,13 @@ class PutOff(Protocol):
 class Gathering:
     """Owner: the trio thread. `with gathering:` is a turn, which may contain others; they end with the outermost."""
 
+    turns: Turns = attrs.field(factory=Turns)
+    """How much is done in a turn."""
+    is_open: bool = False
+    """Whether something may be put off."""
     _depth: int = 0
     _writers: dict[PutOff, None] = attrs.field(factory=dict)
     _senders: dict[PutOff, None] = attrs.field(factory=dict)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something may be put off."""
-        return self._depth > 0
 
     def write_later(self, who: PutOff) -> None:
         """Have `end_turn` called before the turn ends, once however often this is asked."""
@@ -42,6 +43,7 @@ class Gathering:
 
     def __enter__(self) -> None:
         self._depth += 1
+        self.is_open = True
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -49,6 +51,7 @@ class Gathering:
                 self._end()
         finally:
             self._depth -= 1
+            self.is_open = self._depth > 0
 
     def _end(self) -> None:
         """What is done here may put off more: a session goes on when its answers have left."""

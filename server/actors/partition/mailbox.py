@@ -53,9 +53,13 @@ class Mailbox(Generic[T]):
         """Put an item in if there is room and nobody waits before us. Raises MailboxClosedError."""
         if self._closed:
             raise MailboxClosedError
-        if self._waiting or not self._has_room(size):
+        items = self._items
+        if self._waiting or (items and not self._has_room(size)):
             return False
-        self._put(item, size)
+        items.append((item, size))
+        self._bytes += size
+        if self._taker is not None:
+            self._tell()
         return True
 
     async def put(self, item: T, size: int) -> None:
@@ -78,10 +82,13 @@ class Mailbox(Generic[T]):
         self._items.append((item, size))
         self._bytes += size
         if self._taker is not None:
-            if self._filled is None:
-                self.wake()
-            else:
-                self._filled()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._filled is None:
+            self.wake()
+        else:
+            self._filled()
 
     def put_off(self, filled: Callable[[], None]) -> None:
         """Have `filled` called when an item comes in while the owner waits, who is not woken by it: it takes what there is

@@ -1,4 +1,5 @@
-"""What may not wait for ever, of all connections of a listener: one task looks once a second, and none while nothing waits."""
+"""What may not wait for ever, of all connections of a listener: one task looks once a second, and none while nothing waits. Who
+waits asks no clock: the time of the last look is exact enough."""
 
 from __future__ import annotations
 
@@ -24,17 +25,21 @@ class Deadlines:
 
     _waiting: dict[Expires, float] = attrs.field(factory=dict)
     """By what waits, when its time is over."""
+    _looked_at: float = 0.0
+    """In trio's time."""
     _first: trio.Event | None = None
     """Set when something begins to wait, while nothing does."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, who: Expires, deadline: float) -> None:
-        """Have `expire` called some time after a moment of trio's clock."""
-        self._waiting[who] = deadline
+    def add(self, who: Expires, seconds: float) -> None:
+        """Have `expire` called after so long, and at most two checks."""
         if self._first is not None:
+            self._looked_at = trio.current_time()
             self._first.set()
+            self._first = None
+        self._waiting[who] = self._looked_at + CHECK_S + seconds
 
     def remove(self, who: Expires) -> None:
         """It waits no longer."""
@@ -44,11 +49,10 @@ class Deadlines:
         """Tell who has waited for too long, until cancelled."""
         while True:
             if not self._waiting:
-                self._first = trio.Event()
-                await self._first.wait()
-                self._first = None
+                first = self._first = trio.Event()
+                await first.wait()
             await trio.sleep(CHECK_S)
-            now = trio.current_time()
+            now = self._looked_at = trio.current_time()
             for who in [each for each, deadline in self._waiting.items() if deadline <= now]:
                 if self._waiting.pop(who, None) is not None:
                     who.expire()

@@ -64,9 +64,10 @@ class Reactor:
 
     async def run(self) -> None:
         """Serve what is ready, until it is cancelled."""
-        descriptor = self._epoll.fileno()
+        descriptor, turns = self._epoll.fileno(), self.gathering.turns
         while True:
             await trio.lowlevel.wait_readable(descriptor)
+            turns.begin()
             self._turn()
 
     def _turn(self) -> None:

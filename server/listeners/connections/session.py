@@ -63,6 +63,8 @@ class Session(ABC, Generic[RequestT]):
     idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
     share: Share = attrs.field(init=False)
+    descriptor: int = attrs.field(init=False)
+    """Of its socket."""
     taken_count: int = 0
     """Requests that were taken up."""
     lingers: bool = False
@@ -70,6 +72,10 @@ class Session(ABC, Generic[RequestT]):
     nursery: trio.Nursery = attrs.field(init=False)
     """For what goes on beside the requests. All of it is cancelled when they are answered."""
     takes_no_more: bool = False
+    wants_bytes: bool = True
+    """Whether it takes up what it receives; the first to keep it from that is noticed when requests are taken up."""
+    deadlines: Deadlines = attrs.field(init=False)
+    """Of requests that have a timeout."""
     _held_up: RequestT | None = None
     """A request that cannot be taken up yet."""
     _work: Work | None = None
@@ -92,6 +98,9 @@ class Session(ABC, Generic[RequestT]):
     """Set, and forgotten, when something was answered or sent."""
 
     def __attrs_post_init__(self) -> None:
+        assert self.transport.reactor is not None
+        self.deadlines = self.transport.reactor.deadlines
+        self.descriptor = self.transport.descriptor
         self.transport.progressed = self.go_on
         self.transport.broke = self.stop_reading
         self.transport.needs_writer = self._start_writer
@@ -169,12 +178,6 @@ class Session(ABC, Generic[RequestT]):
     @property
     def peer(self) -> str:
         return self.transport.peer
-
-    @property
-    def deadlines(self) -> Deadlines:
-        """Of requests that have a timeout."""
-        assert self.transport.reactor is not None
-        return self.transport.reactor.deadlines
 
     # ---- the task ------------------------------------------------------------------------------------------------------
 
@@ -292,15 +295,6 @@ class Session(ABC, Generic[RequestT]):
 
     # ---- reading -------------------------------------------------------------------------------------------------------
 
-    @property
-    def descriptor(self) -> int:
-        return self.transport.descriptor
-
-    @property
-    def wants_bytes(self) -> bool:
-        """Whether nothing keeps it from receiving more."""
-        return not (self._work is not None or self.takes_no_more or self._held_up is not None or self.transport.is_full)
-
     def on_bytes(self) -> None:
         """Receive what there is, and take up what is whole. Raises nothing."""
         try:
@@ -317,7 +311,6 @@ class Session(ABC, Generic[RequestT]):
         if data is None:
             return
         share = self.share
-        share.is_receiving = False
         self.connection.receive_data(data)
         share.held += len(data)
         if share.held > FREE_BYTES and not share.charge_now():
@@ -333,7 +326,7 @@ class Session(ABC, Generic[RequestT]):
         if self._progress is not None:
             self._progress.set()
             self._progress = None
-        if not self._is_going:
+        if not self._is_going and not self.wants_bytes:
             try:
                 self._go_on()
             except Exception as exc:
@@ -342,47 +335,51 @@ class Session(ABC, Generic[RequestT]):
     def _go_on(self) -> None:
         self._is_going = True
         try:
-            self._take_requests()
+            wants_bytes = self._take_requests()
         finally:
             self._is_going = False
+        self.share.is_receiving = wants_bytes
+        if wants_bytes is not self.wants_bytes:
+            self.wants_bytes = wants_bytes
+            if wants_bytes and self.transport.reactor is not None:
+                self.transport.reactor.expect(self)
         if self.takes_no_more:
             self._wake()
-        elif self.wants_bytes and not self._has_more:
-            self.share.is_receiving = True
-            if self.transport.reactor is not None:
-                self.transport.reactor.expect(self)
 
-    def _take_requests(self) -> None:
-        left = REQUESTS_PER_TURN
+    def _take_requests(self) -> bool:
+        """Whether all are taken up, and nothing keeps it from receiving more."""
+        left, transport = REQUESTS_PER_TURN, self.transport
         while not self.takes_no_more and self._work is None:
             request = self._held_up
             if request is None:
-                if self.transport.is_full:
-                    return
+                if transport.unsent_bytes and transport.is_full:
+                    return False
                 request = self.next_request()
                 if request is None:
-                    return
+                    break
                 self.share.is_whole = True
-                if self.takes_no_more:
-                    self.let_go(request)
-                    return
             if not self.may_take(request):
                 self._held_up = request
-                return
+                return False
             if not left:
                 self._held_up, self._has_more = request, True
                 self._wake()
-                return
+                return False
             left -= 1
             self._held_up = None
             self.taken_count += 1
             self.take(request)
+        return self._work is None and not self.takes_no_more and self.may_receive()
+
+    def may_receive(self) -> bool:
+        """Whether the protocol lets more requests come in."""
+        return True
 
     def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
         """Have the task wait for something before the next request is taken up. `ends_with_reading`: nobody wants it when no
         more requests are taken."""
         assert self._work is None
-        self._work = work
+        self._work, self.wants_bytes = work, False
         self._work_ends = trio.CancelScope() if ends_with_reading else None
         self._wake()
 
@@ -418,20 +415,20 @@ class Session(ABC, Generic[RequestT]):
     def _met(self, error: Exception) -> None:
         """Something that nobody expected, or a lack of memory: it ends the connection and nobody else's."""
         self._error = error
-        self.takes_no_more = True
+        self.takes_no_more, self.wants_bytes = True, False
         self._scope.cancel()
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 
     def end_reading(self) -> None:
         """The peer sends no more, or is gone: nothing that is not whole will be a request."""
-        self.takes_no_more = True
+        self.takes_no_more, self.wants_bytes = True, False
         self._wake()
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
         if not self.takes_no_more:
-            self.takes_no_more = True
+            self.takes_no_more, self.wants_bytes = True, False
             unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
             self.lingers = unread or self.has_unanswered or bool(self.transport.unsent_bytes)
         if self._work_ends is not None:

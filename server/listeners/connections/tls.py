@@ -11,7 +11,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
@@ -79,6 +79,7 @@ def _no_passphrase() -> str:
 class TlsTransport(Transport):
     """What is received and sent are plain bytes, what the socket carries is not. `handshake` comes first."""
 
+    encrypts: ClassVar[bool] = True
     _incoming: ssl.MemoryBIO = attrs.field(factory=ssl.MemoryBIO)
     _outgoing: ssl.MemoryBIO = attrs.field(factory=ssl.MemoryBIO)
     _tls: ssl.SSLObject = attrs.field(init=False)

@@ -14,7 +14,7 @@ import termios
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 import trio
@@ -58,6 +58,8 @@ class Transport:
     """Of all connections of its protocol."""
     answers: UnsentAnswers = attrs.field(factory=lambda: UnsentAnswers(MAX_RECEIVE_BYTES * KIB))
     """Where what is not sent yet counts, of all connections of the broker."""
+    encrypts: ClassVar[bool] = False
+    """Whether what goes over the wire is not what was given."""
     gathering: Gathering = attrs.field(factory=Gathering)
     """Until the end of whose turn answers wait for others."""
     reactor: Reactor | None = None
@@ -128,7 +130,7 @@ class Transport:
         self.counters.received_bytes += received
         if received == size:
             self._receive_bytes = min(2 * size, self.most_received_bytes)
-        elif received < size // 4:
+        elif size > MIN_RECEIVE_BYTES and received < size // 4:
             self._receive_bytes = max(size // 2, MIN_RECEIVE_BYTES)
         return data
 
@@ -163,8 +165,9 @@ class Transport:
             self._unsent.append(buffer)
             self.unsent_bytes += len(buffer)
         if not self._has_writer:
-            if self.gathering.is_open:
-                self.gathering.send_later(self)
+            gathering = self.gathering
+            if gathering.is_open:
+                gathering.send_later(self)
             else:
                 self.end_turn()
         if self.unsent_bytes > FREE_BYTES or self._counted_bytes:
@@ -175,7 +178,7 @@ class Transport:
         if self._has_writer or not self._unsent:
             return
         try:
-            while self._unsent and self._send_piece():
+            while self._send_piece() and self._unsent:
                 pass
         except (OSError, trio.BrokenResourceError) as exc:
             self._break(exc)
@@ -211,8 +214,13 @@ class Transport:
     def _send_piece(self) -> bool:
         """Give the kernel one piece of what waits; False when something of it is left, in `_rest`. Raises OSError,
         trio.BrokenResourceError."""
-        pieces, size = self._next_pieces()
-        data = self.encrypted(pieces)
+        unsent = self._unsent
+        if (size := self.unsent_bytes) <= SENT_AT_ONCE_BYTES and len(unsent) <= SENT_BUFFERS:
+            pieces = list(unsent)
+            unsent.clear()
+        else:
+            pieces, size = self._next_pieces()
+        data = self.encrypted(pieces) if self.encrypts else pieces
         try:
             sent = os.writev(self.descriptor, data)
         except BlockingIOError:
@@ -222,14 +230,11 @@ class Transport:
             if self._rest:
                 self._rest_of = size
                 return False
-        self._sent(size)
-        return True
-
-    def _sent(self, size: int) -> None:
         self.unsent_bytes -= size
         self.counters.sent_bytes += size
         if self._counted_bytes:
             self._count()
+        return True
 
     async def write(self) -> None:
         """Send what waits, and what comes meanwhile."""
@@ -240,7 +245,10 @@ class Transport:
                     rest, self._rest = self._rest, []
                     await self._send_rest(rest)
                     del rest
-                    self._sent(self._rest_of)
+                    self.unsent_bytes -= self._rest_of
+                    self.counters.sent_bytes += self._rest_of
+                    if self._counted_bytes:
+                        self._count()
                 elif not self._send_piece():
                     continue
                 self.progressed()

@@ -101,6 +101,8 @@ class KafkaCalls:
     watch: Watch | None = None
     login: Login | None = None
     _at_once: dict[ApiKey, AtOnce] = attrs.field(factory=_at_once)
+    _calls: dict[int, Call] = attrs.field(factory=dict)
+    """By version; they differ in nothing else."""
 
     def take_up(self, turn: Turn) -> Work | None:
         """Answer a request, or answer what is to be waited for before the next one may be taken up."""
@@ -114,7 +116,9 @@ class KafkaCalls:
     def serve(self, turn: Turn) -> Work | None:
         """The same, without noting the request or applying fault rules."""
         request = turn.request
-        call = Call(self.door, self.session, request.version, self.login)
+        call = self._calls.get(request.version)
+        if call is None:
+            call = self._calls[request.version] = Call(self.door, self.session, request.version, self.login)
         key = request.api.key
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)

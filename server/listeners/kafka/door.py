@@ -72,7 +72,7 @@ class KafkaDoor:
 
 @attrs.frozen
 class Call:
-    """One request that is being answered."""
+    """A connection's requests in one version, seen by who answers them."""
 
     door: KafkaDoor
     session: KafkaSession

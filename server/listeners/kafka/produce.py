@@ -46,7 +46,6 @@ from ....protocol.records.batch import (
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import AppendResult, PartitionAppend
 from ..connections.bugs import report_bug
-from ..connections.deadlines import Deadlines
 from ..connections.session import Work
 from .door import Call
 from .session import Turn
@@ -98,16 +97,18 @@ class PendingProduce:
     _log_starts: dict[int, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self._missing = sum(len(topic.partition_data) for topic in self.request.topic_data)
-        self._results = [None] * self._missing
-        if self.request.acks:
+        request = self.request
+        self._missing = count = _partition_count(request)
+        self._results = [None] * count
+        if request.acks:
             # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
             # append was tried: the deadlines are not that exact.
-            self._deadlines.add(self, trio.current_time() + max(0, self.request.timeout_ms) / 1000)
+            self.turn.session.deadlines.add(self, max(0, request.timeout_ms) / 1000)
 
     @property
-    def _deadlines(self) -> Deadlines:
-        return self.turn.session.deadlines
+    def waits_for_anybody(self) -> bool:
+        """Whether it names any partition."""
+        return bool(self._results)
 
     def put(self, slot: int, result: AppendResult | RequestError, log_start_offset: int = -1) -> None:
         """One partition's answer, with the log's start where the log refused; the last one makes the response."""
@@ -132,7 +133,7 @@ class PendingProduce:
 
     def answer(self) -> None:
         """Its records are not kept any longer."""
-        self._deadlines.remove(self)
+        self.turn.session.deadlines.remove(self)
         turn = self.turn
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
@@ -193,7 +194,7 @@ class PendingProduce:
 def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None:
     """Enqueue the appends of a request, or answer what does it."""
     pending = PendingProduce(turn, request)
-    appends = None if request.transactional_id is not None else _prepared_now(call, request, pending)
+    appends = None if request.transactional_id is not None else _prepared_now(call, request)
     if appends is None:
         return partial(_take_later, call, pending)
     while appends:
@@ -205,31 +206,37 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
     return None
 
 
-def _prepared_now(call: Call, request: ProduceRequest, pending: PendingProduce) -> deque[Append] | None:
-    """What the logs can take; the other partitions have their answers. None, and nothing has happened: it takes a longer
-    look."""
-    if sum(len(topic.partition_data) for topic in request.topic_data) > PARTITIONS_AT_ONCE or _has_transactional_batch(request):
+def _partition_count(request: ProduceRequest) -> int:
+    count = 0
+    for topic in request.topic_data:
+        count += len(topic.partition_data)
+    return count
+
+
+def _prepared_now(call: Call, request: ProduceRequest) -> deque[Append] | None:
+    """What the logs can take; None, and nothing has happened, where that takes a longer look, or something is to be refused."""
+    if request.acks not in ACKS or _partition_count(request) > PARTITIONS_AT_ONCE:
         return None
     appends: deque[Append] = deque()
-    refused: list[tuple[int, TopicPartition | None, RequestError]] = []
-    for slot, (each, name) in enumerate(_named_partitions(call, request)):
-        topic_partition = None
-        is_wanted = False
-        try:
-            topic_partition, records = _wanted_one(call, request, each, name)
-            is_wanted = True
-            append = call.broker.writer.prepare_now(topic_partition, records)
-        except RequestError as exc:
-            refused.append((slot, topic_partition if is_wanted else None, exc.as_answer()))
-            continue
-        if append is None:
-            return None
-        appends.append((slot, topic_partition, append))
-    for slot, wanted, error in refused:
-        if wanted is None:
-            pending.put(slot, error)
-        else:
-            _put_answer_of_log(call, pending, wanted, slot, error)
+    guard, prepare_now, by_id = call.door.guard, call.door.broker.writer.prepare_now, call.version >= FIRST_WITH_TOPIC_IDS
+    slot = 0
+    try:
+        for topic in request.topic_data:
+            name = call.topic_name(topic.name, topic.topic_id, by_id=True) if by_id else topic.name
+            if guard is not None and not call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name, quietly=True):
+                return None
+            for each in topic.partition_data:
+                records = each.records
+                if not records or not _is_one_batch(call, records) or records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
+                    return None
+                topic_partition = TopicPartition(name, each.index)
+                append = prepare_now(topic_partition, records)
+                if append is None:
+                    return None
+                appends.append((slot, topic_partition, append))
+                slot += 1
+    except (RequestError, ValueError):  # which is said by who looks longer
+        return None
     return appends
 
 
@@ -260,7 +267,7 @@ def _settle(pending: PendingProduce) -> None:
     """Everything is enqueued."""
     if not pending.request.acks:
         pending.turn.discard()
-    elif not any(topic.partition_data for topic in pending.request.topic_data):
+    elif not pending.waits_for_anybody:
         pending.answer()
 
 
@@ -344,7 +351,10 @@ def _put_answer(
 ) -> None:
     """Called by the log's actor. Raises nothing: the actor serves others too."""
     try:
-        _put_answer_of_log(call, pending, topic_partition, slot, result)
+        if isinstance(result, AppendResult):
+            pending.put(slot, result)
+        else:
+            _put_answer_of_log(call, pending, topic_partition, slot, result)
     except Exception as exc:
         session = pending.turn.session
         report_bug(session.transport.counters, f"the answer to a produce of {session.peer}", exc)

@@ -240,13 +240,16 @@ class KafkaSession(Session[Request]):
 
     def send_answers(self) -> None:
         """Send the answers that are due: those that nothing unanswered stands before."""
-        turns = self._turns
+        turns, share = self._turns, self.share
         while turns and turns[0].is_answered:
             turn = turns.popleft()
-            self.give_back(turn.held_bytes)
+            share.held -= turn.held_bytes
             if turn.buffers:
                 self.transport.send(turn.buffers)
-        self.go_on()
+        if share.accounts:
+            share.give_back()
+        if not self.wants_bytes:
+            self.go_on()
 
     # ---- end -----------------------------------------------------------------------------------------------------------
 

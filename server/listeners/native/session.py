@@ -133,9 +133,8 @@ class NativeSession(Session[NativeRequest]):
 
     # ---- requests ------------------------------------------------------------------------------------------------------
 
-    @property
-    def wants_bytes(self) -> bool:
-        return self.connection.can_receive_more and super().wants_bytes
+    def may_receive(self) -> bool:
+        return self.connection.can_receive_more
 
     def next_request(self) -> NativeRequest | None:
         try:

@@ -273,13 +273,13 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
 ) -> None:
     """It is made by the log's actor, which all producers of the partition share."""
 
-    def no_memory(**_: Any) -> Any:
+    def no_memory(*_: Any) -> Any:
         raise MemoryError
 
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:
-            patched.setattr(kafka_produce, "ProduceResponse", no_memory)
+            patched.setattr(kafka_produce, "produced", no_memory)
             async with server.connected() as client:
                 await client.send(produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()
