@@ -49,20 +49,20 @@ TREE: Final = (
     ),
 )
 
-PRODUCE_LANES: Final = ("client", "listener", "broker", "partition actor", "log", "disk")
+PRODUCE_LANES: Final = ("client", "listener's turn", "broker", "partition actor", "log", "disk")
 PRODUCE: Final = (
     Message(0, 1, "produce: record batch"),
     Message(1, 2, "the same bytes"),
     Message(2, 2, "prepare: size, CRC, every record"),
     Message(2, 3, "append, in request order"),
-    Message(3, 3, "take all that waits"),
+    Message(1, 3, "end of the turn: all that waits"),
     Message(3, 4, "plan_append: in memory"),
     Message(4, 3, "offsets, operations"),
-    Message(3, 5, "in a thread: write, index, fdatasync"),
-    Message(5, 3, "on the device"),
+    Message(3, 5, "write; in a thread with fdatasync"),
+    Message(5, 3, "done"),
     Message(3, 4, "commit: in memory"),
     Message(3, 1, "answer; long polls are woken"),
-    Message(1, 0, "base offset"),
+    Message(1, 0, "base offsets, in one send"),
 )
 
 LOOKUP_LANES: Final = ("reader", "snapshot", "time index", "offset index", "log")
