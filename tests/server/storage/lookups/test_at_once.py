@@ -69,6 +69,14 @@ def test_what_lies_behind_all_records_is_answered_without_a_read(tmp_path: Path)
     assert log.reads == []
 
 
+def test_a_record_above_the_high_watermark_is_none(tmp_path: Path) -> None:
+    """Also where the high watermark lies within a batch."""
+    log = shown(tmp_path, batch(START_MS, START_MS + 1))
+    snapshot = attrs.evolve(log.driven.log.snapshot(), high_watermark=1)
+    assert log.look_up(START_MS, snapshot) == (START_MS, 0, 0)
+    assert log.look_up(START_MS + 1, snapshot) is NO_SUCH_RECORD
+
+
 def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path) -> None:
     log = shown(tmp_path, *(batch(START_MS + number) for number in range(50)), index_interval_bytes=100)
     assert first_at_once(log.driven.log.snapshot(), START_MS + 40, log.cached_bytes) is None
