@@ -15,7 +15,7 @@ from triolog.protocol.types import NO_TIMESTAMP, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.disk.filesystem import read_at
-from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
+from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD_HEADERS
 from triolog.server.storage.log.log_snapshot import LogSnapshot
 from triolog.server.storage.lookups.at_once import first_at_once
 from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD
@@ -92,10 +92,11 @@ def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path
         batch(START_MS + 1, compression_type=CompressionType.GZIP),
         batch(START_MS + 1, value=bytes(FIRST_READ_BYTES)),
         batch(*[START_MS] * UNTOLD_RECORDS, START_MS + 1, value=b""),
+        batch(START_MS) * UNTOLD_HEADERS + batch(START_MS + 1),
         bytes(with_timestamp(batch(START_MS), TimestampType.CREATE_TIME, START_MS + 1)),
         bytes(with_timestamp(batch(START_MS), TimestampType.LOG_APPEND_TIME, START_MS + 1)),
     ],
-    ids=["compressed", "large", "many records", "a header that promises more", "append time"],
+    ids=["compressed", "large", "many records", "many batches", "a header that promises more", "append time"],
 )
 def test_a_batch_that_takes_longer_is_left_to_the_long_way(tmp_path: Path, late: bytes) -> None:
     log = shown(tmp_path, batch(START_MS), late, record_validation=RecordValidation.HEADER)
