@@ -27,6 +27,10 @@ class Turns:
     batches that unpack to 64 MiB one is unpacked at a time."""
     _steps: int = 0
 
+    def begin(self) -> None:
+        """Others have just had their turn: for a task that waits before each of its own, and so knows."""
+        self._steps = 0
+
     def spend(self, steps: int) -> bool:
         """Whether this was the last that fits a turn."""
         self._steps += steps
