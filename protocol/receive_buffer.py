@@ -92,13 +92,19 @@ class ReceiveBuffer:
             piece = self._piece
             if piece:
                 start = self._position + LENGTH_BYTES
-                available = len(piece) - start
-                if available >= 0 and self._length is None and not self._partial:
-                    length = self._check_length(*_unpack_length(piece, self._position))
-                    if available >= length:
-                        self._leave(start + length)
+                size = len(piece)
+                if start <= size and self._length is None and not self._partial:
+                    (length,) = _unpack_length(piece, self._position)
+                    if not 0 < length <= self._max_frame_bytes:
+                        self._check_length(length)
+                    stop = start + length
+                    if stop < size:
+                        self._position = stop
+                    elif stop == size:
+                        self._piece, self._position = b"", 0
+                    if stop <= size:
                         self._held_bytes -= LENGTH_BYTES + length
-                        return memoryview(piece)[start : start + length]
+                        return memoryview(piece)[start:stop]
                     self._length = length
                     self._position = start
                 if (frame := self._collect()) is not None:

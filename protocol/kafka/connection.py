@@ -140,15 +140,16 @@ class KafkaConnection:
                 f"{api.name} v{version} is not served here; v{api.lowest_read} to v{api.highest} are",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        flexible = api.is_flexible(version)
-        is_tagged = flexible and (at >= len(frame) or frame[at] != 0)  # it nearly never is
-        if is_tagged or (len(frame) > COPIED_FRAME_BYTES and api.key is not ApiKey.PRODUCE):
-            return _read_in_steps(Request(api, version, correlation_id, client_id, None, len(frame)), frame, at)
+        flexible, size = api.is_flexible(version), len(frame)
+        is_tagged = flexible and (at >= size or frame[at] != 0)  # it nearly never is
+        if is_tagged or (size > COPIED_FRAME_BYTES and api.key is not ApiKey.PRODUCE):
+            return _read_in_steps(Request(api, version, correlation_id, client_id, None, size), frame, at)
         try:
             body, _ = codec.read(api.request, version, frame, at + flexible, flexible=flexible, elements=FEW_ELEMENTS)
         except RemoteProtocolError:  # for its many elements, or for what will be said again
-            return _read_in_steps(Request(api, version, correlation_id, client_id, None, len(frame)), frame, at)
-        return Request(api, version, correlation_id, client_id, body, len(frame))
+            return _read_in_steps(Request(api, version, correlation_id, client_id, None, size), frame, at)
+        # What Request(...) makes, without its Python-level call.
+        return tuple.__new__(Request, (api, version, correlation_id, client_id, body, size, False))
 
 
 def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:

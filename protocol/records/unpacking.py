@@ -19,6 +19,8 @@ from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
 from .steps import STEPS_PER_PAUSE, Steps, last
 
 LARGE_BYTES: Final = MIB
+FEW_BYTES: Final = 128 * KIB
+"""A block of zstd, which says no less where its size is not stated. gzip, the slowest, takes 0.25 ms for them."""
 _GZIP_MAX_RATIO: Final = 1032
 _GZIP_SIZE_BYTES: Final = 4
 _GZIP_INPUT_BYTES: Final = 64 * KIB
@@ -80,6 +82,20 @@ def unpack_at_once(packed: Packed, max_bytes: int) -> bytes | None:
     output = bytearray(packed.most_bytes)
     size = last(_UNPACKERS[packed.compression_type](packed, output, max_bytes))
     return bytes(memoryview(output)[:size])
+
+
+def unpack_few(compression_type: CompressionType, data: memoryview, max_bytes: int) -> bytes | None:
+    """The plain records of a small batch, on the spot, if they are at most `max_bytes` and FEW_BYTES in few pieces; else None,
+    also where something is wrong. Raises nothing."""
+    max_bytes = min(max_bytes, FEW_BYTES)
+    try:
+        for packed in measured(compression_type, data):
+            if packed is None or packed.likely_bytes > max_bytes:
+                return None
+            return unpack_at_once(packed, max_bytes)
+    except CorruptRecordError:
+        """Who asks in steps is told."""
+    return None
 
 
 def unpack(packed: Packed, max_bytes: int) -> Steps[bytes]:

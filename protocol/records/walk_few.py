@@ -1,8 +1,7 @@
 """`walk` for the small batch that most producers send: a few records, each walked on the spot by a plain function.
 
-It reads what nearly every record is, numbers of one or two bytes, and says nothing about the rest: whatever it does not read
-to the end, be it damaged or merely unusual, is left to `walk_steps`, which knows the words for it. So it accepts nothing that
-`walk_steps` refuses, and learns the same of what it accepts.
+It says nothing about what it does not read to the end, be it damaged or merely much: that is left to `walk_steps`, which
+knows the words for it. So it accepts nothing that `walk_steps` refuses, and learns the same of what it accepts.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from ..errors import InvalidRecordError
-from ..limits import INT32_MAX
+from ..limits import INT64_MAX
 from .alike import LEAST_RUN, SHORT_DELTAS, alike_run
 from .payload import skip_headers
+from .varint import decode_unsigned_varint, decode_varlong
 from .walk import FOLDED_FEW
 
 MOST_STEPS: Final = 192
@@ -25,7 +25,7 @@ FewRecords = tuple[int, int, bool]
 def walk_few(data: bytes, count: int) -> FewRecords | None:
     """What `count` records, of at least one and which are all of `data`, have in common; None for what `walk_steps` must look
     at."""
-    least, most, has_null_key, headers = INT32_MAX, -INT32_MAX, False, count
+    least, most, has_null_key, headers = INT64_MAX + 1, -INT64_MAX - 2, False, count
     position, last_folded = 0, -1
     next_try = 0 if count > LEAST_RUN else count << 1
     expected, end_expected = 0, count << 1
@@ -38,7 +38,8 @@ def walk_few(data: bytes, count: int) -> FewRecords | None:
                 length = length & 0x7F | second << 7
                 position += 3
             else:
-                return None
+                length, position = decode_unsigned_varint(data, position)
+                position += 1
             end = position - 1 + (length >> 1)
             if (folded := data[position]) < 0x80:
                 position += 1
@@ -46,7 +47,8 @@ def walk_few(data: bytes, count: int) -> FewRecords | None:
                 folded = folded & 0x7F | second << 7
                 position += 2
             else:
-                return None
+                delta, position = decode_varlong(data, position)
+                folded = delta << 1 if delta >= 0 else ~delta << 1 | 1
             if folded != last_folded:
                 last_folded = folded
                 delta = folded >> 1 ^ -(folded & 1)
@@ -60,7 +62,7 @@ def walk_few(data: bytes, count: int) -> FewRecords | None:
                 folded = folded & 0x7F | second << 7
                 position += 2
             else:
-                return None
+                folded, position = decode_unsigned_varint(data, position)
             if folded != expected:
                 return None
             if (folded := data[position]) < 0x80:
@@ -69,7 +71,7 @@ def walk_few(data: bytes, count: int) -> FewRecords | None:
                 folded = folded & 0x7F | second << 7
                 position += 2
             else:
-                return None
+                folded, position = decode_unsigned_varint(data, position)
             if folded & 1:
                 has_null_key = True
             else:
@@ -80,7 +82,7 @@ def walk_few(data: bytes, count: int) -> FewRecords | None:
                 folded = folded & 0x7F | second << 7
                 position += 2
             else:
-                return None
+                folded, position = decode_unsigned_varint(data, position)
             if not folded & 1:
                 position += folded >> 1
             if folded := data[position]:

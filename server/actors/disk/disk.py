@@ -219,9 +219,9 @@ class Disk:
             return result
         return await self.call(function, *args)
 
-    def may_compute_now(self) -> bool:
-        """Whether a procedure without pauses may be done on the spot, without `compute`; it counts as one then."""
-        return self.turns.fit(STEPS_PER_PROCEDURE)
+    def may_compute_now(self, steps: int) -> bool:
+        """Whether what takes a procedure's steps and these may be done on the spot, without `compute`; it is counted then."""
+        return self.turns.fit(STEPS_PER_PROCEDURE + steps)
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

@@ -28,7 +28,7 @@ class Turns:
     _steps: int = 0
 
     def begin(self) -> None:
-        """Others have just had their turn."""
+        """Others have just had their turn: for a task that waits before each of its own, and so knows."""
         self._steps = 0
 
     def spend(self, steps: int) -> bool:
@@ -40,9 +40,10 @@ class Turns:
         return True
 
     def fit(self, steps: int) -> bool:
-        """Spend steps that fit this turn besides others; False: nothing was spent, and `spend` would say that it was the
-        last."""
-        if self._steps + steps >= STEPS_PER_TURN:
-            return False
-        self._steps += steps
-        return True
+        """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
+        fits."""
+        if self._steps + steps < STEPS_PER_TURN:
+            self._steps += steps
+            return True
+        self._steps = STEPS_PER_TURN
+        return False

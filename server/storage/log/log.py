@@ -198,7 +198,8 @@ class Log:
         self.changed()
 
     def high_watermark_to_end(self) -> None:
-        self.set_high_watermark(self.log_end_offset, self.active.base_offset, self.active.size)
+        active = self.segments.active
+        self.set_high_watermark(self.log_end_offset, active.base_offset, active.size)
 
     @property
     def names_unsynced(self) -> bool:

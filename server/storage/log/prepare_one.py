@@ -1,4 +1,4 @@
-"""`prepare` for what most produce requests carry: one small batch without compression, checked in one pass on the spot.
+"""`prepare` for what most produce requests carry: one small batch, checked in one pass on the spot.
 
 Every check is made that `prepare_steps` makes of such a batch. Where one fails, or the batch or the topic is any other than the
 usual, nothing is said about it: `prepare_steps` then finds the same and has the words, in Kafka's order. So what is accepted
@@ -12,6 +12,7 @@ from typing import Final
 from ....protocol.limits import KIB
 from ....protocol.records.batch import (
     ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     LOG_OVERHEAD,
     MAGIC,
     RECORD_BATCH_OVERHEAD,
@@ -20,12 +21,14 @@ from ....protocol.records.batch import (
 )
 from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import BatchLimits
+from ....protocol.records.unpacking import unpack_few
 from ....protocol.records.walk_few import MOST_STEPS, walk_few
 from ....protocol.types import NO_PRODUCER_ID, Bytes, CompressionType, TimestampType
 from ...config import LogConfig, RecordValidation
 from ..producers.producer_cursor import AppendOrigin
 from .prepare import PreparedAppend
 
+MOST_CODEC: Final = max(CompressionType)
 MOST_BYTES: Final = 16 * KIB
 """Larger batches are worth the few microseconds that steps cost."""
 
@@ -43,18 +46,21 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         return None
     if not 0 < count <= MOST_STEPS or count > limits.records or last_offset_delta + 1 != count:
         return None
-    has_producer = producer_id > NO_PRODUCER_ID
-    if (sequence < 0 or attributes & ~TRANSACTIONAL_FLAG) if has_producer else attributes:
+    has_producer, codec = producer_id > NO_PRODUCER_ID, attributes & COMPRESSION_MASK
+    flags = attributes - codec
+    if codec > MOST_CODEC or ((sequence < 0 or flags & ~TRANSACTIONAL_FLAG) if has_producer else flags):
         return None
     batch = records if records.__class__ is memoryview else memoryview(records)
     if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
         return None
     target = config.compression_type
-    if target is not None and target is not CompressionType.NONE:
+    if target is not None and target != codec:
         return None
     smallest = largest
     if target is not None or config.record_validation is not RecordValidation.HEADER:
-        walk = walk_few(batch[RECORD_BATCH_OVERHEAD:].tobytes(), count)
+        content = batch[RECORD_BATCH_OVERHEAD:]
+        data = unpack_few(header.compression_type, content, limits.unpacked_bytes) if codec else content.tobytes()
+        walk = None if data is None else walk_few(data, count)
         if walk is None or base + walk[1] != largest or (walk[2] and "compact" in config.cleanup_policy):
             return None
         smallest = base + walk[0]

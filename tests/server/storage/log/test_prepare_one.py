@@ -42,16 +42,17 @@ def check(records: Bytes, config: LogConfig, limits: BatchLimits = UNLIMITED) ->
 
 
 def plain_batches() -> st.SearchStrategy[bytes]:
-    """What producers send most of the time."""
+    """What producers send most of the time, in all codecs."""
     timestamp = st.integers(START_MS - 3000, START_MS)
     content = st.none() | st.binary(max_size=100) | st.integers(60, 300).map(bytes)
     records = st.lists(st.tuples(timestamp, content, content, headers()), min_size=1, max_size=15)
     producer = st.sampled_from([{}, WITH_PRODUCER, {**WITH_PRODUCER, "is_transactional": True}])
-    return st.builds(lambda rows, how: bytes(build_batch(rows, **how)), records, producer)
+    codec = st.sampled_from([CompressionType.NONE, *CompressionType])
+    return st.builds(lambda rows, how, codec: bytes(build_batch(rows, compression_type=codec, **how)), records, producer, codec)
 
 
 def batches() -> st.SearchStrategy[bytes]:
-    """Odd timestamps and codecs too."""
+    """Odd timestamps and large records too."""
     made = st.builds(
         lambda rows, codec: bytes(build_batch(rows, compression_type=codec)),
         record_lists(min_size=1, max_size=5),
@@ -117,7 +118,11 @@ def test_a_plain_batch_is_accepted_under_the_configurations_that_change_nothing_
         (batch(value=bytes(17 * KIB)), {}),
         (batch(*range(START_MS - 193, START_MS)), {}),
         (batch(-1), {}),
-        (batch(compression_type=CompressionType.GZIP), {}),
+        (batch(compression_type=CompressionType.GZIP, value=bytes(200 * KIB)), {}),
+        (batch(compression_type=CompressionType.GZIP), {"compression_type": CompressionType.NONE}),
+        (batch(compression_type=CompressionType.GZIP), {"compression_type": CompressionType.LZ4}),
+        (patched(batch(), attributes=CompressionType.LZ4), {}),
+        (patched(batch(), attributes=5), {}),
         (patched(batch(), base_offset=1), {}),
         (patched(batch(), max_timestamp=START_MS + 1), {}),
         (patched(batch(), records_count=2, last_offset_delta=1), {}),
@@ -166,8 +171,9 @@ def test_damage_is_never_accepted_where_the_long_way_refuses_it(
     [
         batch(value=b"v" * 70),
         build_batch([(START_MS, b"key", None, (("header", b"h"),)), (START_MS - 1, None, b"", ())], **WITH_PRODUCER),
+        *(batch(START_MS, START_MS, value=b"v" * 30, compression_type=codec) for codec in CompressionType if codec),
     ],
-    ids=["one record", "two records of a producer"],
+    ids=["one record", "two records of a producer", "gzip", "snappy", "lz4", "zstd"],
 )
 def test_every_bit_counts(records: bytes, repaired: bool) -> None:
     """Behind the stamp no bit changes unseen where the CRC is left as it was."""
