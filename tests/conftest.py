@@ -23,6 +23,24 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FULL_MAX_EXAMPLES: Final = 300
 JVM_TESTS: Final = ("tests/tools/spark/jvm/", "tests/kafka/")
 """Folders whose tests share one JVM: Spark's, and that of Apache Kafka's tools."""
+BEGUN_FIRST: Final = (
+    *JVM_TESTS,
+    "tests/test_packaging.py",
+    "tests/clients/test_conformance.py",
+    "tests/server/storage/log/test_log_model.py",
+    "tests/server/request_fuzz/test_whole_requests.py",
+    "tests/server/request_fuzz/test_limits.py",
+    "tests/server/actors/coordinators/test_coordinators_model.py",
+    "tests/server/actors/stages/test_stage_commit_crashes.py",
+    "tests/server/test_sigkill_under_load.py",
+    "tests/server/test_sigkill.py",
+    "tests/clients/test_sigkill.py",
+    "tests/protocol/kafka/test_fuzz.py",
+    "tests/tools/bench/test_table.py",
+    "tests/tools/bench/test_kafka.py",
+    "tests/test_tutorials.py",
+)
+"""What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 
 
 def _register_profiles() -> None:
@@ -82,7 +100,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """`--dist loadfile`, but that all tests which share a JVM are in one process.
+    """`--dist loadfile`, but that all tests which share a JVM are in one process, and what takes long is begun first.
 
     No group marks for `--dist loadgroup`: pytest-xdist 3.8 writes them into an attribute that pytest 9.2 does not read.
     """
@@ -94,6 +112,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
         def _split_scope(self, nodeid: str) -> str:
             shared = [folder for folder in JVM_TESTS if nodeid.startswith(folder)]
             return shared[0] if shared else str(super()._split_scope(nodeid))
+
+        def _assign_work_unit(self, node: object) -> None:
+            long = [scope for scope in BEGUN_FIRST if scope in self.workqueue]
+            if long:
+                self.workqueue.move_to_end(long[0], last=False)
+            super()._assign_work_unit(node)
 
     return Files(config, log)
 

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import attrs
 import pytest
 
+from tests.conftest import BEGUN_FIRST
 from tests.support import counts
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -159,6 +160,10 @@ def test_full_tests_run_with_the_full_counts(tmp_path: Path) -> None:
     full = _run(tmp_path, counts.FULL, 300)
     assert full.cases["test_full"] == {}
     assert full.cases["test_profile"] == {}
+
+
+def test_what_is_begun_first_is_there() -> None:
+    assert [place for place in BEGUN_FIRST if not (ROOT / place).exists()] == []
 
 
 def test_counts_are_a_tenth_or_what_is_said_in_the_quick_suite(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,8 @@ POLL_MS = 50
 RETRY_BACKOFF_MS = 5
 """Of 100 each new client waits most: it asks for a topic only so long after the metadata of its bootstrap (3.0.12)."""
 MEMBER_POLL_MS = 500
-"""A poll that ends while the answer to SyncGroup is under way loses the assignment (3.0.12): it should rarely end before."""
+"""A poll that ends while the answer to SyncGroup is under way loses the assignment (3.0.12), and the next one joins anew: it
+should rarely end before, and what is begun anew is waited for to its end, or a slow machine would never get to it."""
 
 
 def _access(access: Access) -> dict[str, Any]:
@@ -76,6 +77,9 @@ class KafkaPythonConsuming:
     consumer: Any
 
     def poll(self) -> list[Received]:
+        coordinator = self.consumer._coordinator
+        if coordinator.need_rejoin():
+            coordinator.ensure_active_group(timeout_ms=DEADLINE_S * 1000)
         return received(self.consumer.poll(MEMBER_POLL_MS))
 
     def commit(self) -> None:

@@ -25,6 +25,6 @@ def test_what_is_no_expression_of_re2_is_refused(text: str) -> None:
 
 
 def test_no_expression_takes_long() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     assert not compiled_pattern("(a*)*(a*)*(a*)*b")("a" * 10_000)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

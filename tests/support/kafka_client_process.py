@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -117,7 +117,7 @@ def aio_kafka(address: str, keys: Keys, _patience_ms: int) -> bytes | None:
 CLIENTS: Final = {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aio_kafka}
 
 
-def exchanged(client: str, address: str, keys: Keys, patience_ms: int = 15_000) -> str:
+def exchanged(client: str, address: str, keys: Keys, patience_ms: int = 30_000) -> str:
     """What the client read, from a process of its own; all that it said, when it did not."""
     command = [sys.executable, "-m", __name__, client, address, json.dumps(keys), str(patience_ms)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=4 * TIMEOUT_S)

@@ -27,7 +27,7 @@ from .world import FENCE
 DISCONNECTED: Final = {"the connection": "ended by the broker"}
 UNANSWERED: Final = {"the answer": "none, as asked for"}
 BUSY: Final = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 120.0
 
 
 @attrs.frozen(eq=False)

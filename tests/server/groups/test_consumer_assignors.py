@@ -125,7 +125,7 @@ def test_range_puts_static_members_first() -> None:
 def test_a_thousand_members_of_a_thousand_partitions_take_no_second() -> None:
     group = {f"member-{number:04}": Subscriber(topics=frozenset(TOPICS)) for number in range(1_000)}
     counts = dict.fromkeys(TOPICS, 250)
-    began = time.perf_counter()
+    began = time.thread_time()
     before = assign_uniform(group, counts)
     assign_uniform(_again({**group, "new": Subscriber(topics=frozenset(TOPICS))}, before), counts)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

@@ -100,9 +100,9 @@ def test_a_server_that_stops_answering_costs_the_time_of_the_options_and_no_more
         lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
     )
     began = time.monotonic()
-    with pytest.raises(BrokerUnavailableError, match="did not answer within 1000 ms"):
-        _reader(server, kafkaConsumer__pollTimeoutMs=1000, kafka__request__timeout__ms=900).partitions()
-    assert time.monotonic() - began < 1.6  # two requests of 900 ms are more
+    with pytest.raises(BrokerUnavailableError, match="did not answer within 2000 ms"):
+        _reader(server, kafkaConsumer__pollTimeoutMs=2000, kafka__request__timeout__ms=1900).partitions()
+    assert time.monotonic() - began < 3.7  # two requests of 1900 ms are more
 
 
 def test_an_error_that_does_not_pass_in_time_is_not_called_a_server_that_is_gone(server: ServerThread) -> None:
