@@ -476,7 +476,7 @@ RECOVERY: Final = (
         name="recovered-is-synced",
         why="Recovered records are served and a second power cut takes them back.",
         file="server/storage/recovery/force.py",
-        old="                sync_file(self.syncs, file.path)\n",
+        old="                _sync(self.syncs, file.path)\n",
         new="                pass\n",
         tests=(f"{STORAGE}/recovery/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),
     ),

@@ -39,6 +39,8 @@ OPENERS: Final = 2
 SYNCING: Final = 4
 """Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 REPORT_S: Final = 0.2
+_FREQUENT: Final = ["open", "close", "size", "file_size", "is_directory", "list_directory", "write", "sync", "unlink", "rename"]
+"""Calls of a file system that reach it without a look at what counts reads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,8 +90,9 @@ class _Opening:
     """A log that is opened, but may not be on the device as it is."""
 
     job: Job
-    syncs: LaterSyncs
     opened: Opened
+    syncs: LaterSyncs | None
+    """None where nothing is due."""
 
 
 @attrs.define(eq=False)
@@ -136,7 +139,7 @@ class LogOpener:
     async def _sync(self, openings: Sequence[_Opening], directory: LogDirectory) -> None:
         """Bring what was scanned to the device: nothing may be read that the next power cut could take back."""
         disk = self.directories.disk
-        if not openings or await disk.call_briefly(directory.sync_all_instead, sum(len(each.syncs) for each in openings)):
+        if not openings or await disk.call_briefly(directory.sync_all_instead, sum(len(each.syncs or ()) for each in openings)):
             return
 
         async def work(number: int) -> None:
@@ -184,21 +187,27 @@ class LogOpener:
     def _open_logs(self, jobs: Sequence[Job]) -> list[_Opening]:
         openings = []
         for job in jobs:
-            syncs = LaterSyncs(self._meter.fs)
-            openings.append(_Opening(job, syncs, self._open_log(job, syncs)))
+            _, path = self.found.partitions.get(job.topic_partition, (None, ""))
+            names = RememberedNames(self._meter.fs, path)
+            syncs = LaterSyncs(names.fs)
+            opened = self._open_log(job, names, syncs)
+            names.look_again()
+            openings.append(_Opening(job, opened, syncs if len(syncs) else None))
             self._done += 1
         return openings
 
     def _sync_each(self, openings: Sequence[_Opening]) -> None:
         """What the device does not take is looked at once more, with what that has made of the log."""
         for each in openings:
+            assert each.syncs is not None
             try:
                 each.syncs.sync_now()
             except OSError as exc:
                 LOGGER.warning("%s cannot be forced to the device and is opened again: %s", each.job.topic_partition, exc)
-                each.opened = self._open_log(each.job)
+                _, path = self.found.partitions[each.job.topic_partition]
+                each.opened = self._open_log(each.job, RememberedNames(self._meter.fs, path))
 
-    def _open_log(self, job: Job, syncs: LaterSyncs | None = None) -> Opened:
+    def _open_log(self, job: Job, names: RememberedNames, syncs: LaterSyncs | None = None) -> Opened:
         topic_partition = job.topic_partition
         directory, path = self.found.partitions.get(topic_partition, (None, ""))
         try:
@@ -209,7 +218,7 @@ class LogOpener:
             if syncs is not None:
                 syncs.is_written_back = id(directory) in self._written_back
             try:
-                log = open_log(RememberedNames(self._meter.fs, path).fs, request, None if syncs is None else syncs.fs)
+                log = open_log(names.fs, request, None if syncs is None else syncs.fs)
             except OSError as exc:
                 if not is_out_of_space(exc):
                     raise
@@ -259,13 +268,17 @@ async def _side_by_side(tasks: int, count: int, work: Callable[[int], Awaitable[
             nursery.start_soon(take)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class _ReadMeter:
     """A file system that counts the bytes which are read through it. Worker threads share it: a lost addition only makes the
     progress look smaller."""
 
     _fs: FileSystem
     bytes_read: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for name in _FREQUENT:
+            setattr(self, name, getattr(self._fs, name))
 
     @property
     def fs(self) -> FileSystem:

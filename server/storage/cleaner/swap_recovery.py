@@ -30,6 +30,8 @@ def complete_swaps(fs: FileSystem, directory: str) -> None:
     Only names of segment files and of producer snapshots are touched: `.corrupt-*` files stay. Raises OSError, and
     CorruptRecordError or StorageError when a `.swap` log cannot be read.
     """
+    if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in fs.list_directory(directory)):
+        return
     discard_cleaned(fs, directory)
     logs = _bases_with(fs, directory, LOG_SUFFIX + SWAP_SUFFIX)
     if logs:

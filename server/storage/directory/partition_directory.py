@@ -64,8 +64,14 @@ def _check_vacant(fs: FileSystem, directory: str) -> None:
 def check_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
     """Raises InconsistentTopicIdError when the directory belongs to another topic of that name."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
-    found = read_topic_id(fs, directory)
-    if found is not None and found != topic_id:
+    try:
+        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+    except FileNotFoundError:
+        return
+    if data == encode_partition_metadata(topic_id):
+        return
+    found = decode_partition_metadata(path, data)
+    if found != topic_id:
         raise InconsistentTopicIdError(
             f"{path} has topic id {encode_uuid(found)}, the topic has {encode_uuid(topic_id)}: "
             "the directory was left by another topic of that name; move it away"

@@ -146,6 +146,8 @@ class OsFileSystem:
         return False
 
     def open(self, path: str, flags: int) -> int:
+        if not flags & os.O_CREAT:
+            return os.open(path, flags)
         return open_file(path, flags, self.permissions.file_mode)
 
     def close(self, fd: int) -> None:

@@ -7,7 +7,9 @@ power cut leaves the old content or the new one, as `replace_file` promises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -28,6 +30,10 @@ class LaterSyncs:
     _paths: dict[int, str] = attrs.field(factory=dict)
     """Of what is open."""
     _changed: set[str] = attrs.field(factory=set)
+    read: Callable[[int, int, int], bytes] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.read = self._fs.read  # without a look at this class: there is one for each log of a start
 
     @property
     def fs(self) -> FileSystem:
@@ -68,6 +74,13 @@ class LaterSyncs:
 
     def sync(self, fd: int) -> None:
         self._files[self._paths[fd]] = None
+
+    def note(self, path: str) -> None:
+        """Have a file synced later that is not open. Raises FileNotFoundError."""
+        if path not in self._files:
+            if self._fs.file_size(path) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            self._files[path] = None
 
     def sync_directory(self, path: str) -> None:
         self._directories[path] = None

@@ -174,8 +174,9 @@ class AbstractIndex:
         entries = size // cls.entry_size
         if entries:
             reader = FileHandle(path=path)
-            first = index.entry_at((yield Read(reader, 0, cls.entry_size)), 0)
-            last = index.entry_at((yield Read(reader, size - cls.entry_size, cls.entry_size)), 0)
+            first = last = index.entry_at((yield Read(reader, 0, cls.entry_size)), 0)
+            if entries > 1:
+                last = index.entry_at((yield Read(reader, size - cls.entry_size, cls.entry_size)), 0)
             index.tail = IndexTail(entries, *last)
             index.check_sanity(first)
         return index
@@ -257,6 +258,11 @@ class AbstractIndex:
             yield Close(fd)
         self.tail = tail
         self.buffer = None
+
+    def take_empty_file(self) -> None:
+        """The file is there and has no bytes."""
+        self.tail, self.buffer = self.empty_tail(), None
+        self.file.create_bytes = 0
 
     def _slots_below(self, buffer: Bytes, offset: int) -> int:
         raise NotImplementedError

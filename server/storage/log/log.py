@@ -106,7 +106,6 @@ class Log:
     offline: LogOfflineError | None = None
     waiting: WaitsForSpaceError | None = None
     """Why it takes no appends and changes no file until it is opened again; readers are served (see `space_wait`)."""
-    random: random.Random = attrs.field(factory=random.Random)
     _inactive: tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]] | None = None
     _snapshot: LogSnapshot | None = None
 
@@ -319,10 +318,13 @@ class Log:
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """A segment object with a jitter of its own."""
-        config = self.config
-        most = min(config.segment_jitter_ms, config.segment_ms)
-        jitter_ms = self.random.randrange(INT32_MAX) % most if most else 0
-        return LogSegment.at(self.directory, base_offset, config, created_ms=self.now_ms(), jitter_ms=jitter_ms)
+        created_ms, jitter_ms = self.now_ms(), self.new_jitter_ms()
+        return LogSegment.at(self.directory, base_offset, self.config, created_ms=created_ms, jitter_ms=jitter_ms)
+
+    def new_jitter_ms(self) -> int:
+        """How much earlier than others a segment is rolled."""
+        most = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return random.randrange(INT32_MAX) % most if most else 0
 
     # ---- taking segments out ---------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader
 from ..disk.diskops import Procedure, Read
 from ..disk.path_ops import ListDirectory, ReadFile, Unlink, WriteFiles
-from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
+from ..disk.paths import SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError
 from ..segments.segment_view import SegmentView
 from .earlier_batches import MAX_BATCHES_BYTES, batches_path, encode_earlier, with_earlier
@@ -130,17 +130,12 @@ def delete_snapshot(directory: str, offset: int) -> Procedure[None]:
 
 def list_snapshots(directory: str) -> Procedure[list[int]]:
     """Offsets of the snapshot files, ascending."""
-    return (yield from _list(directory, SNAPSHOT_SUFFIX))
+    return snapshots_among((yield ListDirectory(directory)))
 
 
-def list_batches(directory: str) -> Procedure[list[int]]:
-    """Offsets of the files beside them, ascending."""
-    return (yield from _list(directory, BATCHES_SUFFIX))
-
-
-def _list(directory: str, suffix: str) -> Procedure[list[int]]:
-    names: list[str] = yield ListDirectory(directory)
-    found = (base_offset_of(name) for name in names if name.endswith(suffix))
+def snapshots_among(names: Iterable[str], suffix: str = SNAPSHOT_SUFFIX) -> list[int]:
+    """Offsets of the snapshot files, or of those beside them (`BATCHES_SUFFIX`), among the names of a directory, ascending."""
+    found = [base_offset_of(name) for name in names if name.endswith(suffix)]
     return sorted(offset for offset in found if offset is not None)
 
 

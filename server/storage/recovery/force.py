@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 
 from ..disk.diskops import drive, execute
 from ..disk.filesystem import FileSystem, sync_file
+from ..disk.later_syncs import LaterSyncs
 from ..disk.path_ops import SyncFile
 from ..disk.write_again import force_batches, write_file_again
 from ..log.log import Log
@@ -33,11 +35,11 @@ class Forcing:
                 continue
             self._force_log(segment)
             for file in segment.files[1:]:
-                sync_file(self.syncs, file.path)
+                _sync(self.syncs, file.path)
         bases = {segment.base_offset for segment in rebuilt}
         self._write_snapshots_again(log.directory, bases - written)
         paths = [path for offset in sorted(written | bases) for path in snapshot_paths(log.directory, offset)]
-        execute(self.syncs, [SyncFile(path) for path in paths])
+        self._sync_snapshots(paths)
         execute(self.syncs, log.sync_of_snapshot())
         log.snapshot_synced(log.unsynced_snapshot)
         self.syncs.sync_directory(log.directory)
@@ -53,9 +55,26 @@ class Forcing:
         start = segment.size if doubtful is None else doubtful.position
         force_batches(self.syncs, path, start, segment.size, promised)
 
+    def _sync_snapshots(self, paths: Sequence[str]) -> None:
+        """Those that are there."""
+        if not isinstance(self.syncs, LaterSyncs):
+            execute(self.syncs, [SyncFile(path) for path in paths])
+            return
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self.syncs.note(path)
+
     def _write_snapshots_again(self, directory: str, offsets: set[int]) -> None:
         """Those that were there before: written at a roll, and maybe never synced."""
         paths = [path for offset in sorted(offsets) for path in snapshot_paths(directory, offset)]
         for path in () if self.vouches else paths:
             if self.fs.file_size(path) is not None:
                 write_file_again(self.fs, path)
+
+
+def _sync(syncs: FileSystem, path: str) -> None:
+    """Force a file that nobody keeps open to the device, or have that done later without opening it now."""
+    if isinstance(syncs, LaterSyncs):
+        syncs.note(path)
+    else:
+        sync_file(syncs, path)

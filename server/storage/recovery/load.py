@@ -94,8 +94,11 @@ def load_files(fs: FileSystem, directory: str, config: LogConfig, created_ms: in
 def _finish_taking_out(fs: FileSystem, directory: str) -> None:
     """A segment whose log is renamed to `.deleted` is out; a power cut can have left other files of it their names. They go
     before the `.deleted` does: alone they would tell of a missing log."""
-    names = set(fs.list_directory(directory))
-    taken_out = {name.partition(".")[0] for name in names if name.endswith(DELETED_SUFFIX) and LOG_SUFFIX + "." in name}
+    listed = fs.list_directory(directory)
+    taken_out = {name.partition(".")[0] for name in listed if name.endswith(DELETED_SUFFIX) and LOG_SUFFIX + "." in name}
+    if not taken_out:
+        return
+    names = set(listed)
     left = [
         name
         for stem in taken_out

@@ -10,9 +10,10 @@ import attrs
 from ....protocol.errors import CorruptRecordError
 from ..disk.diskops import drive
 from ..disk.filesystem import FileSystem
+from ..disk.paths import BATCHES_SUFFIX
 from ..log.log import Log
 from ..producers.producer_history import producers_at
-from ..producers.producer_snapshots import delete_snapshot, list_batches, list_snapshots, stray_snapshots, take_snapshot
+from ..producers.producer_snapshots import delete_snapshot, snapshots_among, stray_snapshots, take_snapshot
 from ..producers.producer_state import ProducerState
 from ..segments.segment import LogSegment
 from ..segments.segments import LogSegments
@@ -35,7 +36,7 @@ class OpenedProducers:
     def before(self, scanned: list[LogSegment]) -> tuple[ProducerState, list[LogSegment]]:
         """The state where the scan begins. If what lies before cannot be read, everything is scanned."""
         first = scanned[0].base_offset
-        snapshots = drive(self.fs, list_snapshots(self.directory))
+        snapshots = self._snapshots()
         try:
             producers = self.at(first)
         except CorruptRecordError as exc:
@@ -51,14 +52,14 @@ class OpenedProducers:
     def at(self, offset: int) -> ProducerState:
         """The state at a segment's base offset: the newest snapshot that is not above it, and the batches since then."""
         log_start = max(self.log_start_offset, self.segments.first.base_offset)
-        snapshots = drive(self.fs, list_snapshots(self.directory))
+        snapshots = self._snapshots()
         views = [segment.view() for segment in self.segments if segment.base_offset < offset]
         return drive(self.fs, producers_at(self.directory, snapshots, views, log_start, offset))
 
     def at_end(self, log: Log) -> ProducerState:
         """After a clean stop: the snapshot that was written then. Without any the headers of the whole log are looked through,
         once (Kafka forgets): of a transaction that is open somewhere nothing else would tell."""
-        snapshots = [offset for offset in drive(self.fs, list_snapshots(log.directory)) if offset <= log.log_end_offset]
+        snapshots = [offset for offset in self._snapshots() if offset <= log.log_end_offset]
         is_replayed = not snapshots and log.log_end_offset > log.log_start_offset
         if is_replayed:
             LOGGER.warning(
@@ -77,14 +78,16 @@ class OpenedProducers:
 
     def settle(self, log: Log) -> None:
         """Delete snapshots that belong to no segment or lie behind the end, then write one if none says what is known."""
-        snapshots = drive(self.fs, list_snapshots(log.directory))
+        names = self.fs.list_directory(log.directory)
+        snapshots = snapshots_among(names)
         bases = [segment.base_offset for segment in log.segments]
         behind = [offset for offset in snapshots if offset > log.log_end_offset]
         gone = {*behind, *stray_snapshots([offset for offset in snapshots if offset not in behind], bases)}
         for offset in gone:
             drive(self.fs, delete_snapshot(log.directory, offset))
-        for offset in set(drive(self.fs, list_batches(log.directory))).difference(snapshots):
-            drive(self.fs, delete_snapshot(log.directory, offset))
+        for offset in snapshots_among(names, BATCHES_SUFFIX):
+            if offset not in snapshots:
+                drive(self.fs, delete_snapshot(log.directory, offset))
         log.producers.snapshot_offset = max((offset for offset in snapshots if offset not in gone), default=-1)
         if log.size_in_bytes and (not self.was_clean or log.log_end_offset > log.log_start_offset):
             self.take_snapshot(log.producers)
@@ -96,3 +99,6 @@ class OpenedProducers:
             drive(self.fs, delete_snapshot(self.directory, producers.end_offset))
             drive(self.fs, take_snapshot(self.directory, producers, durable=False))
             self.written.add(producers.snapshot_offset)
+
+    def _snapshots(self) -> list[int]:
+        return snapshots_among(self.fs.list_directory(self.directory))

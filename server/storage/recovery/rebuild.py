@@ -12,7 +12,7 @@ from ....protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
 from ..disk.diskops import Procedure
 from ..disk.filesystem import FileSystem, read_at
-from ..disk.path_ops import Unlink, WriteFile
+from ..disk.path_ops import FileSize, Unlink, WriteFile
 from ..indexes.index import IndexTail
 from ..indexes.transaction_index import AbortedTxn, encode_entry
 from ..log.leader_epochs import LeaderEpochs
@@ -33,6 +33,8 @@ class SegmentRebuild:
     batches: int = 0
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = attrs.field(init=False)
+    first_timestamp: int | None = None
+    """The largest one of the first batch."""
     damages: list[Damage] = attrs.field(factory=list)
     offset_tail: IndexTail = attrs.field(init=False)
     time_tail: IndexTail = attrs.field(init=False)
@@ -69,6 +71,8 @@ class SegmentRebuild:
         last_offset, position = base_offset + delta, self.valid_bytes
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
+        if not position:
+            self.first_timestamp = max_timestamp
         if position - self._last_indexed > self._interval_bytes:
             self._index(last_offset, position)
         if epoch > self._epoch:
@@ -97,7 +101,8 @@ class SegmentRebuild:
         self._last_indexed = position
 
     def put_in_place(self) -> Procedure[None]:
-        """Let the segment have what was found, in memory and in the files of its indexes."""
+        """Let the segment have what was found, in memory and in the files of its indexes. A file without a byte stays where it
+        is, if nothing is to be in it: that is what it costs most to make for a log that has little."""
         segment = self.segment
         segment.size = self.valid_bytes
         segment.max_timestamp, segment.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
@@ -106,8 +111,14 @@ class SegmentRebuild:
                 self.time_tail, self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True
             )
             self.time_entries += entry
-        yield from segment.offset_index.replace(self.offset_tail, bytes(self.offset_entries))
-        yield from segment.time_index.replace(self.time_tail, bytes(self.time_entries))
+        for mapped, tail, entries in (
+            (segment.offset_index, self.offset_tail, self.offset_entries),
+            (segment.time_index, self.time_tail, self.time_entries),
+        ):
+            if entries or (yield FileSize(mapped.path)) != 0:
+                yield from mapped.replace(tail, bytes(entries))
+            else:
+                mapped.take_empty_file()
         index = segment.transaction_index
         if self.aborted:
             yield WriteFile(index.path, b"".join(encode_entry(txn) for txn in self.aborted), durable=False)

@@ -41,7 +41,7 @@ from ..segments.segments import LogSegments
 from .contain import contain, cut_off
 from .force import Forcing
 from .load import LoadedFiles, load_files
-from .load_indexes import load_indexes
+from .load_indexes import Ends, load_indexes
 from .opened_producers import OpenedProducers
 from .overflow import split_overflow
 from .quarantine import MOST_TAILS, delete_oldest_tails, set_aside
@@ -103,7 +103,9 @@ class _Opening:
         self.segments = self.loaded.segments
         self.epochs = self.loaded.epochs
         self.gaps = self.loaded.gaps
-        self.epochs_before = self.epochs.encode()
+        self.epochs_before = self.epochs.entries
+        self.ends: dict[int, Ends] = {}
+        """What was seen of segments, by base offset."""
         self.rebuilt: list[LogSegment] = []
         self.behind_cut: list[LogSegment] = []
         self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
@@ -159,8 +161,9 @@ class _Opening:
         """Take the indexes over from their files; rebuild them from the log when one is missing or contradicts itself."""
         following = self.segments.higher(segment.base_offset)
         try:
-            next_offset = drive(self.fs, load_indexes(segment, None if following is None else following.base_offset))
+            ends = drive(self.fs, load_indexes(segment, None if following is None else following.base_offset))
             drive(self.fs, self.derived.check(segment))
+            self.ends[segment.base_offset], next_offset = ends, ends.next_offset
         except (CorruptIndexError, CorruptRecordError) as exc:
             LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
             next_offset = self._rebuild(segment)
@@ -222,6 +225,7 @@ class _Opening:
         """Take what is damaged out of the segment, and let it have its indexes."""
         self.gaps = merge_gaps([*self.gaps, *contain(self.fs, rebuild, gap_end=gap_end, durable=self.durable)])
         self.rebuilt.append(rebuild.segment)
+        self.ends[rebuild.segment.base_offset] = Ends(rebuild.first_timestamp, rebuild.next_offset)
 
     def _check_file(self, rebuild: SegmentRebuild, *, is_last: bool) -> None:
         """Raises SegmentOffsetOverflowError when it was split, StorageError when the file is not this segment's."""
@@ -266,7 +270,7 @@ class _Opening:
         if not self.segments:
             log.segments.add(drive(self.fs, log.create_segment(request.log_start_offset)))
             close_files(self.fs, log)
-        _find_end(self.fs, log, request.log_start_offset)
+        _find_end(self.fs, log, request.log_start_offset, self.ends.get(log.active.base_offset))
         return log
 
     def _close_gap_at_end(self, log: Log) -> None:
@@ -300,7 +304,7 @@ class _Opening:
         fs = self.fs
         log.leader_epochs.go_on_from(log.log_end_offset)
         log.leader_epochs.truncate_from_start(log.log_start_offset)
-        if log.leader_epochs.encode() != self.epochs_before:
+        if log.leader_epochs.entries != self.epochs_before:
             drive(fs, log.write_leader_epochs())
         self.producers.settle(log)
         if self.rebuilt or self.behind_cut or self.producers.written:
@@ -351,9 +355,10 @@ def close_files(fs: FileSystem, log: Log) -> None:
             file.fd = None
 
 
-def _find_end(fs: FileSystem, log: Log, log_start_checkpoint: int) -> None:
-    """Log end and log start offset from the segments and the checkpoint; make the active segment ready for appends."""
-    log.log_end_offset = drive(fs, log.active.read_next_offset())
+def _find_end(fs: FileSystem, log: Log, log_start_checkpoint: int, ends: Ends | None) -> None:
+    """Log end and log start offset from the segments and the checkpoint; make the active segment, of which `ends` are known,
+    ready for appends."""
+    log.log_end_offset = drive(fs, log.active.read_next_offset()) if ends is None else ends.next_offset
     log.log_start_offset = log.high_watermark = max(log_start_checkpoint, log.segments.first.base_offset)
     if log.log_end_offset < log.log_start_offset:
         kept = [
@@ -370,8 +375,12 @@ def _find_end(fs: FileSystem, log: Log, log_start_checkpoint: int) -> None:
         )
         drive(fs, truncate_fully_and_start_at(log, log.log_start_offset))
         close_files(fs, log)
+        ends = None
     active = log.active
-    active.roll_jitter_ms = log.new_segment(active.base_offset).roll_jitter_ms
+    active.roll_jitter_ms = log.new_jitter_ms()
     active.offset_index.grow()
     active.time_index.grow()
-    drive(fs, active.load_rolling_based_timestamp())
+    if ends is not None and ends.first_timestamp is not None:
+        active.rolling_based_timestamp = ends.first_timestamp
+    else:
+        drive(fs, active.load_rolling_based_timestamp())

@@ -242,9 +242,9 @@ async def test_an_attempt_is_due_when_there_is_more_room_or_after_a_pause_that_d
         waiting = broker._manager.waiting
 
         async def attempts() -> int:
-            before = fs.count("open", ".index.tmp")
+            before = fs.count("open", "index.tmp")
             await waiting.check()
-            return fs.count("open", ".index.tmp") - before
+            return fs.count("open", "index.tmp") - before
 
         assert await attempts() == 1
         assert await attempts() == 0

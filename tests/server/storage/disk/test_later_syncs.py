@@ -58,6 +58,19 @@ def test_a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut(fs:
     assert found == {b"old", b"new"}
 
 
+def test_a_file_that_is_not_open_can_be_noted_if_it_is_there(fs: CrashFileSystem) -> None:
+    replace_file(fs, "/d/a", b"one", durable=False)
+    later = LaterSyncs(fs)
+    later.note("/d/a")
+    later.note("/d/a")
+    with pytest.raises(FileNotFoundError, match="/d/b"):
+        later.note("/d/b")
+    later.sync_directory("/d")
+    assert len(later) == 2
+    later.sync_now()
+    assert fs.durable_content("/d/a") == b"one"
+
+
 def test_what_is_deleted_again_is_not_due(fs: CrashFileSystem) -> None:
     later = LaterSyncs(fs)
     fd = later.open("/d/a", CREATE)
