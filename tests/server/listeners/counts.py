@@ -18,16 +18,16 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (492, 2.00), 50: (341, 0.04)},
-    "Fetch, 1 record": {1: (379, 1.25), 50: (340, 0.02)},
-    "ListOffsets by time, 1 partition": {1: (374, 1.25), 50: (335, 0.02)},
-    "ListOffsets by time, 100 partitions": {1: (15754, 10.25), 50: (15539, 0.20)},
-    "Metadata": {1: (282, 1.25), 50: (243, 0.02)},
-    "Heartbeat": {1: (263, 1.25), 50: (223, 0.02)},
-    "OffsetCommit": {1: (1024, 5.25), 50: (792, 0.10)},
-    "native produce, 1 record": {1: (504, 3.00), 50: (331, 0.06)},
-    "native fetch, 1 record": {1: (395, 2.00), 50: (339, 0.04)},
-    "native offsets_for_times, 1 partition": {1: (390, 2.00), 50: (334, 0.04)},
+    "Produce, 1 record": {1: (334, 1.00), 50: (190, 0.02)},
+    "Fetch, 1 record": {1: (415, 2.00), 50: (328, 0.06)},
+    "ListOffsets by time, 1 partition": {1: (393, 2.00), 50: (306, 0.06)},
+    "ListOffsets by time, 100 partitions": {1: (6730, 4.00), 50: (6601, 0.10)},
+    "Metadata": {1: (379, 2.00), 50: (291, 0.04)},
+    "Heartbeat": {1: (230, 1.00), 50: (161, 0.02)},
+    "OffsetCommit": {1: (1120, 6.00), 50: (833, 0.12)},
+    "native produce, 1 record": {1: (364, 1.00), 50: (219, 0.02)},
+    "native fetch, 1 record": {1: (411, 2.00), 50: (324, 0.06)},
+    "native offsets_for_times, 1 partition": {1: (389, 2.00), 50: (302, 0.06)},
 }
 """Load -> connections, each with one request under way -> calls of functions and turns of the event loop, both a request."""
 
