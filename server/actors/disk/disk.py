@@ -187,8 +187,11 @@ class Disk:
 
     def _may_write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Nobody else writes or syncs at the moment, which could hold up this one too."""
-        if self._writers.borrowed_tokens or any(file.fd is None for file in files):
+        if self._writers.borrowed_tokens:
             return False
+        for file in files:
+            if file.fd is None:
+                return False
         return self._at_once.suits(self.fs, operations)
 
     def _write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:

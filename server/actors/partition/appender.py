@@ -88,7 +88,10 @@ class Appender:
         """Append what came in without waiting for anything. False: that cannot be done, and nothing was. A group that failed is
         for `settle`."""
         log = self.log
-        if log.refusal is not None or self._waits_for_syncs(appends):
+        config = log.config
+        if log.refusal is not None or config.durability.mode is DurabilityMode.FSYNC:
+            return False
+        if config.flush_messages != INT64_MAX and self._syncs_now(appends):
             return False
         plan = plan_append(log, [append.prepared for append in appends], sync=False)
         if plan.roll is not None:
@@ -107,12 +110,6 @@ class Appender:
     async def settle(self, group: FailedGroup) -> None:
         """Take back what a group of `append_now` wrote, and answer it."""
         await self._fail(group.plan, group.appends, group.failure)
-
-    def _waits_for_syncs(self, appends: list[AppendCommand]) -> bool:
-        config = self.log.config
-        if config.durability.mode is DurabilityMode.FSYNC:
-            return True
-        return config.flush_messages != INT64_MAX and self._syncs_now(appends)
 
     def _syncs_now(self, appends: Collection[AppendCommand]) -> bool:
         """Whether the write and the sync share a hop: not when someone is answered between them."""

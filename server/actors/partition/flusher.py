@@ -145,8 +145,10 @@ class Flusher:
         if self._unsynced_since is None:
             self._unsynced_since = trio.current_time()
         interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
+        if interval_ms == INT64_MAX:
+            return
         due = trio.current_time() + interval_ms / 1000
-        if interval_ms < INT64_MAX and due < self._flush_at:
+        if due < self._flush_at:
             self._flush_at = due
             self.background.start_soon(self._flush_when_due, due)
 

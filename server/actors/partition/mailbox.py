@@ -95,19 +95,17 @@ class Mailbox(Generic[T]):
         without its task, or calls `wake`."""
         self._filled = filled
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether the owner waits in `take`."""
-        return self._taker is not None
-
     def wake(self) -> None:
         """Let the owner take what there is, if it waits for something."""
         if self._taker is not None:
             trio.lowlevel.reschedule(self._taker)
             self._taker = None
 
-    def take_now(self) -> list[tuple[T, int]]:
-        """All that waits, with its size. Only while the owner waits too: what it is about to take is its own."""
+    def take_now(self, max_bytes: int) -> list[tuple[T, int]] | None:
+        """All that waits, with its size, where the owner waits too: what it is about to take is its own. None where it does
+        not, where nothing waits, and where there is more than `max_bytes`."""
+        if self._taker is None or not self._items or self._bytes > max_bytes:
+            return None
         taken = list(self._items)
         self._items.clear()
         self._bytes = 0

@@ -43,6 +43,9 @@ class Reads(Protocol):
     def on_departure(self, is_gone: bool) -> None:
         """The peer sends no more; `is_gone`: nor does it read."""
 
+    def on_next_turn(self) -> None:
+        """Others had their turn, see `Reactor.again`."""
+
 
 @attrs.define(eq=False)
 class _Watched:
@@ -61,22 +64,34 @@ class Reactor:
     _epoll: select.epoll = attrs.field(factory=select.epoll)
     _watched: dict[int, _Watched] = attrs.field(factory=dict)
     """By descriptor."""
+    _again: dict[Reads, None] = attrs.field(factory=dict)
+    _is_serving: bool = False
 
     async def run(self) -> None:
         """Serve what is ready, until it is cancelled."""
         descriptor, turns = self._epoll.fileno(), self.gathering.turns
         while True:
-            await trio.lowlevel.wait_readable(descriptor)
+            if self._again:
+                await trio.lowlevel.checkpoint()
+            else:
+                await trio.lowlevel.wait_readable(descriptor)
             turns.begin()
             self._turn()
 
     def _turn(self) -> None:
         """A frame of its own: a session must not be kept by who served it last."""
-        with self.gathering:
-            for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
-                watched = self._watched.get(descriptor)
-                if watched is not None:
-                    self._serve(descriptor, watched, events)
+        again, self._again = self._again, {}
+        self._is_serving = True
+        try:
+            with self.gathering:
+                for session in again:
+                    session.on_next_turn()
+                for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
+                    watched = self._watched.get(descriptor)
+                    if watched is not None:
+                        self._serve(descriptor, watched, events)
+        finally:
+            self._is_serving = False
 
     def _serve(self, descriptor: int, watched: _Watched, events: int) -> None:
         session = watched.session
@@ -102,8 +117,16 @@ class Reactor:
             (self._epoll.modify if watched.events else self._epoll.register)(session.descriptor, _ALL)
             watched.events = _ALL
 
+    def again(self, session: Reads) -> bool:
+        """Have a session go on in the next turn, together with those that are ready then. Only in a turn; False outside of one:
+        nobody would begin the next."""
+        if self._is_serving:
+            self._again[session] = None
+        return self._is_serving
+
     def remove(self, session: Reads) -> None:
         """Watch it no more; its descriptor may be another file's from now on."""
+        self._again.pop(session, None)
         watched = self._watched.pop(session.descriptor, None)
         if watched is not None and watched.events:
             self._epoll.unregister(session.descriptor)
@@ -111,4 +134,5 @@ class Reactor:
     def close(self) -> None:
         """Nobody is watched any more."""
         self._watched.clear()
+        self._again.clear()
         self._epoll.close()

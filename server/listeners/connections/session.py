@@ -83,6 +83,8 @@ class Session(ABC, Generic[RequestT]):
     """Ends the work with the reading: it is for a request that is not there yet."""
     _has_more: bool = False
     """Whether requests are left that others' turn comes before."""
+    _is_awaited: bool = False
+    """Whether the task is to go on with them, not the reactor."""
     _is_going: bool = False
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """Around everything that it waits for."""
@@ -222,14 +224,18 @@ class Session(ABC, Generic[RequestT]):
     async def _attend(self) -> None:
         """Do what the requests wait for, until no more are taken."""
         looks_at, looks, seen = trio.current_time() + self.idle_timeout_s / IDLE_CHECKS, 0, self.taken_count
+        done = 0
         while True:
             if self._work is not None:
                 await self._do(self._work)
+                done += 1
+                if not done % REQUESTS_PER_TURN:
+                    await trio.lowlevel.checkpoint()
             elif self.takes_no_more:
                 return
-            elif self._has_more:
-                self._has_more = False
+            elif self._has_more and self._is_awaited:
                 await trio.lowlevel.checkpoint()
+                self._has_more = self._is_awaited = False
             else:
                 with trio.move_on_at(min(looks_at, self._next_alarm())):
                     await self._rest()
@@ -326,11 +332,16 @@ class Session(ABC, Generic[RequestT]):
         if self._progress is not None:
             self._progress.set()
             self._progress = None
-        if not self._is_going and not self.wants_bytes:
+        if not (self._is_going or self.wants_bytes or self._has_more):
             try:
                 self._go_on()
             except Exception as exc:
                 self._met(exc)
+
+    def on_next_turn(self) -> None:
+        """Others had their turn, and what is left comes now."""
+        self._has_more = False
+        self.go_on()
 
     def _go_on(self) -> None:
         self._is_going = True
@@ -363,7 +374,9 @@ class Session(ABC, Generic[RequestT]):
                 return False
             if not left:
                 self._held_up, self._has_more = request, True
-                self._wake()
+                self._is_awaited = transport.reactor is None or not transport.reactor.again(self)
+                if self._is_awaited:
+                    self._wake()
                 return False
             left -= 1
             self._held_up = None

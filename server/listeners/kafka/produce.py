@@ -92,14 +92,14 @@ class PendingProduce:
 
     turn: Turn
     request: ProduceRequest
+    _missing: int
+    """Partitions without an answer."""
     _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
-    _missing: int = attrs.field(init=False)
     _log_starts: dict[int, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         request = self.request
-        self._missing = count = _partition_count(request)
-        self._results = [None] * count
+        self._results = [None] * self._missing
         if request.acks:
             # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
             # append was tried: the deadlines are not that exact.
@@ -193,8 +193,12 @@ class PendingProduce:
 
 def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None:
     """Enqueue the appends of a request, or answer what does it."""
-    pending = PendingProduce(turn, request)
-    appends = None if request.transactional_id is not None else _prepared_now(call, request)
+    count = 0
+    for topic in request.topic_data:
+        count += len(topic.partition_data)
+    pending = PendingProduce(turn, request, count)
+    is_quick = request.transactional_id is None and request.acks in ACKS and count <= PARTITIONS_AT_ONCE
+    appends = _prepared_now(call, request) if is_quick else None
     if appends is None:
         return partial(_take_later, call, pending)
     while appends:
@@ -202,21 +206,13 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
         if not actor.try_append(prepared, request.acks, partial(_put_answer, call, pending, topic_partition, slot)):
             return partial(_enqueue, call, pending, appends)
         appends.popleft()
-    _settle(pending)
+    if not count or not request.acks:
+        _settle(pending)
     return None
-
-
-def _partition_count(request: ProduceRequest) -> int:
-    count = 0
-    for topic in request.topic_data:
-        count += len(topic.partition_data)
-    return count
 
 
 def _prepared_now(call: Call, request: ProduceRequest) -> deque[Append] | None:
     """What the logs can take; None, and nothing has happened, where that takes a longer look, or something is to be refused."""
-    if request.acks not in ACKS or _partition_count(request) > PARTITIONS_AT_ONCE:
-        return None
     appends: deque[Append] = deque()
     guard, prepare_now, by_id = call.door.guard, call.door.broker.writer.prepare_now, call.version >= FIRST_WITH_TOPIC_IDS
     slot = 0

@@ -243,7 +243,7 @@ class KafkaSession(Session[Request]):
         turns, share = self._turns, self.share
         while turns and turns[0].is_answered:
             turn = turns.popleft()
-            share.held -= turn.held_bytes
+            share.held -= turn.request.size_bytes + LENGTH_BYTES - turn.given_back_bytes
             if turn.buffers:
                 self.transport.send(turn.buffers)
         if share.accounts:

@@ -35,6 +35,9 @@ class Peer:
     def on_departure(self, is_gone: bool) -> None:
         self.departures.append(is_gone)
 
+    def on_next_turn(self) -> None:
+        self.read.append(b"again")
+
 
 @pytest.fixture
 async def reactor() -> AsyncIterator[Reactor]:
@@ -130,6 +133,27 @@ async def test_a_departure_is_told_once_while_nobody_reads(reactor: Reactor, *, 
     assert peer.read[0] == (b"x" if sends_first else b"")
     assert peer.departures == [is_gone]
     let_go(reactor, peer)
+
+
+async def test_one_that_asks_for_it_in_a_turn_goes_on_in_the_next_one_with_those_that_are_ready(reactor: Reactor) -> None:
+    @attrs.define(eq=False)
+    class Goes(Peer):
+        def on_bytes(self) -> None:
+            super().on_bytes()
+            assert reactor.again(self)
+
+    near, far = socket.socketpair()
+    first, second = Goes(near, far, reactor.gathering), peer_of(reactor)
+    reactor.add(first)
+    assert not reactor.again(first), "outside of a turn nobody would begin the next"
+    first.far.send(b"x")
+    await settled()
+    assert first.read == [b"x", b"again"]
+    first.far.send(b"y")
+    second.far.send(b"z")
+    await settled()
+    assert (first.read[2:], second.read) == ([b"y", b"again"], [b"z"])
+    let_go(reactor, first, second)
 
 
 async def test_one_that_was_removed_is_not_served_and_may_be_removed_after_a_departure(reactor: Reactor) -> None:

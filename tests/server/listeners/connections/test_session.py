@@ -1,0 +1,106 @@
+"""The session of both protocols: how much one connection is served before others are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
+
+from tests.support.brokers import until
+from tests.support.kafka_server import (
+    TOPIC,
+    KafkaServer,
+    batch,
+    fetch_partition,
+    fetch_request,
+    kafka_server,
+    produce_request,
+    produced,
+)
+from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import frame
+
+MANY = 60
+REQUESTS: dict[str, tuple[Any, int]] = {
+    "answered on the spot": (FindCoordinatorRequest(key="group", coordinator_keys=["group"]), 4),
+    "answered by an actor": (produce_request(batch("x")), 9),
+    "waited for": (fetch_request(fetch_partition()), 11),
+}
+
+
+@pytest.fixture
+async def kafka(fast_path: Path) -> AsyncIterator[KafkaServer]:
+    async with kafka_server(fast_path, durability="os") as server:
+        await server.broker.topics.create(TOPIC, 1)
+        async with server.connected() as client:
+            await produced(client, batch("first"))
+        await until(lambda: server.listener.connections == 0)
+        yield server
+
+
+@attrs.define(eq=False)
+class Steps(trio.abc.Instrument):
+    """How many requests of one connection a step of a task takes up, at most."""
+
+    kafka: KafkaServer
+    most: int = 0
+    _before: dict[Session[Any], int] = attrs.field(factory=dict)
+
+    def sessions(self) -> Iterator[Session[Any]]:
+        for served in self.kafka.listener._served:
+            yield served.serve.__self__  # type: ignore[attr-defined]
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._before = {session: session.taken_count for session in self.sessions()}
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        for session in self.sessions():
+            self.most = max(self.most, session.taken_count - self._before.get(session, 0))
+
+
+@contextmanager
+def counting(kafka: KafkaServer) -> Iterator[Steps]:
+    steps = Steps(kafka)
+    trio.lowlevel.add_instrument(steps)
+    try:
+        yield steps
+    finally:
+        trio.lowlevel.remove_instrument(steps)
+
+
+async def flood(client: KafkaStream, how: str) -> None:
+    """Many requests in one go. What is asked has an answer each."""
+    request, version = REQUESTS[how]
+    await client.send_raw(b"".join(frame(request, version, number) for number in range(MANY)))
+
+
+async def all_answers(client: KafkaStream) -> None:
+    for _ in range(MANY):
+        await client.receive_frame()
+
+
+@pytest.mark.parametrize("how", REQUESTS)
+async def test_no_step_takes_up_more_of_what_one_connection_sent_at_once_than_its_share(kafka: KafkaServer, how: str) -> None:
+    async with kafka.connected() as client:
+        with counting(kafka) as steps:
+            await flood(client, how)
+            await all_answers(client)
+    assert 1 <= steps.most <= REQUESTS_PER_TURN
+
+
+@pytest.mark.parametrize("how", REQUESTS)
+async def test_one_that_sent_much_is_overtaken_by_one_that_sends_a_little(kafka: KafkaServer, how: str) -> None:
+    async with kafka.connected() as client, kafka.connected() as other:
+        await other.call(*REQUESTS["answered on the spot"])
+        await flood(client, how)
+        await other.call(*REQUESTS["answered on the spot"])
+        [taken] = [session.taken_count for session in Steps(kafka).sessions() if session.taken_count != 2] or [0]
+        assert taken < MANY
+        await all_answers(client)
