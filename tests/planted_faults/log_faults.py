@@ -28,6 +28,25 @@ PRODUCERS: Final = (
         tests=(f"{STORAGE}/producers/test_producer_cursor.py::test_sequences_follow_each_other_and_epochs_fence",),
     ),
     Fault(
+        name="checksum-on-the-spot",
+        why="A small batch that was damaged on its way is stored and handed to readers.",
+        file="server/storage/log/prepare_one.py",
+        old="    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:\n",
+        new="    if crc32c(batch[ATTRIBUTES_POSITION:]) == -1:\n",
+        tests=(f"{STORAGE}/log/test_prepare_one.py::test_every_bit_counts[one record-False]",),
+    ),
+    Fault(
+        name="next-batch-of-an-older-epoch",
+        why="A producer that was taken for dead goes on where its successor is.",
+        file="server/storage/producers/producer_entry.py",
+        old=" or header.producer_epoch != self.epoch:\n            return False\n",
+        new=":\n            return False\n",
+        tests=(
+            f"{STORAGE}/producers/test_producer_entry.py::test_the_batch_behind_those_that_came_is_next",
+            f"{STORAGE}/producers/test_producer_entry.py::test_a_batch_that_is_next_is_one_that_the_whole_of_the_rules_takes",
+        ),
+    ),
+    Fault(
         name="epoch-fencing",
         why="A producer that was taken for dead goes on writing beside its successor.",
         file="server/storage/producers/producer_cursor.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.errors import (
     InvalidProducerEpochError,
@@ -153,6 +153,7 @@ def test_a_transaction_that_opens_and_ends_on_one_cursor_is_complete() -> None:
     st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(1, 3), st.integers(0, 7)), max_size=60),
     st.integers(INT32_MAX - 20, INT32_MAX),
 )
+@example(sends=[(1, 1, 0)] * 6 + [(1, 1, back) for back in range(1, 7)], first_sequence=INT32_MAX - 2)
 def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
     sends: Sequence[tuple[int, int, int]], first_sequence: int
 ) -> None:

@@ -22,10 +22,12 @@ def entries() -> st.SearchStrategy[ProducerEntry]:
     )
 
 
-@given(entries(), SEQUENCES, DELTAS, st.integers(0, 1), st.booleans())
+@given(entries(), st.none() | SEQUENCES, DELTAS, st.integers(0, 1), st.booleans())
 def test_a_batch_that_is_next_is_one_that_the_whole_of_the_rules_takes(
-    entry: ProducerEntry, sequence: int, delta: int, epoch: int, is_transactional: bool
+    entry: ProducerEntry, sequence: int | None, delta: int, epoch: int, is_transactional: bool
 ) -> None:
+    """A sequence of None is the one that follows."""
+    sequence = increment_sequence(entry.last_sequence, 1) if sequence is None else sequence
     one = header(sequence, count=delta + 1, epoch=epoch, txn=is_transactional)
     if entry.is_next(one):
         assert entry.find_duplicate(one) is None
