@@ -18,14 +18,14 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (492, 2.00), 50: (341, 0.04)},
-    "Fetch, 1 record": {1: (379, 1.25), 50: (340, 0.02)},
+    "Produce, 1 record": {1: (491, 2.00), 50: (341, 0.04)},
+    "Fetch, 1 record": {1: (380, 1.25), 50: (340, 0.02)},
     "ListOffsets by time, 1 partition": {1: (374, 1.25), 50: (335, 0.02)},
-    "ListOffsets by time, 100 partitions": {1: (15754, 10.25), 50: (15539, 0.20)},
+    "ListOffsets by time, 100 partitions": {1: (15747, 10.25), 50: (15542, 0.20)},
     "Metadata": {1: (282, 1.25), 50: (243, 0.02)},
-    "Heartbeat": {1: (263, 1.25), 50: (223, 0.02)},
-    "OffsetCommit": {1: (1024, 5.25), 50: (792, 0.10)},
-    "native produce, 1 record": {1: (504, 3.00), 50: (331, 0.06)},
+    "Heartbeat": {1: (265, 1.25), 50: (224, 0.02)},
+    "OffsetCommit": {1: (1026, 5.25), 50: (794, 0.10)},
+    "native produce, 1 record": {1: (504, 3.00), 50: (333, 0.06)},
     "native fetch, 1 record": {1: (395, 2.00), 50: (339, 0.04)},
     "native offsets_for_times, 1 partition": {1: (390, 2.00), 50: (334, 0.04)},
 }
