@@ -202,4 +202,4 @@ async def _rounds(load: Load, connections: int) -> AsyncIterator[Rounds]:
         frame = await load.frame(served)
         with ExitStack() as stack:
             peers = [stack.enter_context(await load.open(served)) for _ in range(connections)]
-            yield Rounds(peers, [frame] * connections, load.check)
+            yield Rounds(peers, [frame] * connections, load.check, served.threads)

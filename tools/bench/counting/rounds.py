@@ -9,8 +9,7 @@ taken off.
 from __future__ import annotations
 
 import socket
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -30,8 +29,9 @@ EMPTY_ROUNDS: Final = 20
 BLOCKS: Final = 5
 """The one with the lowest counts is answered: what comes by itself, such as a timer, only adds."""
 TRIES: Final = 20
-"""On a busy machine a small write is slow now and then, and threads do the next ones for a while. Those rounds are left out,
-and others take their place, up to so many times as many."""
+REST_S: Final = 0.1
+"""On a busy machine a small write is slow now and then, and threads do the next ones for a while: a block in which they did is
+taken again after a rest."""
 
 
 class Peer:
@@ -86,6 +86,8 @@ class Rounds:
     """One for each peer."""
     check: Callable[[bytes], None]
     """Told every answer."""
+    threads: Callable[[], Awaitable[int]]
+    """How often the server has given work to a thread, be it to answer this."""
 
     async def counts(self, rounds: int, warm_up: int) -> Counts:
         """Of a request, after one request alone, so that not each of the first ones finds closed what the first one opens, and
@@ -113,21 +115,21 @@ class Rounds:
         for _ in range(EMPTY_ROUNDS):
             await self._wait(meter, 0)
         a_wait = meter.count / EMPTY_ROUNDS
+        a_look = -await self.threads() + await self.threads()
         count = max(1, rounds // BLOCKS)
-        return min([await self._block(meter, count, a_wait) for _ in range(rounds // count)])
+        return min([await self._block(meter, count, a_wait, a_look) for _ in range(rounds // count)])
 
-    async def _block(self, meter: Calls | Turns, count: int, a_wait: float) -> float:
-        """On average, of so many rounds in which the server waited for no thread; where it always does, of rounds in which it
-        waited least."""
-        by_waits: dict[int, list[float]] = {}
-        for _ in range(TRIES * count):
-            meter.count = 0
-            waits = await self._round(meter)
-            taken = by_waits.setdefault(waits, [])
-            taken.append(meter.count - waits * a_wait)
-            if waits == 1 and len(taken) == count:
+    async def _block(self, meter: Calls | Turns, count: int, a_wait: float, a_look: int) -> float:
+        """On average, of so many rounds in which no thread did anything; of the last ones tried where those cannot be had."""
+        for _ in range(TRIES):
+            threads = await self.threads()
+            meter.count = waits = 0
+            for _ in range(count):
+                waits += await self._round(meter)
+            if await self.threads() - threads <= a_look:
                 break
-        return statistics.mean(by_waits[min(by_waits)]) / len(self.peers)
+            await trio.sleep(REST_S)
+        return (meter.count - waits * a_wait) / (count * len(self.peers))
 
     async def _round(self, meter: Calls | Turns | None) -> int:
         """Answers how often it was waited."""

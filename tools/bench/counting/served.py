@@ -59,6 +59,12 @@ class Served:
     async def ask_native(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
         return read_answer(await self.native.ask(packed(1, api, body)))[1]
 
+    async def threads(self) -> int:
+        """How often the server has given work to a thread."""
+        answer = await self.ask_native("statistics", {})
+        hops: int = answer["statistics"]["disk"]["hops"]
+        return hops
+
     async def topic_id(self, topic: str) -> bytes:
         answer = await self.ask_kafka(ApiKey.METADATA, metadata_request(topic))
         topic_id: bytes = answer.topics[0].topic_id

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.kafka.messages.offsets import (
@@ -19,6 +18,7 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from triolog.protocol.schema import codec
+from triolog.tools.bench.counting import rounds
 from triolog.tools.bench.counting.kafka_frames import read_kafka_answer
 from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
@@ -35,35 +35,44 @@ def add(first: int, second: int) -> int:
 
 @asynccontextmanager
 async def echo_rounds(
-    *, peers: int = 1, calls: int = 0, turns: int = 0, late: int = 0, check: Callable[[bytes], None] = lambda _: None
+    *,
+    peers: int = 1,
+    calls: int = 0,
+    turns: int = 0,
+    threaded: range = range(0),
+    check: Callable[[bytes], None] = lambda _: None,
 ) -> AsyncIterator[Rounds]:
-    """Of a server that answers each request after so many calls of a function and so many turns for others, and one in `late`
-    only when its clients have looked for the answer already."""
+    """Of a server that answers each request after so many calls of a function and so many turns for others. Those requests that
+    are `threaded` take many calls more, and it says that a thread had to do with them. It uses one to say it, too."""
+    answered = looks = 0
 
     async def serve(stream: trio.SocketStream) -> None:
-        answered = 0
+        nonlocal answered
         while await stream.receive_some(1024):
             answered += 1
-            if late and not answered % late:
-                await trio.testing.wait_all_tasks_blocked(1e-9)
-            for _ in range(calls):
+            for _ in range(calls + 100 * (answered in threaded)):
                 add(1, 2)
             for _ in range(turns):
                 await trio.lowlevel.checkpoint()
             await stream.send_all(FRAME)
+
+    async def threads() -> int:
+        nonlocal looks
+        looks += 1
+        return looks + len([number for number in threaded if number <= answered])
 
     async with trio.open_nursery() as nursery:
         [listener] = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         address = ("127.0.0.1", listener.socket.getsockname()[1])
         with ExitStack() as stack:
             clients = [stack.enter_context(Peer(address)) for _ in range(peers)]
-            yield Rounds(clients, [FRAME] * peers, check)
+            yield Rounds(clients, [FRAME] * peers, check, threads)
         nursery.cancel_scope.cancel()
 
 
 async def echo_counts(**options: Any) -> Counts:
-    async with echo_rounds(**options) as rounds:
-        return await rounds.counts(rounds=10, warm_up=2)
+    async with echo_rounds(**options) as opened:
+        return await opened.counts(rounds=10, warm_up=2)
 
 
 @pytest.mark.parametrize("peers", [1, 3])
@@ -78,8 +87,8 @@ async def test_each_call_of_the_server_counts_and_none_of_the_clients(peers: int
 
 
 async def test_calls_are_told_by_function_without_those_of_waiting() -> None:
-    async with echo_rounds(calls=7, peers=2) as rounds:
-        calls = await rounds.functions(rounds=10, warm_up=2)
+    async with echo_rounds(calls=7, peers=2) as opened:
+        calls = await opened.functions(rounds=10, warm_up=2)
     assert calls["add (counting/test_rounds.py)"] == 7
     assert not any("wait_all_tasks_blocked" in name for name in calls)
     assert list(calls.values()) == sorted(calls.values(), reverse=True)
@@ -96,14 +105,15 @@ async def test_requests_that_wait_together_share_the_turns() -> None:
     assert (await echo_counts(peers=4)).turns == bare.turns / 4
 
 
-async def test_rounds_in_which_the_server_waits_are_left_out() -> None:
+async def test_rounds_in_which_threads_work_are_taken_again() -> None:
     bare = await echo_counts()
-    assert (await echo_counts(late=3)).calls == pytest.approx(bare.calls, abs=STRAY)
+    assert (await echo_counts(threaded=range(1, 10))).calls == pytest.approx(bare.calls, abs=STRAY)
 
 
-async def test_where_it_always_waits_they_count() -> None:
+async def test_a_server_that_always_uses_threads_is_counted_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "REST_S", 0)
     bare = await echo_counts()
-    assert (await echo_counts(late=1)).calls > bare.calls + 5
+    assert (await echo_counts(threaded=range(1, 10_000))).calls == pytest.approx(bare.calls + 100, abs=STRAY)
 
 
 async def test_nothing_is_left_switched_on() -> None:
