@@ -373,7 +373,8 @@ class Disk:
     async def _map(self, operation: Map) -> Bytes:
         await self._close_backlog()
         view = await self._hop(operation.run, self.fs)
-        self._close_soon(self.budget.admit(operation.mapped))
+        if operation.mapped.buffer is None:  # of readers that came at once the first one's map is kept, and counts
+            self._close_soon(self.budget.admit(operation.mapped))
         return view
 
     # ---- descriptors -------------------------------------------------------------------------------------------------

@@ -329,6 +329,22 @@ async def test_an_index_that_is_mapped_counts_until_it_is_evicted(tmp_path: Path
             assert sum(each.buffer is not None for each in indexes) == disk.budget.held <= 3
 
 
+async def test_an_index_that_several_readers_map_at_once_counts_once(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Fifty readers of a hundred indexes filled a budget of 8,000, and from then on each took the others' maps away."""
+    path = tmp_path / "0.index"
+    path.write_bytes(bytes(8))
+    index = OffsetIndex(str(path), 0, 8)
+    async with open_disk(fs) as disk:
+        async with trio.open_nursery() as nursery:
+            with fs.hold("map") as gate:
+                for _ in range(5):
+                    nursery.start_soon(disk.read, index.mapped(1))
+                with trio.fail_after(30):
+                    while gate.arrived < 5:
+                        await trio.lowlevel.checkpoint()
+        assert disk.budget.held == 1
+
+
 async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path: Path, fs: GateFileSystem) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(bytes(16))
