@@ -4,7 +4,9 @@ otherwise."""
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.prepare import prepare_append
 
 from tests.support.brokers import actor_of, one_partition, values_from
+from tests.support.counts import counts
 from tests.support.logs import START_MS, batch
 
 Answered = list[AppendResult | RequestError]
@@ -163,3 +166,53 @@ async def test_a_bug_at_the_end_of_a_turn_takes_the_log_offline_and_is_raised(tm
         with pytest.raises(ZeroDivisionError), broker.disk.gathering:
             actor.try_append(prepared, -1, broken)
         assert actor.log.offline is not None
+
+
+@pytest.mark.parametrize("seed", range(counts(60)))
+async def test_any_interleaving_of_turns_tasks_rolls_and_changes_gives_offsets_in_the_order_of_sending(
+    tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    answers: list[tuple[int, AppendResult | RequestError]] = []
+    changes: list[int] = []
+    sent = 0
+    durability, topic = random.choice([("os", {}), ("os", {"flush.messages": "7"}), ("fsync", {}), ("group:1", {})])
+    async with one_partition(tmp_path, durability=durability, topic={"segment.bytes": "4000", **topic}) as broker:
+        actor = actor_of(broker)
+
+        def send(count: int) -> None:
+            nonlocal sent
+            for _ in range(count):
+                data = batch(START_MS, value=b"v" * random.choice([1, 100, 1000]))
+                prepared = prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
+                assert actor.try_append(prepared, random.choice([-1, 1]), partial(note, sent))
+                sent += 1
+
+        def note(number: int, answer: AppendResult | RequestError) -> None:
+            answers.append((number, answer))
+
+        def look(log: Any) -> Any:
+            changes.append(log.log_end_offset)
+            return
+            yield
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(40):
+                match random.randrange(5):
+                    case 0:
+                        send(random.randrange(4))
+                    case 1:
+                        nursery.start_soon(actor.perform, look)
+                    case 2:
+                        await trio.lowlevel.checkpoint()
+                    case _:
+                        with broker.disk.gathering:
+                            send(random.randrange(6))
+            with trio.fail_after(30):
+                while len(answers) < sent:
+                    await trio.lowlevel.checkpoint()
+        assert {number: answer.base_offset for number, answer in answers if isinstance(answer, AppendResult)} == {
+            number: number for number in range(sent)
+        }
+        assert changes == sorted(changes)
+        assert len(await values_from(broker)) == sent
