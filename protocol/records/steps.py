@@ -20,7 +20,7 @@ Steps = Iterator[T | None]
 STEPS_PER_PAUSE: Final = 256
 """0.2 to 0.3 ms: what everybody else waits for while a large batch is checked."""
 
-UNTOLD_STEPS: Final = STEPS_PER_PAUSE // 8
+UNTOLD_STEPS: Final = STEPS_PER_PAUSE // 16
 """Of these whoever drives the work need not be told: so few take no longer than what is done anyway for each lookup."""
 
 LEAST_RECORD_BYTES: Final = 7

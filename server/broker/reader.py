@@ -41,7 +41,7 @@ READER_TASKS: Final = 16
 """Partitions of one request that are looked up at a time."""
 LOOKUPS_PER_TURN: Final = 8
 """Lookups a reader task does before it lets others run."""
-STEPS_PER_LOOKUP: Final = UNTOLD_STEPS
+STEPS_PER_LOOKUP: Final = 2 * UNTOLD_STEPS
 """What a lookup, or a partition of a fetch, counts as beside its pauses. It takes no longer on the spot; most take 5 us."""
 SNAPSHOT_ATTEMPTS: Final = 10
 

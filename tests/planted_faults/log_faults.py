@@ -207,6 +207,22 @@ READING: Final = (
         tests=(f"{STORAGE}/log/test_transactions.py::test_committed_reads_end_at_the_first_open_transaction",),
     ),
     Fault(
+        name="fetch-at-once-behind-the-stable-offset",
+        why="Undecided records are handed to committed readers, wherever they are cached.",
+        file="server/storage/lookups/fetch_at_once.py",
+        old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
+        new=":\n",
+        tests=(f"{STORAGE}/lookups/test_fetch_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
+    ),
+    Fault(
+        name="time-at-once-above-the-high-watermark",
+        why="A lookup answers a record that no reader may see yet, wherever it is cached.",
+        file="server/storage/lookups/at_once.py",
+        old="        if base_offset + offset_delta >= end_offset:\n",
+        new="        if False:\n",
+        tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
+    ),
+    Fault(
         name="misplaced-base-offset",
         why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",
         file="server/storage/lookups/fetch_check.py",

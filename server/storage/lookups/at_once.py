@@ -23,7 +23,7 @@ from ....protocol.records.batch import (
 from ....protocol.records.varint import decode_varint
 from ....protocol.types import Bytes
 from ..disk.diskops import FileHandle
-from ..indexes.file_records import FIRST_READ_BYTES, REACH
+from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS
 from ..log.log_snapshot import LogSnapshot
 from ..segments.segment_view import UNTOLD_RECORDS, TimestampAndOffset
 from .timestamps import NO_SUCH_RECORD
@@ -68,7 +68,9 @@ def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -
     """The answer, if it lies in the first batch of `data` that can hold it."""
     at, last = 0, len(data) - RECORD_BATCH_OVERHEAD
     unpack = REACH.unpack_from
-    while at <= last:
+    for _ in range(UNTOLD_HEADERS):
+        if at > last:
+            return None
         base_offset, size, magic, last_offset_delta, max_timestamp = unpack(data, at)
         stop = at + size + LOG_OVERHEAD
         if magic != MAGIC or stop < at + RECORD_BATCH_OVERHEAD or stop > len(data):
@@ -77,10 +79,12 @@ def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -
             at = stop
             continue
         leader_epoch, attributes, base_timestamp, records_count = _PLAIN.unpack_from(data, at)
-        if attributes & _NOT_PLAIN or records_count > UNTOLD_RECORDS:
+        if attributes & _NOT_PLAIN:
             return None
         records = bytes(data[at + RECORD_BATCH_OVERHEAD : stop])
-        found = _first_record(records, records_count, timestamp - base_timestamp, start_offset - base_offset)
+        found = _first_record(
+            records, min(records_count, UNTOLD_RECORDS), timestamp - base_timestamp, start_offset - base_offset
+        )
         if found is None:
             return None
         timestamp_delta, offset_delta = found
@@ -91,8 +95,9 @@ def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -
 
 
 def _first_record(data: bytes, count: int, least_timestamp_delta: int, least_offset_delta: int) -> tuple[int, int] | None:
-    """(timestamp delta, offset delta) of the first record with at least these, as `first_record_steps` finds it. None where it
-    finds none, and at a record of 8 KiB or more, a time of more than 2 bytes, or a length that cannot be."""
+    """(timestamp delta, offset delta) of the first record with at least these among the first `count`, as `first_record_steps`
+    finds it. None where it finds none, at a record of 8 KiB or more, a time of more than 2 bytes, or a length that cannot
+    be."""
     least_folded = max(0, least_timestamp_delta << 1)
     position = 0
     try:

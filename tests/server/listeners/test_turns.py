@@ -22,6 +22,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.schema.primitives import write_unsigned_varint
 from triolog.protocol.types import CompressionType, TimestampType, TopicPartition
 from triolog.server.listeners.native.calls import native_listener
+from triolog.server.storage.indexes.file_records import UNTOLD_HEADERS
 
 from tests.support.brokers import LARGE
 from tests.support.counts import counts
@@ -246,6 +247,22 @@ async def test_a_lookup_by_time_takes_no_long_turn(fast_path: Path, name: str) -
             assert found.topics[0].partitions[0].timestamp == NEVER
             assert (await each.native.call(native)).partitions[0].timestamp == NEVER
             assert (await each.native.call(explain)).partitions[0].error is None
+
+        await check_turns(attacked, attack)
+
+
+async def test_many_lookups_take_no_long_turn(fast_path: Path) -> None:
+    """Each of which goes over as many batches and records as it may without a pause."""
+    async with served(fast_path) as attacked:
+        for _ in range(UNTOLD_HEADERS - 2):
+            assert await attacked.produce(batch("x")) == 0
+        assert await attacked.produce(build_batch([(START_MS + (n // 63), None, b"", ()) for n in range(64)])) == 0
+        asked = messages.OffsetsForTimesPartition(TOPIC, 0, START_MS + 1)
+        native = messages.OffsetsForTimesRequest((asked,) * 1000)
+
+        async def attack(each: Served) -> None:
+            found = (await each.native.call(native)).partitions
+            assert {partition.offset for partition in found} == {UNTOLD_HEADERS - 1 + 63}
 
         await check_turns(attacked, attack)
 

@@ -15,7 +15,7 @@ from triolog.protocol.types import NO_TIMESTAMP, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.disk.filesystem import read_at
-from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES
+from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD_HEADERS
 from triolog.server.storage.log.log_snapshot import LogSnapshot
 from triolog.server.storage.lookups.at_once import first_at_once
 from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD
@@ -69,6 +69,14 @@ def test_what_lies_behind_all_records_is_answered_without_a_read(tmp_path: Path)
     assert log.reads == []
 
 
+def test_a_record_above_the_high_watermark_is_none(tmp_path: Path) -> None:
+    """Also where the high watermark lies within a batch."""
+    log = shown(tmp_path, batch(START_MS, START_MS + 1))
+    snapshot = attrs.evolve(log.driven.log.snapshot(), high_watermark=1)
+    assert log.look_up(START_MS, snapshot) == (START_MS, 0, 0)
+    assert log.look_up(START_MS + 1, snapshot) is NO_SUCH_RECORD
+
+
 def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path) -> None:
     log = shown(tmp_path, *(batch(START_MS + number) for number in range(50)), index_interval_bytes=100)
     assert first_at_once(log.driven.log.snapshot(), START_MS + 40, log.cached_bytes) is None
@@ -84,10 +92,11 @@ def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path
         batch(START_MS + 1, compression_type=CompressionType.GZIP),
         batch(START_MS + 1, value=bytes(FIRST_READ_BYTES)),
         batch(*[START_MS] * UNTOLD_RECORDS, START_MS + 1, value=b""),
+        batch(START_MS) * UNTOLD_HEADERS + batch(START_MS + 1),
         bytes(with_timestamp(batch(START_MS), TimestampType.CREATE_TIME, START_MS + 1)),
         bytes(with_timestamp(batch(START_MS), TimestampType.LOG_APPEND_TIME, START_MS + 1)),
     ],
-    ids=["compressed", "large", "many records", "a header that promises more", "append time"],
+    ids=["compressed", "large", "many records", "many batches", "a header that promises more", "append time"],
 )
 def test_a_batch_that_takes_longer_is_left_to_the_long_way(tmp_path: Path, late: bytes) -> None:
     log = shown(tmp_path, batch(START_MS), late, record_validation=RecordValidation.HEADER)
