@@ -39,6 +39,10 @@ class Turns:
         self._steps = 0
         return True
 
+    def done(self, steps: int) -> None:
+        """So much was done where `fit` could not tell: nothing may fit this turn any more."""
+        self._steps += steps
+
     def fit(self, steps: int) -> bool:
         """Spend steps that fit this turn besides others; False: nothing was spent, and `spend` would say that it was the
         last."""
