@@ -47,11 +47,12 @@ from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
 from ..storage.shared.stage_files import StagedBytes as StagedBytes
 from .broker import Broker as Broker
 from .broker import open_broker_core as open_broker_core
+from .fetches import DEFAULT_VIEW as DEFAULT_VIEW
+from .fetches import FetchAnswer as FetchAnswer
+from .fetches import FetchPartition as FetchPartition
+from .fetches import ReaderView as ReaderView
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
-from .reader import FetchAnswer as FetchAnswer
-from .reader import FetchPartition as FetchPartition
-from .reader import ReaderView as ReaderView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PartitionAppend as PartitionAppend

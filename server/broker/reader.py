@@ -10,13 +10,13 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
 from ...protocol.errors import InvalidRequestError, RequestError
-from ...protocol.limits import INT64_MAX
+from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TopicPartition
 from ..actors.disk.disk import Disk, WouldWaitError
@@ -28,12 +28,13 @@ from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log_snapshot import LogSnapshot
 from ..storage.lookups.at_once import first_at_once
 from ..storage.lookups.explain import Walk, explain_offset, explain_timestamp
-from ..storage.lookups.fetch import FetchedRecords, fetch_batches, readable_bytes
+from ..storage.lookups.fetch import fetch_batches, readable_bytes
 from ..storage.lookups.fetch_at_once import fetch_at_once
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
+from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
 
 T = TypeVar("T")
 
@@ -43,33 +44,9 @@ LOOKUPS_PER_TURN: Final = 8
 """Lookups a reader task does before it lets others run."""
 STEPS_PER_LOOKUP: Final = 2 * UNTOLD_STEPS
 """What a lookup, or a partition of a fetch, counts as beside its pauses. It takes no longer on the spot; most take 5 us."""
+BYTES_PER_STEP: Final = 8 * KIB
+"""So much is copied from the page cache in about 1 us."""
 SNAPSHOT_ATTEMPTS: Final = 10
-
-
-class FetchPartition(NamedTuple):
-    """Read `topic_partition` from `offset`, about `max_bytes` of it."""
-
-    topic_partition: TopicPartition
-    offset: int
-    max_bytes: int
-
-
-class ReaderView(NamedTuple):
-    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused."""
-
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
-    skip_gaps: bool = False
-
-
-DEFAULT_VIEW: Final = ReaderView()
-
-
-class FetchAnswer(NamedTuple):
-    """What was read, or why not."""
-
-    topic_partition: TopicPartition
-    fetched: FetchedRecords | None
-    error: RequestError | None
 
 
 @attrs.define(eq=False)
@@ -139,6 +116,24 @@ class LogReader:
             with contextlib.suppress(RequestError):
                 yield self._manager.topics.actor(each.topic_partition).waiters
 
+    def fetch_if_cached(
+        self,
+        partitions: Sequence[FetchPartition],
+        *,
+        max_bytes: int,
+        min_bytes: int = 1,
+        view: ReaderView = DEFAULT_VIEW,
+    ) -> tuple[list[FetchAnswer], bool] | None:
+        """`fetch_now` on the spot. None where something has to be waited for, or others are to have their turn."""
+        fetched = Fetched(max_bytes)
+        turns = self._disk.turns
+        for each in partitions:
+            if not turns.fit(STEPS_PER_LOOKUP) or not self._take_cached(fetched, each, view):
+                return None
+        turns.done(fetched.size // BYTES_PER_STEP)
+        fetched.count()
+        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes
+
     async def fetch_now(
         self,
         partitions: Sequence[FetchPartition],
@@ -148,55 +143,63 @@ class LogReader:
         view: ReaderView = DEFAULT_VIEW,
     ) -> tuple[list[FetchAnswer], bool]:
         """What is there now, and whether waiting for more is pointless: `min_bytes` are there, or there is an error, or a read
-        ended with its segment (Kafka: DelayedFetch)."""
-        answers: list[FetchAnswer] = []
-        is_enough = False
-        left = max_bytes
-        size = 0
-        for topic_partition, offset, wanted in partitions:
-            wanted = max(0, min(wanted, left))
-            try:
-                fetched = self._fetch_at_once(topic_partition, offset, wanted, view.isolation, min_one_batch=size == 0)
-                if fetched is None:
-                    fetched = await self._look(
-                        topic_partition,
-                        partial(
-                            fetch_batches,
-                            offset=offset,
-                            max_bytes=wanted,
-                            min_one_batch=size == 0,
-                            isolation=view.isolation,
-                            skip_gaps=view.skip_gaps,
-                        ),
-                    )
-                    self._count(topic_partition, len(fetched.records))
-            except RequestError as exc:
-                answers.append(FetchAnswer(topic_partition, None, exc.as_answer()))
-                is_enough = True
-            else:
-                answers.append(FetchAnswer(topic_partition, fetched, None))
-                if found := len(fetched.records):
-                    size += found
-                    left -= found
-                    is_enough = is_enough or fetched.ends_segment
-            if self._disk.turns.spend(STEPS_PER_LOOKUP):
-                await trio.lowlevel.checkpoint()
-        return answers, is_enough or size >= min_bytes
-
-    def _fetch_at_once(
-        self, topic_partition: TopicPartition, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool
-    ) -> FetchedRecords | None:
-        """None where something has to be waited for, and where reading did not work: `_look` says what becomes of that. Raises
-        RequestError."""
-        actor = self._manager.topics.actor(topic_partition)
-        snapshot, cached_bytes = actor.snapshot(), actor.disk.cached_bytes
+        ended with its segment (Kafka: DelayedFetch). Where it is all cached there is no checkpoint of trio in it, but for one
+        after as much as fits a turn."""
+        fetched = Fetched(max_bytes)
         try:
-            found = fetch_at_once(snapshot, offset, max_bytes, cached_bytes, min_one_batch=min_one_batch, isolation=isolation)
+            for each in partitions:
+                before = fetched.size
+                if not self._take_cached(fetched, each, view):
+                    await self._take(fetched, each, view)
+                if self._disk.turns.spend(STEPS_PER_LOOKUP + (fetched.size - before) // BYTES_PER_STEP):
+                    await trio.lowlevel.checkpoint()
+        finally:
+            fetched.count()
+        return fetched.answers, fetched.is_enough or fetched.size >= min_bytes
+
+    def _take_cached(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> bool:
+        """The answer of one partition, if that is not to be waited for. False also where reading did not work: `_look` says
+        what becomes of that."""
+        topic_partition, offset, _ = asked
+        try:
+            actor = self._manager.topics.actor(topic_partition)
+            found = fetch_at_once(
+                actor.snapshot(),
+                offset,
+                fetched.room(asked),
+                actor.disk.cached_bytes,
+                min_one_batch=not fetched.size,
+                isolation=view.isolation,
+            )
+        except RequestError as exc:
+            fetched.fail(topic_partition, exc)
+            return True
         except (OSError, StorageError):
-            return None
-        if found is not None:
-            actor.fetched_bytes += len(found.records)
-        return found
+            return False
+        if found is None:
+            return False
+        fetched.add(topic_partition, found)
+        fetched.read.append((actor, len(found.records)))
+        return True
+
+    async def _take(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> None:
+        topic_partition = asked.topic_partition
+        procedure = partial(
+            fetch_batches,
+            offset=asked.offset,
+            max_bytes=fetched.room(asked),
+            min_one_batch=not fetched.size,
+            isolation=view.isolation,
+            skip_gaps=view.skip_gaps,
+        )
+        try:
+            found = await self._look(topic_partition, procedure)
+        except RequestError as exc:
+            fetched.fail(topic_partition, exc)
+        else:
+            with contextlib.suppress(RequestError):  # deleted meanwhile
+                fetched.read.append((self._manager.topics.actor(topic_partition), len(found.records)))
+            fetched.add(topic_partition, found)
 
     async def unpack(
         self, answers: Sequence[FetchAnswer], asked: Sequence[FetchPartition], *, max_bytes: int
@@ -208,10 +211,6 @@ class LogReader:
         ]
         procedure = plain_partitions(wanted, max_bytes=max_bytes, limits=self._manager.batch_limits)
         return await self._disk.compute(procedure)
-
-    def _count(self, topic_partition: TopicPartition, fetched_bytes: int) -> None:
-        with contextlib.suppress(RequestError):  # deleted meanwhile
-            self._manager.topics.actor(topic_partition).fetched_bytes += fetched_bytes
 
     # ---- lookups ---------------------------------------------------------------------------------------------------------
 
@@ -238,9 +237,7 @@ class LogReader:
         answers: list[TimestampAndOffset | RequestError] = []
         for topic_partition, timestamp in questions:
             try:
-                answers.append(self._offset_for_time_nowait(topic_partition, timestamp, isolation))
-            except RequestError as exc:
-                answers.append(exc.as_answer())
+                answers.append(self._answer_nowait(topic_partition, timestamp, isolation))
             except WouldWaitError:
                 break
             if self._disk.turns.spend(STEPS_PER_LOOKUP):
@@ -249,21 +246,37 @@ class LogReader:
             answers += await self._look_up_all(questions[len(answers) :], isolation)
         return answers
 
-    def _offset_for_time_nowait(
+    def offsets_for_times_if_cached(
+        self, questions: Sequence[tuple[TopicPartition, int]], isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> list[TimestampAndOffset | RequestError] | None:
+        """`offsets_for_times` on the spot. None where something has to be waited for, or others are to have their turn."""
+        answers: list[TimestampAndOffset | RequestError] = []
+        for topic_partition, timestamp in questions:
+            if not self._disk.turns.fit(STEPS_PER_LOOKUP):
+                return None
+            try:
+                answers.append(self._answer_nowait(topic_partition, timestamp, isolation))
+            except WouldWaitError:
+                return None
+        return answers
+
+    def _answer_nowait(
         self, topic_partition: TopicPartition, timestamp: int, isolation: Isolation
-    ) -> TimestampAndOffset:
-        """`offset_for_time` where nothing has to be waited for. Raises WouldWaitError where something has, and where reading
-        did not work: `_look` says what becomes of that."""
-        if not 0 <= timestamp <= INT64_MAX:
-            _check_timestamp(topic_partition, timestamp)
-        actor = self._manager.topics.actor(topic_partition)
-        snapshot, disk = actor.snapshot(), actor.disk
+    ) -> TimestampAndOffset | RequestError:
+        """What `offset_for_time` answers or raises where nothing has to be waited for. Raises WouldWaitError where something
+        has, and where reading did not work: `_look` says what becomes of that."""
         try:
+            if not 0 <= timestamp <= INT64_MAX:
+                _check_timestamp(topic_partition, timestamp)
+            actor = self._manager.topics.actor(topic_partition)
+            snapshot, disk = actor.snapshot(), actor.disk
             if timestamp >= 0 and snapshot.end_offset(isolation) == snapshot.high_watermark:
                 found = first_at_once(snapshot, timestamp, disk.cached_bytes)
                 if found is not None:
                     return found
             return disk.read_nowait(offset_for_timestamp(snapshot, timestamp, isolation))
+        except RequestError as exc:
+            return exc.as_answer()
         except (OSError, StorageError) as exc:
             raise WouldWaitError(None) from exc
 

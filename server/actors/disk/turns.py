@@ -39,6 +39,10 @@ class Turns:
         self._steps = 0
         return True
 
+    def done(self, steps: int) -> None:
+        """So much was done where `fit` could not tell: nothing may fit this turn any more."""
+        self._steps += steps
+
     def fit(self, steps: int) -> bool:
         """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
         fits."""

@@ -26,6 +26,7 @@ from .access.login import Login
 from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
 from .fake.watched import Watch
+from .fetch import take_fetch
 from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
 
@@ -33,6 +34,8 @@ Handler = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's, or an awaitable of it."""
 AtOnce = Callable[[Call, Any], Any]
 """(call, the request's body) -> the answer's; None where it has to be waited for, and nothing has happened."""
+Taking = Callable[[Call, Turn, Any], Work | None]
+"""(call, turn, the request's body) -> what is to be waited for; None: it is answered, or will be."""
 
 HANDLER_MODULES: Final = (
     *(
@@ -50,6 +53,9 @@ HANDLER_MODULES: Final = (
     *("quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
+
+TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch}
+"""What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
 
 SERVED: Final = APIS
 """What is spoken, and advertised."""
@@ -123,6 +129,8 @@ class KafkaCalls:
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)
         if not request.is_large and (self.door.guard is None or request.body is None):
+            if (take := TAKEN.get(key)) is not None:
+                return take(call, turn, request.body)
             at_once = self._at_once.get(key)
             if at_once is not None and (answer := at_once(call, request.body)) is not None:
                 turn.answer(answer)

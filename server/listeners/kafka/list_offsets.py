@@ -34,13 +34,44 @@ FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_T
 NAMED_PER_TURN: Final = 512
 """Partitions, and topics, of which only the names are looked at, or that are answered with what was found."""
 
+PARTITIONS_AT_ONCE: Final = 16
+"""Of a request that may be answered without a turn of the scheduler."""
+
 Question = tuple[TopicPartition, int]
 Answer = TimestampAndOffset | RequestError
 
 
+def list_offsets_at_once(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse | None:
+    """`list_offsets` where few partitions are asked for, each once, and the answers are cached."""
+    known: dict[TopicPartition, Answer | None] = {}
+    lookups: list[Question] = []
+    count = 0
+    for topic in body.topics:
+        count += len(topic.partitions)
+        if count > PARTITIONS_AT_ONCE:
+            return None
+        for each in topic.partitions:
+            topic_partition = TopicPartition(topic.name, each.partition_index)
+            answer = None if _is_lookup(each) else _without_lookup(call, topic_partition, each, is_repeated=False)
+            known[topic_partition] = answer
+            if answer is None:
+                lookups.append((topic_partition, _asked_timestamp(each)))
+    found = call.broker.reader.offsets_for_times_if_cached(lookups, _isolation(body)) if count == len(known) else None
+    if found is None:
+        return None
+    answers, left = iter(known.values()), iter(found)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_partition(each, next(answers) or next(left)) for each in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
 async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
     """The first record with a timestamp >= the one asked for; no offset and no error when there is none."""
-    isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
     asked: list[ListOffsetsPartition] = []
     questions: list[Question] = []
     names: set[TopicPartition] = set()
@@ -51,14 +82,23 @@ async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsRespo
             names.add(topic_partition)
             asked.append(each)
             questions.append((topic_partition, each.timestamp))
-            is_plain = is_plain and each.timestamp >= 0 and each.current_leader_epoch == NOT_CHECKED
+            is_plain = is_plain and _is_lookup(each)
             if not len(asked) % NAMED_PER_TURN:
                 await trio.lowlevel.checkpoint()
     if is_plain and len(names) == len(questions):
-        answers = await call.broker.reader.offsets_for_times(questions, isolation)
+        answers = await call.broker.reader.offsets_for_times(questions, _isolation(body))
     else:
-        answers = await _look_up(call, asked, questions, isolation)
+        answers = await _look_up(call, asked, questions, _isolation(body))
     return await _answered(body, answers)
+
+
+def _isolation(body: ListOffsetsRequest) -> Isolation:
+    return Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+
+
+def _is_lookup(asked: ListOffsetsPartition) -> bool:
+    """Whether the log alone has the answer; it may have others' too, see `_without_lookup`."""
+    return asked.timestamp >= 0 and asked.current_leader_epoch == NOT_CHECKED
 
 
 async def _look_up(

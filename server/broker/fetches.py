@@ -1,0 +1,74 @@
+"""What a fetch asks of the reader and what it is answered, as values; what it has read so far."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import attrs
+
+from ...protocol.errors import RequestError
+from ...protocol.types import Isolation, TopicPartition
+from ..actors.partition.partition import PartitionActor
+from ..storage.lookups.fetch import FetchedRecords
+
+
+class FetchPartition(NamedTuple):
+    """Read `topic_partition` from `offset`, about `max_bytes` of it."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int
+
+
+class ReaderView(NamedTuple):
+    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused."""
+
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    skip_gaps: bool = False
+
+
+DEFAULT_VIEW: Final = ReaderView()
+
+
+class FetchAnswer(NamedTuple):
+    """What was read, or why not."""
+
+    topic_partition: TopicPartition
+    fetched: FetchedRecords | None
+    error: RequestError | None
+
+
+@attrs.define(eq=False)
+class Fetched:
+    """What one fetch has read so far. Owner: the fetch."""
+
+    left: int
+    """How many bytes it may still answer."""
+    answers: list[FetchAnswer] = attrs.field(factory=list)
+    size: int = 0
+    is_enough: bool = False
+    """Whether waiting for more is pointless, however little there is."""
+    read: list[tuple[PartitionActor, int]] = attrs.field(factory=list)
+    """Whose readers are handed how many bytes, once it is answered."""
+
+    def room(self, asked: FetchPartition) -> int:
+        """How many bytes may be read of a partition."""
+        return max(0, min(asked.max_bytes, self.left))
+
+    def add(self, topic_partition: TopicPartition, found: FetchedRecords) -> None:
+        """This was read of it."""
+        self.answers.append(FetchAnswer(topic_partition, found, None))
+        if size := len(found.records):
+            self.size += size
+            self.left -= size
+            self.is_enough = self.is_enough or found.ends_segment
+
+    def fail(self, topic_partition: TopicPartition, error: RequestError) -> None:
+        """It cannot be read."""
+        self.answers.append(FetchAnswer(topic_partition, None, error.as_answer()))
+        self.is_enough = True
+
+    def count(self) -> None:
+        """It is answered."""
+        for actor, size in self.read:
+            actor.fetched_bytes += size
