@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 from triolog.tools.client.blocking import BlockingClient
@@ -46,7 +46,12 @@ def _archive() -> Path:
     return folder / f"spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsa"
 
 
-@pytest.fixture(scope="session")
+def _as_long_as_it_is_used(fixture_name: str, config: pytest.Config) -> Literal["package", "session"]:
+    """In a process of xdist these tests come one after the other: the JVM ends behind them, and not when the suite does."""
+    return "package" if hasattr(config, "workerinput") else "session"
+
+
+@pytest.fixture(scope=_as_long_as_it_is_used)
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores that starts fast and says nothing."""
     from pyspark import SparkContext
