@@ -9,17 +9,24 @@ import logging
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
+    from ...server.listeners.opening import Addresses
     from ...server.settings.broker_config import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
+USUAL: Final = gc.get_threshold()
+WHILE_STARTING: Final = (100_000, *USUAL[1:])
+"""Logs that are opened stay, a hundred objects each, and the collector would look at all of them whenever they are a quarter
+more: a fifth of a start with 5,000. It still comes by where a long start leaves garbage."""
 
 
 class CannotServeError(click.ClickException):
@@ -70,7 +77,7 @@ def command(
     import trio
 
     from ...protocol.errors import RequestError, TriologError
-    from ...server.app import configure_logging, serve, write_ready_file
+    from ...server.app import configure_logging, serve
     from ...server.settings.broker_config import BrokerConfig
     from ...server.settings.broker_settings import read_settings, read_topic_configs
     from ...server.system.open_files import check_open_files
@@ -109,10 +116,8 @@ def command(
         return
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
-        with bar or contextlib.nullcontext():
-            trio.run(
-                serve, config, lambda addresses: None if ready_file is None else write_ready_file(ready_file, addresses), bar
-            )
+        with bar or contextlib.nullcontext(), seldom_collecting():
+            trio.run(serve, config, partial(_started, ready_file), bar)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
@@ -127,7 +132,6 @@ def _serve_for_tests(
     import trio
 
     from ...protocol.errors import TriologError
-    from ...server.app import write_ready_file
     from ...server.control.clock import MovedClock
     from ...server.control.rules_file import check_rules
     from ...server.control.serving import serve_for_tests
@@ -147,14 +151,31 @@ def _serve_for_tests(
     clock = MovedClock()
     wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
 
-    def started(addresses: Addresses) -> None:
-        if ready_file is not None:
-            write_ready_file(ready_file, addresses)
-
+    started = partial(_started, ready_file)
     try:
-        trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, clock=clock)
+        with seldom_collecting():
+            trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+@contextlib.contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """For the time of the block, or until the server has started."""
+    gc.set_threshold(*WHILE_STARTING)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*USUAL)
+
+
+def _started(ready_file: str | None, addresses: Addresses) -> None:
+    """It serves: say where, and look for garbage as always from now on."""
+    from ...server.app import write_ready_file
+
+    gc.set_threshold(*USUAL)
+    if ready_file is not None:
+        write_ready_file(ready_file, addresses)
 
 
 def _check_metrics_extra() -> None:

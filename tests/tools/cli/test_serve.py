@@ -1,0 +1,32 @@
+"""What `triolog serve` does to the process around a start."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+
+from triolog.server.listeners.opening import Addresses
+from triolog.server.settings.broker_config import DEFAULT_NATIVE
+from triolog.tools.cli import serve
+
+
+def test_garbage_is_looked_for_seldom_while_logs_are_opened_and_as_always_once_they_are_served(tmp_path: Path) -> None:
+    usual, ready = gc.get_threshold(), tmp_path / "ready"
+    with serve.seldom_collecting():
+        assert gc.isenabled()
+        assert gc.get_threshold()[0] >= 100 * usual[0]
+        serve._started(str(ready), Addresses(DEFAULT_NATIVE, None))
+        assert gc.get_threshold() == usual
+    assert gc.get_threshold() == usual
+    assert "native" in json.loads(ready.read_text(encoding="utf-8"))
+
+
+def test_a_start_that_fails_leaves_the_collector_as_it_was() -> None:
+    usual = gc.get_threshold()
+    try:
+        with serve.seldom_collecting():
+            raise OSError
+    except OSError:
+        pass
+    assert gc.get_threshold() == usual
