@@ -18,15 +18,15 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (314, 1.00), 50: (182, 0.02)},
-    "Fetch, 1 record": {1: (426, 2.25), 50: (327, 0.06)},
-    "ListOffsets by time, 1 partition": {1: (403, 2.25), 50: (305, 0.06)},
-    "ListOffsets by time, 100 partitions": {1: (6741, 4.25), 50: (6599, 0.10)},
-    "Metadata": {1: (389, 2.25), 50: (290, 0.04)},
-    "Heartbeat": {1: (229, 1.00), 50: (160, 0.02)},
-    "OffsetCommit": {1: (1124, 6.25), 50: (833, 0.12)},
+    "Produce, 1 record": {1: (315, 1.00), 50: (182, 0.02)},
+    "Fetch, 1 record": {1: (290, 1.00), 50: (233, 0.06)},
+    "ListOffsets by time, 1 partition": {1: (249, 1.00), 50: (193, 0.06)},
+    "ListOffsets by time, 100 partitions": {1: (6845, 4.25), 50: (6704, 0.10)},
+    "Metadata": {1: (390, 2.25), 50: (291, 0.04)},
+    "Heartbeat": {1: (230, 1.00), 50: (161, 0.02)},
+    "OffsetCommit": {1: (1125, 6.25), 50: (831, 0.12)},
     "native produce, 1 record": {1: (349, 1.00), 50: (217, 0.02)},
-    "native fetch, 1 record": {1: (422, 2.25), 50: (324, 0.06)},
+    "native fetch, 1 record": {1: (427, 2.25), 50: (329, 0.06)},
     "native offsets_for_times, 1 partition": {1: (400, 2.25), 50: (302, 0.06)},
 }
 """Load -> connections, each with one request under way -> calls of functions and turns of the event loop, both a request."""
