@@ -153,8 +153,8 @@ def test_every_answer_is_that_of_the_long_way(
     log_start: float,
     readable: float,
 ) -> None:
-    """At any log start offset and any high watermark between two appends. It may leave no question open whose answer lies in
-    the first segment that reaches the time."""
+    """At any log start offset and any high watermark between two appends. It leaves no question open whose answer lies in the
+    first segment that reaches the time, unless a batch there may have lost its match to the log start offset."""
     config = LogConfig(index_interval_bytes=interval, segment_index_bytes=60)
     driven = open_driven(tmp_path_factory.mktemp("at_once"), config=config)
     ends = [(0, 0, 0)]
@@ -174,4 +174,4 @@ def test_every_answer_is_that_of_the_long_way(
         assert found is None or found == expected, f"asked for {timestamp}"
         slot = snapshot.slot_reaching(timestamp)
         lies_in_first = slot < len(snapshot) and expected.offset >= 0 and snapshot.slot_of(expected.offset) == slot
-        assert found is not None or not lies_in_first, f"asked for {timestamp}"
+        assert found is not None or start or not lies_in_first, f"asked for {timestamp}"
