@@ -4,7 +4,7 @@ Values in, values out; no wire messages, no sockets. Per-partition errors are re
 asked at once, because the others still succeed.
 """
 
-from ..actors.coordinators.committed_offsets import Commit as Commit
+from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
 from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations

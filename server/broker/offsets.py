@@ -8,7 +8,8 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.coordinators.committed_offsets import Commit, CommittedOffsets, GroupOffset
+from ..actors.coordinators.commit_batch import AnswerCommit, Commit
+from ..actors.coordinators.committed_offsets import CommittedOffsets, GroupOffset
 from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.offsets_topic import check_group
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
@@ -43,6 +44,11 @@ class OffsetCommits:
         transactional_id, producer_id, producer_epoch = transaction
         await self.join_transaction(transactional_id, producer_id, producer_epoch, group)
         return await self._coordinator.commit(group, commits, member, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+        """`commit` outside of a transaction, on the spot: what that answers or raises is given to `answer`, now or when it is
+        stored. False, and nothing has happened: await `commit`. Raises RequestError."""
+        return self._coordinator.commit_now(group, commits, member, answer)
 
     async def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False

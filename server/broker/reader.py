@@ -69,8 +69,10 @@ class LogReader:
     ) -> list[FetchAnswer]:
         """Read from several partitions, in order, until `max_bytes` are there; the first batch comes whole in any case.
 
-        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait.
+        When less than `min_bytes` is there, wait up to `max_wait_s` for more. An error of a partition ends the wait. What is
+        cached is answered on the spot, as by `fetch_now`; it can be cancelled all the same.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         answers, is_enough = await self.fetch_now(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view)
         if is_enough or max_wait_s <= 0:
             return answers
@@ -224,6 +226,7 @@ class LogReader:
 
         Offset and timestamp are -1 when there is none. Raises RequestError.
         """
+        await self._disk.turns.checkpoint(STEPS_PER_LOOKUP)
         _check_timestamp(topic_partition, timestamp)
         return await self._look(topic_partition, partial(offset_for_timestamp, timestamp=timestamp, isolation=isolation))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +27,10 @@ from .topics import check_not_internal
 
 BYTES_PER_STEP: Final = 64
 """Of a small batch, which takes 2 to 100 us, and up to 300 where it unpacks to eight times its size."""
+STEPS_PER_APPEND: Final = 16
+"""What an append takes beside looking at its records: a plan and a write."""
+NOT_ACKNOWLEDGED: Final = AppendResult(-1, -1, -1, -1)
+"""The result of an append whose acknowledgement nobody waits for."""
 
 PartitionAppend = tuple[PartitionActor, PreparedAppend]
 """What `prepare` answers and `submit` takes: a partition, and what is to be appended there."""
@@ -92,22 +97,32 @@ class LogWriter:
 
         `acks`: -1 when the high watermark passes, 1 after the write, 0 without waiting (the result is then all -1).
         Raises RequestError; RequestTimedOutError when it took longer than `timeout_s`. Cancelled before it is enqueued
-        nothing happened; after that the outcome is unknown.
+        nothing happened; after that the outcome is unknown. Where the partition rests and a small write is enough it is
+        answered on the spot; it can be cancelled all the same, and others have their turn after some of them (see
+        `Turns.checkpoint`).
         """
-        plain = not isinstance(records, bytes | bytearray | memoryview)
-        actor, prepared = (
-            await self.prepare_records(topic_partition, records)  # type: ignore[arg-type]
-            if plain
-            else await self.prepare(topic_partition, records)  # type: ignore[arg-type]
-        )
-        if acks == 0:
-            await actor.append(prepared, acks, _drop)
-            return AppendResult(-1, -1, -1, -1)
+        disk = self._manager.disk
+        await disk.turns.checkpoint(STEPS_PER_APPEND)
+        actor, prepared = await self._prepared(topic_partition, records)
         slot = _Slot()
-        with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
-            await actor.append(prepared, acks, slot.put)
-            return await slot.get()
-        raise RequestTimedOutError(f"{topic_partition}: no acknowledgement within {timeout_s} s; the outcome is unknown")
+        with disk.gathering:  # the write is made at its end, if no task is needed for it
+            is_enqueued = actor.try_append(prepared, acks, slot.put)
+        if slot.answer is None or not acks:
+            with trio.move_on_after(math.inf if timeout_s is None else timeout_s) as waiting:
+                if not is_enqueued:
+                    await actor.append(prepared, acks, slot.put)
+                if acks:
+                    await slot.wait()
+            if waiting.cancelled_caught:
+                raise RequestTimedOutError(
+                    f"{topic_partition}: no acknowledgement within {timeout_s} s; the outcome is unknown"
+                )
+        return slot.result() if acks else NOT_ACKNOWLEDGED
+
+    async def _prepared(self, topic_partition: TopicPartition, records: Bytes | Sequence[PlainRecord]) -> PartitionAppend:
+        if isinstance(records, bytes | bytearray | memoryview):
+            return self.prepare_now(topic_partition, records) or await self.prepare(topic_partition, records)
+        return await self.prepare_records(topic_partition, records)
 
     @staticmethod
     async def submit(actor: PartitionActor, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
@@ -120,20 +135,21 @@ class LogWriter:
 class _Slot:
     """Where one caller waits for one answer. Putting never raises, also when the caller is gone."""
 
-    _answered: trio.Event = attrs.field(factory=trio.Event)
-    _answer: AppendResult | RequestError | None = None
+    answer: AppendResult | RequestError | None = None
+    _answered: trio.Event | None = None
 
     def put(self, answer: AppendResult | RequestError) -> None:
-        self._answer = answer
-        self._answered.set()
+        self.answer = answer
+        if self._answered is not None:
+            self._answered.set()
 
-    async def get(self) -> AppendResult:
-        await self._answered.wait()
-        if isinstance(self._answer, RequestError):
-            raise self._answer.as_answer()
-        assert self._answer is not None
-        return self._answer
+    async def wait(self) -> None:
+        if self.answer is None:
+            self._answered = trio.Event()
+            await self._answered.wait()
 
-
-def _drop(answer: AppendResult | RequestError) -> None:
-    """Nobody asked."""
+    def result(self) -> AppendResult:
+        if isinstance(self.answer, RequestError):
+            raise self.answer.as_answer()
+        assert self.answer is not None
+        return self.answer

@@ -16,12 +16,13 @@ from triolog.protocol.errors import (
     RequestError,
     UnknownTopicOrPartitionError,
 )
+from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
-from triolog.server.broker.reader import STEPS_PER_LOOKUP
+from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_PER_LOOKUP
 from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
@@ -187,6 +188,62 @@ async def test_many_lookups_let_others_have_their_turn(tmp_path: Path) -> None:
             await broker.reader.offsets_for_times([(PARTITION, START_MS)] * 4_800)
             assert turns >= 9 * (4_800 * STEPS_PER_LOOKUP // STEPS_PER_TURN) // 10
             nursery.cancel_scope.cancel()
+
+
+async def test_what_is_cached_is_answered_on_the_spot_as_it_is_by_who_waits(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await fill(broker, 3)
+        gone = TopicPartition("gone", 0)
+        asked = [FetchPartition(PARTITION, 1, 100), FetchPartition(gone, 0, 100), FetchPartition(PARTITION, 3, 100)]
+        at_once = broker.reader.fetch_if_cached(asked, max_bytes=1_000)
+        answers, is_enough = await broker.reader.fetch_now(asked, max_bytes=1_000)
+        assert at_once is not None
+        assert at_once[1] is is_enough
+        assert [(each.topic_partition, each.fetched) for each in at_once[0]] == [
+            (each.topic_partition, each.fetched) for each in answers
+        ]
+        questions = [(PARTITION, START_MS), (gone, 0), (PARTITION, -1), (PARTITION, -17)]
+        told = [broker.reader.offsets_for_times_if_cached(questions), await broker.reader.offsets_for_times(questions)]
+        first, second = ([getattr(each, "code", each) for each in answers or ()] for answers in told)
+        assert first == second
+        assert len(first) == 4
+
+
+async def test_what_has_to_be_waited_for_is_not_answered_on_the_spot_and_not_counted(tmp_path: Path) -> None:
+    fs = GateFileSystem(cached_reads=False)
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await fill(broker, 3)
+        asked = [FetchPartition(PARTITION, 3, 100), FetchPartition(PARTITION, 1, 100)]
+        assert broker.reader.fetch_if_cached(asked, max_bytes=1_000) is None
+        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1), (PARTITION, START_MS)]) is None
+        assert actor_of(broker).fetched_bytes == 0
+        answers, _ = await broker.reader.fetch_now(asked, max_bytes=1_000)
+        assert (
+            actor_of(broker).fetched_bytes == sum(len(each.fetched.records) for each in answers if each.fetched is not None) > 0
+        )
+
+
+async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await fill(broker, 3)
+        fits = STEPS_PER_TURN // STEPS_PER_LOOKUP - 1
+        turns = broker.disk.turns
+        turns.begin()
+        assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)] * fits) is not None
+        assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)]) is None
+        assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is None
+        turns.begin()
+        assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is not None
+
+
+async def test_a_large_answer_takes_the_turn_from_what_follows(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.writer.append(PARTITION, build_batch([(START_MS, None, bytes(MIB - 1_000), ())]))
+        asked = [FetchPartition(PARTITION, 0, MIB)]
+        count = STEPS_PER_TURN * BYTES_PER_STEP // MIB + 1
+        broker.disk.turns.begin()
+        assert broker.reader.fetch_if_cached(asked * count, max_bytes=count * MIB) is not None
+        assert broker.reader.fetch_if_cached(asked, max_bytes=MIB) is None
 
 
 async def test_an_error_of_one_lookup_is_its_answer_and_the_others_are_answered(tmp_path: Path) -> None:

@@ -17,25 +17,17 @@ import attrs
 import trio
 
 from ....protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from ....protocol.errors import ErrorCode, InvalidRequestError, RecordBatchTooLargeError, RecordTooLargeError, RequestError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...settings.broker_config import BrokerConfig
 from ...storage.log.append import AppendResult
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
+from .commit_batch import AnswerCommit, Commit, CommitBatch
 from .group_offsets import GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group
 
 LOGGER: Final = logging.getLogger(__name__)
-
-
-class Commit(NamedTuple):
-    """An offset to be kept: of the record to be read next, with the group's own note and the leader epoch of the last one."""
-
-    topic_partition: TopicPartition
-    offset: int
-    metadata: str | None = None
-    leader_epoch: int = -1
 
 
 class GroupOffset(NamedTuple):
@@ -81,6 +73,62 @@ class CommittedOffsets:
         """
         check_group(group)
         check()
+        batch = self._batch(group, commits, producer_id)
+        if not batch.entries:
+            return batch.answers
+        if not self.topic.exists:
+            await self.topic.ensure()
+            check()
+        topic_partition = self.topic.partition_of(group)
+        offsets = self.topic.contents(topic_partition)
+        records = batch.build(producer_epoch)
+        offsets.begin_commit(group)
+        try:
+            with trio.CancelScope(shield=True):
+                await self.topic.append(topic_partition, records, partial(batch.put_into, offsets))
+        except RequestError as exc:
+            raise batch.in_words(topic_partition, exc) from exc
+        finally:
+            offsets.end_commit(group)
+        return batch.answers
+
+    def commit_now(self, group: str, commits: Sequence[Commit], answer: AnswerCommit, *, check: Callable[[], None]) -> bool:
+        """`commit` outside of a transaction: enqueue it, and have `answer` called with what that answers or raises. False, and
+        nothing has happened: it has to be waited for. Raises RequestError."""
+        check_group(group)
+        check()
+        batch = self._batch(group, commits, NO_PRODUCER_ID)
+        if not batch.entries:
+            answer(batch.answers)
+            return True
+        if not self.topic.exists:
+            return False
+        topic_partition = self.topic.partition_of(group)
+        offsets = self.topic.contents(topic_partition)
+
+        def done(result: AppendResult | RequestError) -> None:
+            if isinstance(result, RequestError):
+                offsets.end_commit(group)
+                answer(batch.in_words(topic_partition, result))
+            else:
+                batch.put_into(offsets, result)
+                offsets.end_commit(group)
+                answer(batch.answers)
+
+        records = batch.build(NO_PRODUCER_EPOCH)
+        offsets.begin_commit(group)
+        is_enqueued = False
+        try:
+            is_enqueued = self.topic.try_append(topic_partition, records, done)
+        except RequestError as exc:
+            raise batch.in_words(topic_partition, exc) from exc
+        finally:
+            if not is_enqueued:
+                offsets.end_commit(group)
+        return is_enqueued
+
+    def _batch(self, group: str, commits: Sequence[Commit], producer_id: int) -> CommitBatch:
+        """What of the commits can be kept."""
         answers = [self._check(commit) for commit in commits]
         now_ms = self._now_ms()
         entries = [
@@ -91,34 +139,7 @@ class CommittedOffsets:
             for commit, error in zip(commits, answers, strict=True)
             if error is None
         ]
-        if not entries:
-            return answers
-        if not self.topic.exists:
-            await self.topic.ensure()
-            check()
-        topic_partition = self.topic.partition_of(group)
-        offsets = self.topic.contents(topic_partition)
-        builder = batch_builder(producer_id, producer_epoch)
-        for key, value in entries:
-            builder.append(now_ms, key.encode(), value.encode())
-
-        def on_stored(result: AppendResult) -> None:
-            for record_offset, (key, value) in enumerate(entries, result.base_offset):
-                offsets.put(key, value, record_offset, producer_id)
-
-        offsets.begin_commit(group)
-        try:
-            with trio.CancelScope(shield=True):
-                await self.topic.append(topic_partition, builder.build(), on_stored)
-        except (RecordTooLargeError, RecordBatchTooLargeError) as exc:
-            raise RequestError(
-                f"group {group!r}: {len(entries)} offsets do not fit one batch of {topic_partition}: {exc.message}; commit "
-                "fewer at a time, or with less metadata",
-                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-            ) from exc
-        finally:
-            offsets.end_commit(group)
-        return answers
+        return CommitBatch(group, producer_id, now_ms, answers, entries)
 
     def _check(self, commit: Commit) -> RequestError | None:
         topic_partition, offset, metadata, _ = commit

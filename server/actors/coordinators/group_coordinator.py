@@ -42,7 +42,8 @@ from ...groups.values import (
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from .alarm import Alarm, deadline_now_ms
-from .committed_offsets import Commit, CommittedOffsets
+from .commit_batch import AnswerCommit, Commit
+from .committed_offsets import CommittedOffsets
 from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
 from .offsets_topic import OffsetsTopic, check_group
@@ -206,16 +207,19 @@ class GroupCoordinator:
     ) -> list[RequestError | None]:
         """`CommittedOffsets.commit`, if the member may commit for the group at the moment of the append. Raises
         RequestError."""
-
-        def check() -> None:
-            is_transactional = producer_id != NO_PRODUCER_ID
-            if group in self.consumers:
-                self.consumers.check_commit(group, member, is_transactional=is_transactional)
-                return
-            self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
-            self._settle(Outcome())
-
+        check = partial(self._check_commit, group, member, is_transactional=producer_id != NO_PRODUCER_ID)
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+        """The same with `CommittedOffsets.commit_now`."""
+        return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member))
+
+    def _check_commit(self, group: str, member: CommittingMember, *, is_transactional: bool = False) -> None:
+        if group in self.consumers:
+            self.consumers.check_commit(group, member, is_transactional=is_transactional)
+            return
+        self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
+        self._settle(Outcome())
 
     async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
         """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order

@@ -19,14 +19,16 @@ from ....protocol.errors import RequestError, TopicAlreadyExistsError
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ....protocol.records.record import iter_records
+from ....protocol.records.steps import UNLIMITED
 from ....protocol.types import Bytes, TopicPartition
 from ...storage.log.append import AppendResult
 from ...storage.log.prepare import PreparedAppend, prepare_append
+from ...storage.log.prepare_one import prepare_one
 from ...storage.lookups.fetch import fetch_batches
 from ...storage.producers.producer_cursor import AppendOrigin
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
-from ..partition.appender import ACKS_ALL
+from ..partition.appender import ACKS_ALL, Answer
 from ..partition.partition import PartitionActor
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -86,8 +88,22 @@ class InternalTopic:
         Raises RequestError. Cancelled once it is enqueued: it is stored all the same, and `on_stored` is called.
         """
         actor = self.actor(topic_partition)
-        prepared = prepare_append(batch, topic_partition, actor.config, now_ms=self.now_ms(), origin=AppendOrigin.COORDINATOR)
-        await store(actor, prepared, on_stored)
+        await store(actor, self._prepared(actor, batch), on_stored)
+
+    def try_append(self, topic_partition: TopicPartition, batch: Bytes, answer: Answer) -> bool:
+        """Enqueue one batch, and have `answer` called, in log order. False, and nothing has happened: the mailbox is full, or
+        others are to have their turn. Raises RequestError."""
+        if not self.manager.disk.may_compute_now(0):
+            return False
+        actor = self.actor(topic_partition)
+        return actor.try_append(self._prepared(actor, batch), ACKS_ALL, answer)
+
+    def _prepared(self, actor: PartitionActor, batch: Bytes) -> PreparedAppend:
+        now_ms = self.now_ms()
+        prepared = prepare_one(batch, actor.config, now_ms, UNLIMITED)
+        if prepared is not None:
+            return prepared._replace(origin=AppendOrigin.COORDINATOR)
+        return prepare_append(batch, actor.topic_partition, actor.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     async def replay(self, topic_partition: TopicPartition, take: Callable[[BatchHeader, memoryview], None]) -> None:
         """Give every batch up to the high watermark to `take`, its CRC checked; what recovery has put aside is said and passed

@@ -27,6 +27,7 @@ from ...storage.log.log import Log
 from ...system.clock import NowMs
 from ..manager.log_manager import LogManager
 from ..manager.topics import Topics
+from ..partition.appender import Answer
 from .group_offsets import GroupOffsets
 from .internal_topic import InternalTopic, OnStored
 
@@ -150,6 +151,10 @@ class OffsetsTopic:
     async def append(self, topic_partition: TopicPartition, batch: Bytes, on_stored: OnStored) -> None:
         """See InternalTopic.append."""
         await self._log.append(topic_partition, batch, on_stored)
+
+    def try_append(self, topic_partition: TopicPartition, batch: Bytes, answer: Answer) -> bool:
+        """See InternalTopic.try_append."""
+        return self._log.try_append(topic_partition, batch, answer)
 
     async def catch_up(self, topic_partition: TopicPartition) -> None:
         """Everything that was enqueued before has been answered when this returns. Raises RequestError."""

@@ -43,6 +43,14 @@ class Turns:
         """So much was done where `fit` could not tell: nothing may fit this turn any more."""
         self._steps += steps
 
+    async def checkpoint(self, steps: int) -> None:
+        """The checkpoint of who does so much without waiting for anything: ends for who is cancelled, always; others have their
+        turn when what was done fills one. A turn of the scheduler for each append would cost as much as the append."""
+        if self.spend(steps):
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+
     def fit(self, steps: int) -> bool:
         """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
         fits."""

@@ -186,6 +186,8 @@ class Transport:
         if self._rest:
             self._has_writer = True
             self.needs_writer()
+        else:
+            self.progressed()
 
     @property
     def is_full(self) -> bool:

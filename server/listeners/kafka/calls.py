@@ -27,6 +27,7 @@ from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
 from .fake.watched import Watch
 from .fetch import take_fetch
+from .offset_commits import take_offset_commit
 from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
 
@@ -49,12 +50,12 @@ HANDLER_MODULES: Final = (
         "create_topics",
         "describe_topic_partitions",
     ),
-    *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata", "offsets"),
-    *("quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
+    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
-TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch}
+TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch, ApiKey.OFFSET_COMMIT: take_offset_commit}
 """What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
 
 SERVED: Final = APIS

@@ -3,6 +3,7 @@ answer has it, where Kafka lets the client ask again."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -21,6 +22,8 @@ from ...broker import TopicMetadata, check_topic_name, is_internal
 from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call
 
+TOPICS_AT_ONCE: Final = 16
+"""Of a request that may be answered without a turn of the scheduler."""
 NO_LEADER: Final = -1
 _SEE_TOPIC: Final = (AclOperation.DESCRIBE, ResourceType.TOPIC)
 TOLD_OPERATIONS: Final = frozenset(
@@ -31,22 +34,53 @@ FIRST_WITH_TOPIC_IDS: Final = 12
 """Versions 10 and 11 have a field for them, and are refused when it is used (Kafka: KafkaApis)."""
 
 
+def metadata_at_once(call: Call, body: MetadataRequest) -> MetadataResponse | None:
+    """`metadata` of few topics that are named, none of which is to be made."""
+    if _is_about_all(call, body) or len(body.topics or ()) > TOPICS_AT_ONCE:
+        return None
+    topics: list[MetadataResponseTopic] = []
+    for each in _once(body):
+        topic = _known(call, each, may_create=body.allow_auto_topic_creation)
+        if topic is None:
+            return None
+        topics.append(topic)
+    if body.include_topic_authorized_operations:
+        for topic in topics:
+            _tell_operations(call, topic)
+    return _response(call, body, topics)
+
+
 async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
     """All topics for a null list (an empty one in version 0), else those asked for, by name or from version 10 on by id."""
-    asked = body.topics
-    if asked is None or (call.version == 0 and not asked):
+    if _is_about_all(call, body):
         names = [name for name in call.broker.topics.names() if call.authorize(*_SEE_TOPIC, name, quietly=True)]
         topics = []
         async for name in in_turns(names):
             with suppress(RequestError):  # it was deleted meanwhile
                 topics.append(_found(call, call.broker.topics.metadata(name)))
     else:
-        different = {(each.name, each.topic_id): each for each in asked}.values()
-        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(different)]
+        topics = [await _topic(call, each, may_create=body.allow_auto_topic_creation) async for each in in_turns(_once(body))]
     if body.include_topic_authorized_operations:
         async for topic in in_turns(topics):
-            if topic.error_code in TOLD_OPERATIONS:
-                topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
+            _tell_operations(call, topic)
+    return _response(call, body, topics)
+
+
+def _is_about_all(call: Call, body: MetadataRequest) -> bool:
+    return body.topics is None or (call.version == 0 and not body.topics)
+
+
+def _once(body: MetadataRequest) -> Collection[MetadataRequestTopic]:
+    """The topics that are named, each once."""
+    return {(each.name, each.topic_id): each for each in body.topics or ()}.values()
+
+
+def _tell_operations(call: Call, topic: MetadataResponseTopic) -> None:
+    if topic.error_code in TOLD_OPERATIONS:
+        topic.topic_authorized_operations = call.authorized_operations(ResourceType.TOPIC, topic.name or "")
+
+
+def _response(call: Call, body: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=None)
@@ -60,26 +94,37 @@ async def metadata(call: Call, body: MetadataRequest) -> MetadataResponse:
 
 
 async def _topic(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+    known = _known(call, asked, may_create=may_create)
+    if known is not None:
+        return known
+    try:
+        return _found(call, await _made(call, asked.name or ""))
+    except RequestError as exc:
+        return _missing(asked.name, asked.topic_id, exc.code)
+
+
+def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic | None:
+    """What is told of a topic, or why there is none; None where it is to be made."""
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
             raise InvalidRequestError(f"Metadata v{call.version} asks by name; by id v{FIRST_WITH_TOPIC_IDS} does")
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
         call.check_authorized(*_SEE_TOPIC, name)
-        return _found(call, await _metadata(call, name, may_create=may_create and not by_id))
+        try:
+            return _found(call, call.broker.topics.metadata(name))
+        except RequestError:
+            check_topic_name(name)
+            if not may_create or by_id or not call.broker.config.auto_create_topics_enable or is_internal(name):
+                raise
+        return None
     except RequestError as exc:
         name_or_none = asked.name or "" if call.version < FIRST_WITH_TOPIC_IDS else asked.name
         return _missing(name_or_none, asked.topic_id, exc.code)
 
 
-async def _metadata(call: Call, name: str, *, may_create: bool) -> TopicMetadata:
-    """What is known of a topic, which is made where that is wished and possible. Raises RequestError."""
-    try:
-        return call.broker.topics.metadata(name)
-    except RequestError:
-        check_topic_name(name)
-        if not may_create or not call.broker.config.auto_create_topics_enable or is_internal(name):
-            raise
+async def _made(call: Call, name: str) -> TopicMetadata:
+    """A topic that is made by being asked for. Raises RequestError."""
     if not call.authorize(AclOperation.CREATE, ResourceType.CLUSTER):
         call.check_authorized(AclOperation.CREATE, ResourceType.TOPIC, name)
     try:

@@ -1,25 +1,22 @@
-"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete. Source: KIP-98, KIP-447 (stable offsets),
-KIP-496 (deletion), KIP-709 (several groups), KIP-848 (member epochs), KIP-890.
+"""Offsets of groups: OffsetFetch, OffsetDelete. Source: KIP-447 (stable offsets), KIP-496 (deletion), KIP-709 (several groups),
+KIP-848 (member epochs). They are committed in `offset_commits`.
 
 A group that nobody knows has no offsets, which is not an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -27,136 +24,16 @@ from ....protocol.kafka.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ....protocol.kafka.messages.transactions import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from ....protocol.types import NO_OFFSET, TopicPartition
-from ...broker import Commit, CommittingMember, GroupOffset
+from ...broker import GroupOffset
 from ..connections.in_turns import in_turns
 from .door import NO_TOPIC_ID, Call, error_code
 
-FIRST_WITH_TOPIC_IDS: Final = 10
 FIRST_WITH_SEVERAL_GROUPS: Final = 8
 FIRST_WITH_ERROR_OF_ALL: Final = 2
 NO_EPOCH: Final = -1
-FIRST_WITH_ABORTABLE: Final = 4
-FIRST_THAT_JOINS: Final = 5
-"""From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
-
-Transaction = tuple[str, int, int]
-
-
-class _Asked(NamedTuple):
-    """An offset to be committed, or why its topic cannot be."""
-
-    commit: Commit
-    error: RequestError | None
-
-
-# ---- commit ------------------------------------------------------------------------------------------------------------------
-
-
-async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Keep offsets; each partition has an answer of its own."""
-    asked = [
-        _asked(
-            call,
-            topic.name,
-            topic.topic_id,
-            Commit(
-                TopicPartition(topic.name, each.partition_index),
-                each.committed_offset,
-                each.committed_metadata,
-                each.committed_leader_epoch,
-            ),
-        )
-        async for topic in in_turns(body.topics)
-        async for each in in_turns(topic.partitions)
-    ]
-    member = CommittingMember(
-        generation=body.generation_id_or_member_epoch, member_id=body.member_id, group_instance_id=body.group_instance_id
-    )
-    codes = iter(await _commit(call, body.group_id, asked, member))
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
-                    for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
-
-
-async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Keep offsets once the producer's transaction commits."""
-    transaction = body.transactional_id, body.producer_id, body.producer_epoch
-    asked = [
-        _asked(
-            call,
-            topic.name,
-            NO_TOPIC_ID,
-            Commit(
-                TopicPartition(topic.name, each.partition_index),
-                each.committed_offset,
-                each.committed_metadata,
-                each.committed_leader_epoch,
-            ),
-        )
-        async for topic in in_turns(body.topics)
-        async for each in in_turns(topic.partitions)
-    ]
-    member = CommittingMember(generation=body.generation_id, member_id=body.member_id, group_instance_id=body.group_instance_id)
-    codes = iter(await _commit(call, body.group_id, asked, member, transaction))
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
-                    for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
-
-
-def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
-    """Look up the topics before the group is asked, as Kafka does."""
-    try:
-        topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
-        topic_partition = TopicPartition(topic, commit.topic_partition.partition)
-        call.check_partition(topic_partition)
-        return _Asked(commit._replace(topic_partition=topic_partition), None)
-    except RequestError as exc:
-        return _Asked(commit, exc.as_answer())
-
-
-async def _commit(
-    call: Call, group: str, asked: Sequence[_Asked], member: CommittingMember, transaction: Transaction | None = None
-) -> list[int]:
-    """An error code for each offset."""
-    wanted = [each.commit for each in asked if each.error is None]
-    if asked and not wanted:
-        return [error_code(each.error) for each in asked]
-    try:
-        if transaction is not None and call.version < FIRST_THAT_JOINS:
-            call.broker.offsets.check_in_transaction(*transaction, group)
-        answers = iter(await call.broker.offsets.commit(group, wanted, transaction=transaction, member=member))
-    except RequestError as exc:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH if exc.code is ErrorCode.PRODUCER_FENCED else exc.code
-        if transaction is not None and code is ErrorCode.INVALID_TXN_STATE and call.version >= FIRST_WITH_ABORTABLE:
-            code = ErrorCode.TRANSACTION_ABORTABLE
-        return [each.error.code if each.error else code for each in asked]
-    return [error_code(next(answers) if each.error is None else each.error) for each in asked]
+PARTITIONS_AT_ONCE: Final = 16
+"""Of a fetch that is answered without a turn of the scheduler."""
 
 
 # ---- fetch -------------------------------------------------------------------------------------------------------------------
@@ -173,17 +50,42 @@ class _Found(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
+def offset_fetch_at_once(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse | None:
+    """`offset_fetch` of few partitions that are named."""
+    if call.version < FIRST_WITH_SEVERAL_GROUPS:
+        numbers = None if body.topics is None else [each.partition_indexes for each in body.topics]
+        return _of_only_group(call, body) if numbers is not None and _are_few(numbers) else None
+    lists = [each.partition_indexes for group in body.groups for each in group.topics or ()]
+    if any(group.topics is None for group in body.groups) or len(body.groups) > PARTITIONS_AT_ONCE or not _are_few(lists):
+        return None
+    return OffsetFetchResponse(topics=[], groups=[_of_group(call, body, group) for group in _different(body)])
+
+
+def _are_few(numbers: Sequence[Sequence[int]]) -> bool:
+    return len(numbers) <= PARTITIONS_AT_ONCE and sum(map(len, numbers)) <= PARTITIONS_AT_ONCE
+
+
 async def offset_fetch(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
     """What groups have committed, for each group and partition once; no topics ask for all."""
-    if call.version >= FIRST_WITH_SEVERAL_GROUPS:
-        groups = []
-        async for group in in_turns({group.group_id: group for group in body.groups}.values()):
-            named = None
-            if group.topics is not None:
-                named = _once((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
-            found = _find(call, group.group_id, named, group.member_id, group.member_epoch)
-            groups.append(_several(call, group.group_id, found, stable=body.require_stable))
-        return OffsetFetchResponse(topics=[], groups=groups)
+    if call.version < FIRST_WITH_SEVERAL_GROUPS:
+        return _of_only_group(call, body)
+    groups = [_of_group(call, body, group) async for group in in_turns(_different(body))]
+    return OffsetFetchResponse(topics=[], groups=groups)
+
+
+def _different(body: OffsetFetchRequest) -> Collection[OffsetFetchRequestGroup]:
+    return {group.group_id: group for group in body.groups}.values()
+
+
+def _of_group(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    named = None
+    if group.topics is not None:
+        named = _once((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
+    found = _find(call, group.group_id, named, group.member_id, group.member_epoch)
+    return _several(call, group.group_id, found, stable=body.require_stable)
+
+
+def _of_only_group(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse:
     named = None
     if body.topics is not None:
         named = _once((each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics)

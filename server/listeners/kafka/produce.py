@@ -45,7 +45,6 @@ from ....protocol.records.batch import (
 )
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import AppendResult, PartitionAppend
-from ..connections.bugs import report_bug
 from ..connections.session import Work
 from .door import Call
 from .session import Turn
@@ -352,9 +351,7 @@ def _put_answer(
         else:
             _put_answer_of_log(call, pending, topic_partition, slot, result)
     except Exception as exc:
-        session = pending.turn.session
-        report_bug(session.transport.counters, f"the answer to a produce of {session.peer}", exc)
-        session.fail("the answer to its produce met a bug of the server")
+        pending.turn.met_bug(exc)
 
 
 def _put_answer_of_log(

@@ -72,6 +72,12 @@ class Turn:
         if not self.is_answered:
             self._end(None, (), [])
 
+    def met_bug(self, error: Exception) -> None:
+        """What nobody expected kept an actor from answering it: that ends the connection, and nothing of the actor's."""
+        session = self.session
+        report_bug(session.transport.counters, f"the answer to a {self.request.api.name} of {session.peer}", error)
+        session.fail("the answer to its request met a bug of the server")
+
     def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
         if self.noted is not None:
             self.noted(body)

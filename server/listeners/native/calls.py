@@ -114,14 +114,18 @@ class NativeCalls:
             case messages.ProduceRequest():
                 return self._in_turn(correlation_id, self.produces.take(correlation_id, message))
             case messages.FetchRequest():
-                return self._in_turn(correlation_id, partial(self.fetches.fetch, correlation_id, message))
+                return self._in_turn(correlation_id, self.fetches.take(correlation_id, message))
             case messages.OffsetsForTimesRequest() if len(message.partitions) <= LOOKUPS_PER_TURN:
-                return partial(self._answer, correlation_id, partial(lookup_calls.offsets_for_times, self.broker, message))
+                if (found := lookup_calls.offsets_for_times_at_once(self.broker, message)) is None:
+                    return partial(self._answer, correlation_id, partial(lookup_calls.offsets_for_times, self.broker, message))
+                self._respond(correlation_id, found)
             case messages.HelloRequest():
                 self._respond(correlation_id, self._hello(message))
                 self.session.transport.known()
             case messages.MetadataRequest():
-                return partial(self._answer, correlation_id, partial(topic_calls.metadata, self.broker, message))
+                if (told := topic_calls.metadata_at_once(self.broker, message)) is None:
+                    return partial(self._answer, correlation_id, partial(topic_calls.metadata, self.broker, message))
+                self._respond(correlation_id, told)
             case messages.DescribeConfigsRequest():
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
             case messages.StageRequest():

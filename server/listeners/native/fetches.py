@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -10,11 +11,14 @@ import trio
 from ....protocol.limits import MIB
 from ....protocol.native import messages
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView
+from ..connections.session import Work
 from .fetched import fetch_body
 from .session import NativeSession
 
 FRAME_RESERVE: Final = MIB
 """Room for the map around the records of an answer."""
+PARTITIONS_AT_ONCE: Final = 16
+"""Of a request that may be answered without a turn of the scheduler."""
 
 
 class _Fetch(NamedTuple):
@@ -23,6 +27,14 @@ class _Fetch(NamedTuple):
     partitions: list[FetchPartition]
     max_bytes: int
     view: ReaderView
+
+    @property
+    def wanted_bytes(self) -> int:
+        """How much it may be answered."""
+        size = 0
+        for each in self.partitions:
+            size += each.max_bytes
+        return min(self.max_bytes, size)
 
 
 @attrs.define(eq=False)
@@ -35,8 +47,9 @@ class Fetches:
     _late_answers: trio.Lock = attrs.field(factory=trio.Lock)
     _ends_long_polls: bool = False
 
-    async def fetch(self, correlation_id: int, message: messages.FetchRequest) -> None:
-        """Answer at once when enough is there; else wait in a task of its own, so that nothing behind it is held up."""
+    def take(self, correlation_id: int, message: messages.FetchRequest) -> Work | None:
+        """Answer a fetch, or answer what does it where something is to be waited for. More records are waited for in a task of
+        its own, so that nothing behind it is held up."""
         fetch = _Fetch(
             correlation_id,
             message,
@@ -44,7 +57,19 @@ class Fetches:
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
             ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP),
         )
-        if not await self._answer(fetch, wants_more=message.max_wait_ms > 0):
+        is_small = len(fetch.partitions) <= PARTITIONS_AT_ONCE and message.format is messages.Format.BATCHES
+        found = self._read_if_cached(fetch) if is_small else None
+        if found is None:
+            return partial(self._fetch, fetch)
+        answers, is_enough = found
+        if is_enough or message.max_wait_ms <= 0:
+            self.session.respond(correlation_id, None, fetch_body(answers, fetch.partitions, message))
+        else:
+            self.session.nursery.start_soon(self._answer_late, fetch)
+        return None
+
+    async def _fetch(self, fetch: _Fetch) -> None:
+        if not await self._answer(fetch, wants_more=fetch.message.max_wait_ms > 0):
             self.session.nursery.start_soon(self._answer_late, fetch)
 
     def end_long_polls(self) -> None:
@@ -68,10 +93,22 @@ class Fetches:
             await self.session.room_to_answer()
             await self._answer(fetch, wants_more=False)
 
+    def _read_if_cached(self, fetch: _Fetch) -> tuple[list[FetchAnswer], bool] | None:
+        """What is there, as far as there is memory for it; None where that has to be waited for."""
+        transport, wanted = self.session.transport, fetch.wanted_bytes
+        room = transport.reserve(wanted)
+        max_bytes = room if room < wanted else fetch.max_bytes
+        try:
+            return self.broker.reader.fetch_if_cached(
+                fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
+            )
+        finally:
+            transport.unreserve(room)
+
     async def _answer(self, fetch: _Fetch, *, wants_more: bool) -> bool:
         """Answer with what is there, as far as there is memory for it. False, and no answer, when more is wanted."""
-        wanted = min(fetch.max_bytes, sum(each.max_bytes for each in fetch.partitions))
-        room = self.session.transport.reserve(wanted)
+        transport, wanted = self.session.transport, fetch.wanted_bytes
+        room = transport.reserve(wanted)
         max_bytes = room if room < wanted else fetch.max_bytes
         try:
             answers, is_enough = await self.broker.reader.fetch_now(
@@ -82,7 +119,7 @@ class Fetches:
                 return True
             return False
         finally:
-            self.session.transport.unreserve(room)
+            transport.unreserve(room)
 
     async def _body(self, fetch: _Fetch, answers: list[FetchAnswer], max_bytes: int) -> Any:
         plain = None

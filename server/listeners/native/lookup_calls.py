@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
-from ...broker import Broker
+from ....protocol.types import TopicPartition
+from ...broker import Broker, TimestampAndOffset
 from ..connections.in_turns import in_turns
 
 EXPLAINED_PER_TURN: Final = 4
 
+Question = tuple[TopicPartition, int]
+
+
+def offsets_for_times_at_once(
+    broker: Broker, message: messages.OffsetsForTimesRequest
+) -> messages.OffsetsForTimesResponse | None:
+    """`offsets_for_times` if the answers are cached."""
+    questions = _questions(message)
+    answers = broker.reader.offsets_for_times_if_cached(questions, message.isolation)
+    return None if answers is None else _found(questions, answers)
+
 
 async def offsets_for_times(broker: Broker, message: messages.OffsetsForTimesRequest) -> messages.OffsetsForTimesResponse:
-    questions = [(each.topic_partition, each.timestamp) for each in message.partitions]
-    answers = await broker.reader.offsets_for_times(questions, message.isolation)
+    questions = _questions(message)
+    return _found(questions, await broker.reader.offsets_for_times(questions, message.isolation))
+
+
+def _questions(message: messages.OffsetsForTimesRequest) -> list[Question]:
+    return [(each.topic_partition, each.timestamp) for each in message.partitions]
+
+
+def _found(
+    questions: Sequence[Question], answers: Sequence[TimestampAndOffset | RequestError]
+) -> messages.OffsetsForTimesResponse:
     return messages.OffsetsForTimesResponse(
         tuple(
             messages.OffsetsForTimesPartitionResponse(topic, partition, answer)

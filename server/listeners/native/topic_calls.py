@@ -11,7 +11,14 @@ from ...broker import Broker
 from ..connections.in_turns import in_turns
 
 TOPICS_PER_TURN: Final = 4
-"""Whose whole configuration is told."""
+"""Whose whole configuration is told, or all partitions on the spot."""
+
+
+def metadata_at_once(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse | None:
+    """`metadata` of few topics."""
+    if message.topics is None or len(message.topics) > TOPICS_PER_TURN:
+        return None
+    return messages.MetadataResponse(tuple([_describe_topic(broker, name) for name in message.topics]))
 
 
 async def metadata(broker: Broker, message: messages.MetadataRequest) -> messages.MetadataResponse:

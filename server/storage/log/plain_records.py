@@ -11,6 +11,7 @@ from ....protocol.types import CompressionType, TopicPartition
 from ...config import LogConfig
 from ..disk.diskops import Compute, Procedure
 from .prepare import PACKED_AT_ONCE_BYTES, PreparedAppend, prepare_steps
+from .prepare_one import prepare_one
 
 PlainRecord = tuple[int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 """(timestamp in ms or None for now, key, value, headers)."""
@@ -55,4 +56,7 @@ def prepare_records(
             yield None
     is_small = builder.estimated_size_bytes <= PACKED_AT_ONCE_BYTES or codec is CompressionType.NONE
     batch = builder.build() if is_small else (yield Compute(builder.build, ()))
+    prepared = prepare_one(batch, config, now_ms, limits)
+    if prepared is not None:
+        return prepared
     return (yield from prepare_steps(batch, topic_partition, config, now_ms=now_ms, limits=limits))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -13,10 +16,29 @@ from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import Broker, PartitionAppend
-from triolog.server.broker.writer import BYTES_PER_STEP
+from triolog.server.broker.writer import BYTES_PER_STEP, STEPS_PER_APPEND
+from triolog.server.storage.errors import LogOfflineError
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
+
+
+@asynccontextmanager
+async def turns_of_others() -> AsyncIterator[list[None]]:
+    """A task that does nothing but take its turns, and a list with an entry for each of them."""
+    turns: list[None] = []
+
+    async def take() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns.append(None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        await trio.lowlevel.checkpoint()
+        turns.clear()
+        yield turns
+        nursery.cancel_scope.cancel()
 
 
 async def appended(broker: Broker, append: PartitionAppend) -> None:
@@ -80,6 +102,48 @@ async def test_many_small_batches_leave_others_their_turn(tmp_path: Path, size: 
         assert rounds[0] <= per_turn + 1
         assert set(rounds[1:]) <= {per_turn, per_turn + 1}
         assert per_turn >= 5
+
+
+@pytest.mark.parametrize("records", [batch(value=b"x"), [(None, None, b"x", ())]], ids=["a batch", "plain records"])
+async def test_an_append_to_a_partition_that_rests_is_answered_without_a_turn_of_the_scheduler(
+    tmp_path: Path, records: Any
+) -> None:
+    async with one_partition(tmp_path, durability="os") as broker, turns_of_others() as turns:
+        await with_quick_writes(broker).writer.append(PARTITION, records)  # which opens the file
+        broker.disk.turns.begin()
+        turns.clear()
+        for offset in range(1, 5):
+            assert (await broker.writer.append(PARTITION, records)).base_offset == offset
+        assert turns == []
+        assert await values_from(broker) == [b"x"] * 5
+
+
+async def test_many_appends_leave_others_their_turn(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, durability="os") as broker, turns_of_others() as turns:
+        await with_quick_writes(broker).writer.append(PARTITION, batch())
+        turns.clear()
+        count = 4 * STEPS_PER_TURN // STEPS_PER_APPEND
+        for _ in range(count):
+            await broker.writer.append(PARTITION, batch())
+        assert len(turns) >= 4
+        assert len(turns) <= count // 8
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+async def test_an_append_that_is_cancelled_before_it_began_has_not_happened(tmp_path: Path, acks: int) -> None:
+    async with one_partition(tmp_path, durability="os") as broker:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await broker.writer.append(PARTITION, batch(), acks=acks)
+        assert scope.cancelled_caught
+        assert await values_from(broker) == []
+
+
+async def test_what_is_refused_on_the_spot_is_raised(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor_of(broker).take_offline("the test says so")
+        with pytest.raises(LogOfflineError):
+            await broker.writer.append(PARTITION, batch())
 
 
 async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(

@@ -21,7 +21,8 @@ from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, store
-from triolog.server.broker import Broker
+from triolog.server.broker import Broker, Commit
+from triolog.server.groups.values import NO_MEMBER
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
 
@@ -102,6 +103,61 @@ async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
 async def test_a_commit_of_nothing_valid_writes_nothing(broker: Broker) -> None:
     assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert OFFSETS_TOPIC not in broker.topics.names()
+
+
+Told = list[RequestError | None] | RequestError
+
+
+async def test_commits_of_one_turn_share_a_write_and_are_answered_in_their_order(broker: Broker) -> None:
+    await commit(broker, 1)
+    told: list[tuple[str, Told]] = []
+    groups = actor_of(broker, OFFSETS).statistics().groups
+    with broker.disk.gathering:
+        for group in "cab":
+            wanted = [Commit(PARTITION, 5)]
+            assert broker.offsets.commit_now(
+                group, wanted, NO_MEMBER, lambda answers, group=group: told.append((group, answers))
+            )
+        assert told == []
+    assert told == [("c", [None]), ("a", [None]), ("b", [None])]
+    assert actor_of(broker, OFFSETS).statistics().groups == groups + 1
+    for group in "abc":
+        assert await broker.offsets.fetch(group, [PARTITION]) == [(PARTITION, 5, "")]
+
+
+async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+        await commit(broker, 1)
+        wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(PARTITION, -1), Commit(PARTITION, 3)]
+        told: list[Told] = []
+        with broker.disk.gathering:
+            assert broker.offsets.commit_now("group", wanted, NO_MEMBER, told.append)
+            assert broker.offsets.commit_now("group", wanted[:3], NO_MEMBER, told.append)
+        [later, at_once] = reversed(told)
+        assert isinstance(later, list)
+        assert isinstance(at_once, list)
+        assert code_of(later) == code_of(await broker.offsets.commit("group", wanted))
+        assert code_of(at_once) == code_of(later)[:3]
+        with pytest.raises(RequestError) as refused:
+            broker.offsets.commit_now("", wanted, NO_MEMBER, told.append)
+        assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+        assert len(told) == 2
+
+
+async def test_the_first_commit_has_to_be_waited_for_since_the_topic_is_made(broker: Broker) -> None:
+    assert not broker.offsets.commit_now("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
+    assert OFFSETS_TOPIC not in broker.topics.names()
+
+
+async def test_a_group_that_commits_on_the_spot_is_not_deleted_before_it_is_answered(broker: Broker) -> None:
+    await commit(broker, 1)
+    told: list[Told] = []
+    assert broker.offsets.commit_now("group", [Commit(PARTITION, 2)], NO_MEMBER, told.append)
+    with pytest.raises(RequestError) as refused:
+        await broker.groups.delete("group")
+    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+    await until(lambda: bool(told))
+    await broker.groups.delete("group")
 
 
 @pytest.mark.parametrize("group", ["", "g" * 40_000])

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.coordinators.committed_offsets import Commit
+from triolog.server.actors.coordinators.commit_batch import Commit
 from triolog.server.actors.manager import waiting_logs
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets

@@ -11,6 +11,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.server.listeners.connections import unsent
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 
 from tests.support.brokers import until
@@ -104,3 +105,15 @@ async def test_one_that_sent_much_is_overtaken_by_one_that_sends_a_little(kafka:
         [taken] = [session.taken_count for session in Steps(kafka).sessions() if session.taken_count != 2] or [0]
         assert taken < MANY
         await all_answers(client)
+
+
+async def test_a_session_goes_on_when_what_made_it_full_leaves_at_the_end_of_its_turn(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the peer then, so that nobody but the transport can tell."""
+    monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 1)
+    async with kafka.connected() as client:
+        offset = await produced(client, batch(bytes(200_000)))
+        for _ in range(3):
+            answer = await client.call(fetch_request(fetch_partition(offset)), 11)
+            assert len(answer.responses[0].partitions[0].records) > 200_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -20,7 +21,8 @@ from triolog.server.listeners.kafka.fetch_sessions import (
 )
 
 from tests.support.brokers import actor_of, until
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, produced
+from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
 
 SESSION_VERSIONS = range(7, 19)
@@ -98,6 +100,21 @@ async def test_a_session_is_told_everything_once_and_then_what_is_new(
     assert list(told) == [1]
     assert told[1][1]
     assert await reader.told(fetch_partition(1, partition=1)) == {}
+
+
+async def test_a_session_moves_on_once_where_its_fetch_has_to_wait_for_the_device(tmp_path: Path) -> None:
+    async with (
+        kafka_server(tmp_path, fs=GateFileSystem(cached_reads=False)) as kafka,
+        kafka.connected() as client,
+    ):
+        await kafka.broker.topics.create(TOPIC, 3)
+        await produced(client, batch("x"), partition=1)
+        reader = Reader(kafka, client)
+        before = kafka.broker.disk.statistics().cold_reads
+        assert list(await reader.told(*ALL)) == [0, 1, 2]
+        for _ in range(2):
+            assert list(await reader.told()) == [1]
+        assert kafka.broker.disk.statistics().cold_reads > before
 
 
 async def test_records_are_answered_until_the_client_asks_behind_them(reader: Reader) -> None:
