@@ -18,16 +18,16 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (492, 2.00), 50: (341, 0.04)},
-    "Fetch, 1 record": {1: (379, 1.25), 50: (340, 0.02)},
-    "ListOffsets by time, 1 partition": {1: (374, 1.25), 50: (335, 0.02)},
-    "ListOffsets by time, 100 partitions": {1: (15754, 10.25), 50: (15539, 0.20)},
-    "Metadata": {1: (282, 1.25), 50: (243, 0.02)},
-    "Heartbeat": {1: (263, 1.25), 50: (223, 0.02)},
-    "OffsetCommit": {1: (1024, 5.25), 50: (792, 0.10)},
-    "native produce, 1 record": {1: (504, 3.00), 50: (331, 0.06)},
-    "native fetch, 1 record": {1: (395, 2.00), 50: (339, 0.04)},
-    "native offsets_for_times, 1 partition": {1: (390, 2.00), 50: (334, 0.04)},
+    "Produce, 1 record": {1: (342, 1.00), 50: (195, 0.02)},
+    "Fetch, 1 record": {1: (296, 1.00), 50: (240, 0.06)},
+    "ListOffsets by time, 1 partition": {1: (257, 1.00), 50: (200, 0.06)},
+    "ListOffsets by time, 100 partitions": {1: (6840, 4.00), 50: (6711, 0.10)},
+    "Metadata": {1: (249, 1.00), 50: (183, 0.02)},
+    "Heartbeat": {1: (235, 1.00), 50: (168, 0.02)},
+    "OffsetCommit": {1: (522, 1.00), 50: (368, 0.02)},
+    "native produce, 1 record": {1: (368, 1.00), 50: (221, 0.02)},
+    "native fetch, 1 record": {1: (288, 1.00), 50: (231, 0.06)},
+    "native offsets_for_times, 1 partition": {1: (263, 1.00), 50: (206, 0.06)},
 }
 """Load -> connections, each with one request under way -> calls of functions and turns of the event loop, both a request."""
 
