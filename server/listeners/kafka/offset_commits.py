@@ -154,9 +154,10 @@ def _asked(call: Call, name: str, topic_id: bytes, commit: Commit) -> _Asked:
     """Look up the topics before the group is asked, as Kafka does."""
     try:
         topic = call.topic_name(name, topic_id, by_id=topic_id != NO_TOPIC_ID)
-        topic_partition = TopicPartition(topic, commit.topic_partition.partition)
-        call.check_partition(topic_partition)
-        return _Asked(commit._replace(topic_partition=topic_partition), None)
+        if topic != name:
+            commit = commit._replace(topic_partition=TopicPartition(topic, commit.topic_partition.partition))
+        call.check_partition(commit.topic_partition)
+        return _Asked(commit, None)
     except RequestError as exc:
         return _Asked(commit, exc.as_answer())
 

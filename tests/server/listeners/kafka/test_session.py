@@ -17,7 +17,7 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.connections.unsent import MAX_UNSENT_BYTES
+from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
 from triolog.server.listeners.kafka.session import KafkaSession
@@ -261,6 +261,19 @@ async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer
         assert await is_serving(kafka)
         assert transport.unsent_bytes < MAX_UNSENT_BYTES + 5_000_000
         await client.reset()
+
+
+async def test_a_client_that_reads_is_read_from_again_while_memory_is_scarce(kafka: KafkaServer, client: KafkaStream) -> None:
+    """Its answers leave at the end of the turn that has made them, without a task that would tell of it."""
+    await produced(client, batch(bytes(2 * FREE_BYTES)))
+    answers = kafka.admission.answers
+    answers.change(taken := answers.limit - 1)
+    assert answers.is_pressed
+    for _ in range(4):
+        answer = await client.call(fetch_request(fetch_partition(), max_bytes=8 * FREE_BYTES), 12)
+        assert len(answer.responses[0].partitions[0].records) > FREE_BYTES
+    answers.change(-taken)
+    await until(lambda: answers.used == 0)
 
 
 async def test_an_idle_connection_is_closed(fast_path: Path) -> None:
