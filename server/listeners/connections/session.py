@@ -364,9 +364,6 @@ class Session(ABC, Generic[RequestT]):
             request = self._held_up
             if request is None:
                 if transport.unsent_bytes and transport.is_full:
-                    if not transport.has_writer:  # it all may leave at the turn's end, and nobody tells of that
-                        self._has_more = True
-                        self._wake()
                     return False
                 request = self.next_request()
                 if request is None:

@@ -190,11 +190,6 @@ class Transport:
             self.progressed()
 
     @property
-    def has_writer(self) -> bool:
-        """Whether a task sends what waits, and has `progressed` called."""
-        return self._has_writer
-
-    @property
     def is_full(self) -> bool:
         """Whether the peer has left more unread than it may, so that nothing more is read for it."""
         return self.unsent_bytes > FREE_BYTES and self.unsent_bytes > self.answers.most_per_connection
