@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
+import trio.testing
 
 from tests.support.kafka_stream import KafkaStream, decode_answer
 from tests.support.turns import MOST_LINES, Turns, longest_turn
@@ -38,8 +39,6 @@ CLIENTS: Final = "*/tests/*"
 """What they send and receive is not the server's."""
 SHOWN: Final = 300
 """Characters of a request that takes too long."""
-AFTERWARDS: Final = 3
-"""Turns in which what was begun for a request goes on."""
 
 
 class Turn(NamedTuple):
@@ -76,6 +75,7 @@ class Asking:
             async with speaking(self.fuzzed, self.world.one_of(self.fuzzed.users)) as client:
                 while self.number < last and await self._ask_kafka(client):
                     """The next one."""
+            await self.fuzzed.at_rest()
 
     async def _ask_kafka(self, client: KafkaStream) -> bool:
         """False: the connection has ended, or the client has lost its patience."""
@@ -108,11 +108,12 @@ class Asking:
                     await (client.send if body.get("acks") == 0 else client.call)(2, api, version, body)
                     await self._finish()
                 self._note(f"native {api}", turns, body)
+            await self.fuzzed.at_rest()
 
     async def _finish(self) -> None:
+        """What was begun for a request goes on, also for one that has no answer, and is not laid to the next."""
         with trio.CancelScope(shield=True):
-            for _ in range(AFTERWARDS):
-                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
 
     def _note(self, api: str, turns: Turns, request: Any) -> None:
         most = MOST_LINES + elements(request) * LINES_PER_ELEMENT.get(api, READ_OR_WRITTEN)
@@ -143,6 +144,7 @@ class Memory(NamedTuple):
 async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
     """What requests take after as many others have taken theirs, which nobody traces: that takes most of the time."""
     await send(fuzzed, requests, f"warm {seed}")
+    await fuzzed.at_rest()
     _forget(fuzzed)
     gc.collect()
     tracemalloc.start()
@@ -151,6 +153,7 @@ async def memory_of(fuzzed: Fuzzed, requests: int, seed: int) -> Memory:
         first = _snapshot()
         tracemalloc.reset_peak()
         await send(fuzzed, requests, f"counted {seed}")
+        await fuzzed.at_rest()
         _, peak = tracemalloc.get_traced_memory()
         _forget(fuzzed)
         gc.collect()

@@ -51,6 +51,7 @@ from .world import FURNISHED, World
 ROOT: Final = "root"
 PATIENCE_S: Final = 60.0
 WAIT_S: Final = 0.02
+POLL_S: Final = 0.001
 """How long a client waits for what may take until others come; then it goes away."""
 REFURNISH: Final = 100
 """Requests after which topics that were deleted are made again."""
@@ -131,6 +132,13 @@ class Fuzzed:
     def topic_ids(self) -> dict[str, bytes]:
         broker = self.server.broker
         return {name: broker.topics.metadata(name).topic_id for name in broker.topics.names()}
+
+    async def at_rest(self) -> None:
+        """Wait until nothing is done any more for connections whose clients are gone: what they had no patience for goes on for
+        a while, and would be laid to whoever comes next."""
+        with trio.fail_after(PATIENCE_S):
+            while self.server.listener.connections or self.native.connections:
+                await trio.sleep(POLL_S)
 
     async def furnish(self) -> None:
         """Make what is missing."""
