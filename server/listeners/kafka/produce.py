@@ -102,6 +102,7 @@ class PendingProduce:
         if request.acks:
             # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
             # append was tried: the deadlines are not that exact.
+            self.turn.expires = self
             self.turn.session.deadlines.add(self, max(0, request.timeout_ms) / 1000)
 
     @property

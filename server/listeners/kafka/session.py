@@ -25,6 +25,7 @@ from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
+from ..connections.deadlines import Expires
 from ..connections.session import Session, Work
 from .error_answers import error_codes
 
@@ -48,6 +49,8 @@ class Turn:
     started_s: float = attrs.field(factory=perf_counter)
     given_back_bytes: int = 0
     """Of its frame, before it is answered."""
+    expires: Expires | None = None
+    """What waits for its answer under a deadline, which ends with the connection."""
 
     @property
     def held_bytes(self) -> int:
@@ -295,5 +298,7 @@ class KafkaSession(Session[Request]):
         while self._turns:
             turn = self._turns.popleft()
             turn.is_answered = True
+            if turn.expires is not None:
+                self.deadlines.remove(turn.expires)
             self.give_back(turn.held_bytes)
         self.go_on()

@@ -37,7 +37,7 @@ class UnansweredProduce:
         self._missing = len(self.message.partitions)
         self._results = [None] * self._missing
         if self.message.acks:
-            self.session.deadlines.add(self, trio.current_time() + self.message.timeout_ms / 1000)
+            self.session.expire_after(self.correlation_id, self, self.message.timeout_ms / 1000)
 
     def put(self, slot: int, result: AppendResult | RequestError) -> None:
         """One partition's answer; the last one sends the response. With acks 0 there is none, so a failure ends the
@@ -68,7 +68,6 @@ class UnansweredProduce:
         if self._is_answered:
             return
         self._is_answered = True
-        self.session.deadlines.remove(self)
         entries = []
         for each, result in zip(self.message.partitions, self._results, strict=True):
             if isinstance(result, AppendResult):

@@ -24,6 +24,7 @@ from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
+from ..connections.deadlines import Expires
 from ..connections.session import Session, Work
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class NativeSession(Session[NativeRequest]):
     _take_up: TakeUp = attrs.field(init=False)
     _taken: dict[int, Taken] = attrs.field(factory=dict)
     """By correlation id."""
+    _expiring: dict[int, Expires] = attrs.field(factory=dict)
+    """Those of them that have a timeout, which ends with the connection."""
 
     def begin(self) -> None:
         self._take_up = self.open_calls(self)
@@ -125,8 +128,15 @@ class NativeSession(Session[NativeRequest]):
         said = "the request met a bug of the server; its log says which"
         self.fail(RequestError(said, ErrorCode.UNKNOWN_SERVER_ERROR))
 
+    def expire_after(self, correlation_id: int, who: Expires, seconds: float) -> None:
+        """Have `expire` called when a request is not answered in time."""
+        self._expiring[correlation_id] = who
+        self.deadlines.add(who, seconds)
+
     def _settle(self, correlation_id: int, errors: Sequence[int] = ()) -> None:
         taken = self._taken.pop(correlation_id)
+        if (who := self._expiring.pop(correlation_id, None)) is not None:
+            self.deadlines.remove(who)
         self.give_back(taken.held_bytes)
         taken.counters.answered(perf_counter() - taken.started_s, errors)
         self.go_on()
@@ -204,13 +214,20 @@ class NativeSession(Session[NativeRequest]):
         while self._taken:
             await self.progress()
 
+    def _forget_timeouts(self) -> None:
+        for who in self._expiring.values():
+            self.deadlines.remove(who)
+        self._expiring.clear()
+
     def forget_unanswered(self) -> None:
         """Give the bytes of requests back that will not be answered."""
+        self._forget_timeouts()
         self.give_back(sum(taken.held_bytes for taken in self._taken.values()))
         self._taken.clear()
         self.go_on()
 
     def forget(self) -> None:
+        self._forget_timeouts()
         self._taken.clear()
         self._take_up = _ended
         self.departed = None

@@ -119,7 +119,8 @@ async def test_an_append_to_a_partition_that_rests_is_answered_without_a_turn_of
 
 
 async def test_many_appends_leave_others_their_turn(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, durability="os") as broker, turns_of_others() as turns:
+    unindexed = {"index.interval.bytes": "1000000"}  # the files of indexes are opened in a thread
+    async with one_partition(tmp_path, durability="os", topic=unindexed) as broker, turns_of_others() as turns:
         await with_quick_writes(broker).writer.append(PARTITION, batch())
         turns.clear()
         count = 4 * STEPS_PER_TURN // STEPS_PER_APPEND
