@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +56,8 @@ class BrokerThread:
         if self._thread is None or not self._thread.is_alive():
             return
         if self._token is not None and self._stop is not None:
-            self._token.run_sync_soon(self._stop.set)
+            with contextlib.suppress(trio.RunFinishedError):  # another thread has stopped it
+                self._token.run_sync_soon(self._stop.set)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
