@@ -105,7 +105,7 @@ class LogManager:
         except BaseException:
             self.log_directories.close()
             raise
-        self.nursery.start_soon(self.disk.run_closer)
+        self.nursery.start_soon(self.disk.files.run_closer)
         for hosted in self.topics.hosted():
             self.nursery.start_soon(hosted.actor.run)
 
@@ -230,8 +230,8 @@ class LogManager:
         """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
         meet a closed descriptor, nor a directory that belongs to someone else by now."""
         try:
-            await self.waiting.memory.close_all()
-            await self.disk.close_all()
+            await self.waiting.memory.files.close_all()
+            await self.disk.files.close_all()
             await self.write_checkpoints()
             await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
         finally:

@@ -217,7 +217,7 @@ class LogRetention:
         if log.sync_metadata:
             await self.disk.call(self.disk.fs.sync_directory, log.directory)
         files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
-        hosted.actor.disk.release(files, indexes)
+        hosted.actor.disk.files.release(files, indexes)
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)

@@ -254,7 +254,7 @@ class TopicChanges:
             if isinstance(each, HostedPartition):
                 await each.actor.stopped()
                 log = each.actor.log
-                each.actor.disk.release(log.files(), [index for segment in log.segments for index in segment.indexes])
+                each.actor.disk.files.release(log.files(), [index for segment in log.segments for index in segment.indexes])
                 renames.append(_rename(each.directory, log.topic_partition))
             elif each.directory is not None:
                 renames.append(_rename(each.directory, each.topic_partition))

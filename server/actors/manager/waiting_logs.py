@@ -82,7 +82,7 @@ class WaitingLogs:
     def add(self, request: OpenLog) -> None:
         """A log waits; it is hosted already, or offline."""
         if not self._requests:
-            self.nursery.start_soon(self.memory.run_closer)
+            self.nursery.start_soon(self.memory.files.run_closer)
         self._requests[request.topic_partition] = request
 
     def open_in_memory(self, request: OpenLog, why: OSError) -> Log:
@@ -170,7 +170,7 @@ class WaitingLogs:
             self._replace(place, PartitionActor(log, self.disk, self.nursery, before.waiters, before.fetched_bytes))
             before.log.truncations += 1  # whoever reads of its files looks again, and meets the new log
             before.log.changed()
-            self.memory.release(before.log.files(), [index for each in before.log.segments for index in each.indexes])
+            self.memory.files.release(before.log.files(), [index for each in before.log.segments for index in each.indexes])
             return
         hosted = self.topics.get(log.topic_partition.topic)
         actor = PartitionActor(log, self.disk, self.nursery)
