@@ -63,6 +63,8 @@ class Session(ABC, Generic[RequestT]):
     idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
     share: Share = attrs.field(init=False)
+    reactor: Reactor = attrs.field(init=False)
+    """Who watches its socket."""
     descriptor: int = attrs.field(init=False)
     """Of its socket."""
     taken_count: int = 0
@@ -101,7 +103,8 @@ class Session(ABC, Generic[RequestT]):
 
     def __attrs_post_init__(self) -> None:
         assert self.transport.reactor is not None
-        self.deadlines = self.transport.reactor.deadlines
+        self.reactor = self.transport.reactor
+        self.deadlines = self.reactor.deadlines
         self.descriptor = self.transport.descriptor
         self.transport.progressed = self.go_on
         self.transport.broke = self.stop_reading
@@ -185,18 +188,17 @@ class Session(ABC, Generic[RequestT]):
 
     async def serve(self) -> None:
         """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
-        transport, reactor = self.transport, self.transport.reactor
-        assert reactor is not None
+        transport = self.transport
         try:
             async with transport.stream:
                 try:
                     with self._scope:
-                        await self._serve(reactor)
+                        await self._serve()
                     if self._error is not None:
                         raise self._error
                     await transport.take_leave()
                 finally:
-                    reactor.remove(self)
+                    self.reactor.remove(self)
                 if self.lingers:
                     await transport.linger()
         finally:
@@ -207,11 +209,11 @@ class Session(ABC, Generic[RequestT]):
             self.share.close()
             transport.close()
 
-    async def _serve(self, reactor: Reactor) -> None:
+    async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             self.begin()
-            reactor.add(self)
+            self.reactor.add(self)
             self.on_bytes()  # what came with a handshake of TLS is not on the socket any more
             await self._attend()
             self._drop_unread()
@@ -352,8 +354,8 @@ class Session(ABC, Generic[RequestT]):
         self.share.is_receiving = wants_bytes
         if wants_bytes is not self.wants_bytes:
             self.wants_bytes = wants_bytes
-            if wants_bytes and self.transport.reactor is not None:
-                self.transport.reactor.expect(self)
+            if wants_bytes:
+                self.reactor.expect(self)
         if self.takes_no_more:
             self._wake()
 
@@ -374,7 +376,7 @@ class Session(ABC, Generic[RequestT]):
                 return False
             if not left:
                 self._held_up, self._has_more = request, True
-                self._is_awaited = transport.reactor is None or not transport.reactor.again(self)
+                self._is_awaited = not self.reactor.again(self)
                 if self._is_awaited:
                     self._wake()
                 return False
