@@ -104,6 +104,8 @@ class Disk:
     turns: Turns = attrs.field(factory=Turns)
     gathering: Gathering = attrs.field(default=attrs.Factory(lambda disk: Gathering(disk.turns), takes_self=True))
     """What waits for the end of a turn, to be written together."""
+    at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
+    """How quick small writes were."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
@@ -111,7 +113,6 @@ class Disk:
     _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
     _hops: int = 0
-    _at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
     _writes_at_once: int = 0
     _cached_reads: int = 0
     _cold_reads: int = 0
@@ -177,7 +178,7 @@ class Disk:
         for file in files:
             if file.fd is None:
                 return False
-        return self._at_once.suits(self.fs, operations)
+        return self.at_once.suits(self.fs, operations)
 
     def _write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
         for file in files:
@@ -187,7 +188,7 @@ class Disk:
         try:
             _run_all(self.fs, operations, [])
         finally:
-            self._at_once.took(perf_counter() - started_s)
+            self.at_once.took(perf_counter() - started_s)
 
     async def drive(self, procedure: Procedure[T]) -> T:
         """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""

@@ -30,8 +30,7 @@ BLOCKS: Final = 5
 """The one with the lowest counts is answered: what comes by itself, such as a timer, only adds."""
 TRIES: Final = 20
 REST_S: Final = 0.1
-"""On a busy machine a small write is slow now and then, and threads do the next ones for a while: a block in which they did is
-taken again after a rest."""
+"""A block in which a thread had to do with something, such as a checkpoint, is taken again after a rest."""
 
 
 class Peer:
