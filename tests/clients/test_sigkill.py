@@ -60,6 +60,12 @@ class Run:
     admin: Any = None
 
     def play(self) -> None:
+        try:
+            self._play()
+        finally:
+            self.admin = None  # its threads and pipes go with it, while the traceback of a failure keeps the run
+
+    def _play(self) -> None:
         server = self._start()
         self._create_topics()
         feeder, movers, watchers = self._loads()
