@@ -45,7 +45,7 @@ from ....protocol.records.batch import (
 )
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import AppendResult, PartitionAppend
-from ..connections.session import Work
+from ..connections.connection_task import Work
 from .door import Call
 from .session import Turn
 

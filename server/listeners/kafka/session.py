@@ -24,9 +24,10 @@ from ....protocol.kafka.connection import KafkaConnection, Reading, Request, ans
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..connections.bugs import report_bug
+from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
 from ..connections.deadlines import Expires
-from ..connections.session import Session, Work
+from ..connections.session import Session
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
