@@ -132,8 +132,7 @@ class PendingProduce:
         self.answer()
 
     def answer(self) -> None:
-        """Its records are not kept any longer."""
-        self.turn.session.deadlines.remove(self)
+        """Say how every partition fared."""
         turn = self.turn
         topics = None if turn.needs_body else self._produced()
         if topics is not None:

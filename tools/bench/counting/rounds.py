@@ -8,6 +8,7 @@ taken off.
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
@@ -104,6 +105,18 @@ class Rounds:
                 meter.by_function.subtract(waiting.by_function)
         requests = rounds * len(self.peers)
         return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
+
+    async def garbage(self, rounds: int, warm_up: int) -> float:
+        """Objects of a request that only a collection of garbage frees, on average: each may keep a buffer until then."""
+        await self._warm(warm_up)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(rounds):
+                await self._round(None)
+            return gc.collect() / (rounds * len(self.peers))
+        finally:
+            gc.enable()
 
     async def _warm(self, rounds: int) -> None:
         self.check(await self.peers[0].ask(self.frames[0]))
