@@ -93,7 +93,7 @@ class DiskStatistics:
 
     hops: int
     writes_at_once: int
-    """Groups of small writes that took no hop."""
+    """Groups of writes that took no hop."""
     cached_reads: int
     cold_reads: int
     descriptors: int
@@ -122,7 +122,7 @@ class Disk:
     _leases: int = 0
     _idle: trio.Event = attrs.field(factory=trio.Event)
     _hops: int = 0
-    _at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
+    _at_once: WritesAtOnce = attrs.field(default=attrs.Factory(lambda disk: WritesAtOnce(disk.turns), takes_self=True))
     _writes_at_once: int = 0
     _cached_reads: int = 0
     _cold_reads: int = 0
