@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def with_quick_writes(broker: Broker) -> Broker:
     """The broker, whose small writes never seem slow: for tests that say what takes no thread."""
-    broker.disk.at_once = AlwaysQuick()
+    broker.disk.at_once = AlwaysQuick(broker.disk.turns)
     return broker
 
 

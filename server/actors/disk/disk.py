@@ -86,7 +86,7 @@ class DiskStatistics:
 
     hops: int
     writes_at_once: int
-    """Groups of small writes that took no hop."""
+    """Groups of writes that took no hop."""
     cached_reads: int
     cold_reads: int
     descriptors: int
@@ -104,7 +104,7 @@ class Disk:
     turns: Turns = attrs.field(factory=Turns)
     gathering: Gathering = attrs.field(default=attrs.Factory(lambda disk: Gathering(disk.turns), takes_self=True))
     """What waits for the end of a turn, to be written together."""
-    at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
+    at_once: WritesAtOnce = attrs.field(default=attrs.Factory(lambda disk: WritesAtOnce(disk.turns), takes_self=True))
     """How quick small writes were."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""

@@ -104,7 +104,7 @@ async def serving() -> AsyncIterator[Served]:
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse("os")).overlay({"retention.ms": "-1"})
         config = BrokerConfig(data_dirs=(directory,), topic_defaults=defaults, group_initial_rebalance_delay_ms=0)
         async with open_broker_core(config) as broker, trio.open_nursery() as nursery:
-            broker.disk.at_once = AlwaysQuick()
+            broker.disk.at_once = AlwaysQuick(broker.disk.turns)
             addresses = await Listeners(broker).start(nursery, Addresses(LOCALHOST, LOCALHOST))
             assert addresses.kafka is not None
             assert addresses.native is not None
