@@ -220,7 +220,8 @@ class LogRetention:
         await self._unlink(hosted, [doomed for doomed in hosted.actor.log.doomed if doomed.due_ms <= now_ms], pause_s)
 
     async def _unlink(self, hosted: HostedPartition, gone: Sequence[Doomed], pause_s: float) -> None:
-        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
+        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one. Ends
+        with its topic: another one may have the name by now, and files of the same names."""
         log = hosted.actor.log
         if gone and log.sync_metadata:
             await self.disk.call(self.disk.fs.sync_directory, log.directory)
@@ -229,9 +230,12 @@ class LogRetention:
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)
-            await self.disk.call(
-                partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
-            )
+            async with hosted.unlinking:
+                if hosted.actor.is_closed:
+                    return
+                await self.disk.call(
+                    partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
+                )
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
 
