@@ -71,7 +71,7 @@ class LogManager:
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
-        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live)
+        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live, self.retention)
         self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
 
     @property
