@@ -30,6 +30,7 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "16384", "segment.index.bytes": "4096"
 PATIENCE_S: Final = 30.0
 VALUE: Final = b"v" * 3000
 RECORDS: Final = 43
+RESERVE_BYTES: Final = 40_000
 
 
 @pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.full)])
@@ -173,7 +174,7 @@ def test_expire_oldest_makes_room_on_a_device_without_a_free_block_and_the_serve
     """Nobody frees anything by hand: the oldest segments go, and with their space the logs are opened."""
     killed_on_a_full_device(folder, device)
     config = folder.path / "server.toml"
-    config.write_text('disk_reserve_bytes = 40000\n[topic_defaults]\n"disk.full.policy" = "expire-oldest"\n')
+    config.write_text(f'disk_reserve_bytes = {RESERVE_BYTES}\n[topic_defaults]\n"disk.full.policy" = "expire-oldest"\n')
     server = folder.start("--config", str(config))
     with WireClient.connect(server.address) as client:
         server.wait_stderr("segments of topics with disk.full.policy=expire-oldest were given up")
@@ -181,6 +182,7 @@ def test_expire_oldest_makes_room_on_a_device_without_a_free_block_and_the_serve
             server.wait_stderr(f"{topic}-0 has found space")
         for topic in ("orders", "other"):
             append_once_there_is_room(client, topic, RECORDS)
+        server.wait_room(device, RESERVE_BYTES)  # until then the logs may start further up with every look of the guard
         starts = {topic: client.partition_metadata(topic)[0].log_start_offset for topic in ("orders", "other")}
         assert max(starts.values()) > 0
         for topic, first in starts.items():

@@ -125,6 +125,16 @@ class ServerProcess:
         self._wait_for(lambda: self.open_sockets() >= count, f"the socket number {count}", deadline_s)
         return self
 
+    def wait_room(self, device: Path, free_bytes: int, deadline_s: float = DEADLINE_S) -> Self:
+        """Wait until so much is free on a device: the guard of its reserve gives nothing more up then."""
+
+        def is_there() -> bool:
+            found = os.statvfs(device)
+            return found.f_bavail * found.f_frsize >= free_bytes
+
+        self._wait_for(is_there, f"{free_bytes} free bytes on {device}", deadline_s)
+        return self
+
     def wait_exit(self, deadline_s: float = DEADLINE_S) -> int:
         """Wait for the end of the process and answer its exit code."""
         try:
