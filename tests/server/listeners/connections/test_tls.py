@@ -25,7 +25,8 @@ from tests.support.certificates import HOST, Certificates
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
 
-ANY = Address(HOST, 0)
+ANY = Address("127.0.0.2", 0)
+"""Where no other test listens: a client of theirs that comes back to a port that it knew would be a failed handshake here."""
 LARGE_BYTES = 3_000_000
 
 
