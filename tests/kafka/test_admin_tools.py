@@ -96,6 +96,15 @@ def test_kafka_cluster_tells_id_and_nodes(tools: Tools, broker: BlockingBroker) 
     assert [word for word in told.split() if word == str(broker.kafka.port)]
 
 
+def test_kafka_metadata_quorum_tells_the_one_voter(tools: Tools, broker: BlockingBroker) -> None:
+    status = dict(line.split(":", 1) for line in lines(tools("metadata-quorum", "describe", "--status")))
+    assert (status["LeaderId"].strip(), status["CurrentObservers"].strip()) == ("1", "[]")
+    assert '"id": 1' in status["CurrentVoters"]
+    _, replica = lines(tools("metadata-quorum", "describe", "--replication"))
+    assert replica.split()[0] == "1"
+    assert "Leader" in replica
+
+
 def test_nothing_is_elected_or_moved(tools: Tools, broker: BlockingBroker, tmp_path: Path) -> None:
     broker.create_topic("t", 2)
     elected = tools("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", 0)

@@ -51,7 +51,7 @@ HANDLER_MODULES: Final = (
         "describe_topic_partitions",
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
