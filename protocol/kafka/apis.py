@@ -59,9 +59,9 @@ class ApiKey(enum.IntEnum):
     # Tier A. Produce is advertised from version 0 on: librdkafka looks there whether a broker knows gzip, snappy and lz4.
     PRODUCE = 0, "produce", 0, 13, 9, ServedBy.LEADER, 3
     FETCH = 1, "fetch", 4, 18, 12, ServedBy.LEADER
-    LIST_OFFSETS = 2, "list_offsets", 0, 10, 6, ServedBy.LEADER
+    LIST_OFFSETS = 2, "list_offsets", 0, 11, 6, ServedBy.LEADER
     METADATA = 3, "metadata", 0, 13, 9
-    API_VERSIONS = 18, "api_versions", 0, 4, 3
+    API_VERSIONS = 18, "api_versions", 0, 5, 3
     FIND_COORDINATOR = 10, "find_coordinator", 0, 6, 3
     INIT_PRODUCER_ID = 22, "transactions", 0, 5, 2, ServedBy.TRANSACTION
     OFFSET_FOR_LEADER_EPOCH = 23, "list_offsets", 2, 4, 4, ServedBy.LEADER
@@ -73,7 +73,7 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14, "groups", 0, 5, 4, ServedBy.GROUP
     DESCRIBE_GROUPS = 15, "groups", 0, 6, 5, ServedBy.GROUP
     LIST_GROUPS = 16, "groups", 0, 5, 3
-    DELETE_GROUPS = 42, "groups", 0, 2, 2, ServedBy.GROUP
+    DELETE_GROUPS = 42, "groups", 0, 3, 2, ServedBy.GROUP
     OFFSET_DELETE = 47, "offsets", 0, 0, NEVER, ServedBy.GROUP
     CREATE_TOPICS = 19, "admin.topics", 2, 7, 5
     DELETE_TOPICS = 20, "admin.topics", 1, 6, 4
@@ -87,7 +87,7 @@ class ApiKey(enum.IntEnum):
     ADD_PARTITIONS_TO_TXN = 24, "transactions", 0, 3, 3, ServedBy.TRANSACTION
     ADD_OFFSETS_TO_TXN = 25, "transactions", 0, 4, 3, ServedBy.TRANSACTION
     END_TXN = 26, "transactions", 0, 5, 3, ServedBy.TRANSACTION
-    TXN_OFFSET_COMMIT = 28, "transactions", 0, 5, 3, ServedBy.GROUP
+    TXN_OFFSET_COMMIT = 28, "transactions", 0, 6, 3, ServedBy.GROUP
     WRITE_TXN_MARKERS = 27, "transactions", 1, 2, 1
     DESCRIBE_PRODUCERS = 61, "transactions", 0, 0, 0, ServedBy.LEADER
     DESCRIBE_TRANSACTIONS = 65, "transactions", 0, 0, 0
@@ -100,7 +100,7 @@ class ApiKey(enum.IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
     # Tier C.
     DESCRIBE_TOPIC_PARTITIONS = 75, "metadata", 0, 0, 0
-    DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 4, 2
+    DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 5, 2
     ALTER_REPLICA_LOG_DIRS = 34, "admin.log_dirs", 1, 2, 2
     ELECT_LEADERS = 43, "admin.cluster", 0, 2, 2
     ALTER_PARTITION_REASSIGNMENTS = 45, "admin.cluster", 0, 1, 0
@@ -110,6 +110,7 @@ class ApiKey(enum.IntEnum):
     DELETE_ACLS = 31, "admin.acls", 1, 3, 2
     DESCRIBE_CLIENT_QUOTAS = 48, "admin.quotas", 0, 1, 1
     ALTER_CLIENT_QUOTAS = 49, "admin.quotas", 0, 1, 1
+    DESCRIBE_QUORUM = 55, "admin.quorum", 0, 2, 0
     UPDATE_FEATURES = 57, "admin.cluster", 0, 2, 0
     LIST_CONFIG_RESOURCES = 74, "admin.configs", 0, 1, 0
 

@@ -35,6 +35,16 @@ from ..groups.values import SyncAnswer as SyncAnswer
 from ..security.acls import Acl as Acl
 from ..security.acls import AclFilter as AclFilter
 from ..security.acls import check_new_acl as check_new_acl
+from ..security.quota_entities import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
+from ..security.quota_entities import ENTITY_TYPES as ENTITY_TYPES
+from ..security.quota_entities import IP as IP
+from ..security.quota_entities import PRODUCER_BYTE_RATE as PRODUCER_BYTE_RATE
+from ..security.quota_entities import REQUEST_PERCENTAGE as REQUEST_PERCENTAGE
+from ..security.quota_entities import QuotaEntity as QuotaEntity
+from ..security.quota_entities import check_quota as check_quota
+from ..security.quota_entities import checked_entity as checked_entity
+from ..security.quotas import ClientQuotas as ClientQuotas
+from ..security.quotas import QuotaStatistics as QuotaStatistics
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
 from ..storage.log.append import AppendResult as AppendResult

@@ -54,7 +54,7 @@ class Listeners:
     _listeners: list[Listener] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.admission = Admission.of(self.broker.config, self.protocols)
+        self.admission = Admission.of(self.broker.config, self.protocols, quotas=self.broker.security.quotas)
 
     @property
     def connections(self) -> int:

@@ -66,6 +66,22 @@ def test_kafka_configs_describes_and_alters(tools: Tools, broker: BlockingBroker
     assert "the server's keys are read when it starts" in refused.stderr
 
 
+def test_kafka_configs_sets_and_tells_client_quotas(tools: Tools, broker: BlockingBroker) -> None:
+    of_client = ("--entity-type", "users", "--entity-default", "--entity-type", "clients", "--entity-name", "sensor")
+    of_address = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
+    tools("configs", *of_client, "--alter", "--add-config", "producer_byte_rate=1024,request_percentage=12.5")
+    tools("configs", *of_address, "--alter", "--add-config", "connection_creation_rate=5")
+    [told] = lines(tools("configs", *of_client, "--describe"))
+    assert told.startswith("Quota configs for ")
+    assert {"producer_byte_rate=1024.0", "request_percentage=12.5"} <= {word.strip(",") for word in told.split()}
+    assert "connection_creation_rate=5.0" in tools("configs", *of_address, "--describe")
+    tools("configs", *of_client, "--alter", "--delete-config", "producer_byte_rate")
+    assert "producer_byte_rate" not in tools("configs", *of_client, "--describe")
+    refused = tools.call("configs", *of_client, "--alter", "--add-config", "producer_byte_rate=-1")
+    assert refused.exit_code == 1
+    assert "must be greater than 0" in refused.stderr
+
+
 def test_kafka_get_offsets_and_delete_records(tools: Tools, broker: BlockingBroker, tmp_path: Path) -> None:
     broker.create_topic("t", 2)
     broker.append("t", [b"a", b"b", b"c"])
@@ -94,6 +110,15 @@ def test_kafka_cluster_tells_id_and_nodes(tools: Tools, broker: BlockingBroker) 
     told = tools.cluster("list-endpoints")
     assert broker.kafka is not None
     assert [word for word in told.split() if word == str(broker.kafka.port)]
+
+
+def test_kafka_metadata_quorum_tells_the_one_voter(tools: Tools, broker: BlockingBroker) -> None:
+    status = dict(line.split(":", 1) for line in lines(tools("metadata-quorum", "describe", "--status")))
+    assert (status["LeaderId"].strip(), status["CurrentObservers"].strip()) == ("1", "[]")
+    assert '"id": 1' in status["CurrentVoters"]
+    _, replica = lines(tools("metadata-quorum", "describe", "--replication"))
+    assert replica.split()[0] == "1"
+    assert "Leader" in replica
 
 
 def test_nothing_is_elected_or_moved(tools: Tools, broker: BlockingBroker, tmp_path: Path) -> None:

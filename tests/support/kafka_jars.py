@@ -67,6 +67,19 @@ def class_path() -> str:
         return ready.read_text()
 
 
+def clients_jar(version: str) -> Path:
+    """Kafka's clients of a version, in one jar, without what they need. Raises KafkaUnavailableError."""
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailableError("mvn not found; install Maven")
+    cache = built_in("kafka")
+    with locked(cache / "clients.lock"):
+        found = cache / f"kafka-clients-{version}.jar"
+        if not found.exists():
+            artifact = f"org.apache.kafka:kafka-clients:{version}"
+            _run("mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={cache}")
+        return found
+
+
 def _run(*command: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_DEADLINE_S, stdin=subprocess.DEVNULL)

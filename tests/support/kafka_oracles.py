@@ -6,13 +6,18 @@ names of fields; and it tells what its schema says about a message, in words tha
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import functools
 import io
+import json
+import re
 import uuid
 import warnings
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -28,6 +33,7 @@ with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
     # importlib.resources.read_text, which is deprecated in Python 3.11 and 3.12 only.
     from kafka.protocol.schemas import StructField, load_json
 
+MESSAGES_IN_JAR: Final = "common/message/"
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 KIO_TIMES: Final = ("log_append_time_ms", "transaction_start_time_ms", "retention_time_ms", "session_lifetime_ms")
 """64 bits on the wire, which kio makes objects of Python's datetime: through floats, exact for the next hundred years."""
@@ -35,8 +41,15 @@ KIO_TIMES: Final = ("log_append_time_ms", "transaction_start_time_ms", "retentio
 WITHOUT_KIO: Final = frozenset({("ListOffsets", 0)})
 """kio begins where Kafka 4 does; kafka-python alone compares these."""
 
+NEWER: Final = frozenset({("ApiVersions", 5), ("DeleteGroups", 3), ("TxnOffsetCommit", 6)})
+"""Kafka 4.4's, which neither library has yet: `kafka/test_message_definitions.py` compares these with Kafka's own files."""
+
 WITHOUT_KAFKA_PYTHON: Final = frozenset({"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"})
 """kafka-python 3 has no KIP-848: kio alone compares these."""
+
+
+RENAMED: Final = {"TxnOffsetCommitRequest": ("GenerationIdOrMemberEpoch", "GenerationId")}
+"""Fields that have another name since Kafka 4.4; here they have the one that all versions' definitions know."""
 
 
 @attrs.frozen
@@ -110,7 +123,7 @@ class Kio:
     _KINDS: Final = {"error_code": "int16", "timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
 
     def knows(self, message: Message) -> bool:
-        return (message.api.name, message.version) not in WITHOUT_KIO
+        return (message.api.name, message.version) not in WITHOUT_KIO | NEWER
 
     def encode(self, message: Message, value: Any) -> bytes:
         schema = kio_schema(message)
@@ -252,22 +265,26 @@ class KafkaPython:
     """Kafka's schema files themselves, without what its client patches into them; values are dictionaries."""
 
     def knows(self, message: Message) -> bool:
-        return message.api.name not in WITHOUT_KAFKA_PYTHON
+        return message.api.name not in WITHOUT_KAFKA_PYTHON and (message.api.name, message.version) not in NEWER
+
+    def schema(self, message: Message) -> Any:
+        return _schema(message)
 
     def encode(self, message: Message, value: Any) -> bytes:
-        encoded: bytes = _schema(message).encode(
+        encoded: bytes = self.schema(message).encode(
             _as_dict(value, message.version), version=message.version, compact=message.flexible, tagged=message.flexible
         )
         return encoded
 
     def decode(self, message: Message, data: bytes) -> Any:
         with io.BytesIO(data) as buffer:
-            found = _schema(message).decode(buffer, version=message.version, compact=message.flexible, tagged=message.flexible)
+            schema, flexible = self.schema(message), message.flexible
+            found = schema.decode(buffer, version=message.version, compact=flexible, tagged=flexible)
             assert buffer.tell() == len(data)
         return _from_dict(message.cls, found, message.version)
 
     def declared(self, message: Message) -> list[Declared]:
-        return self._declared(_schema(message).fields.values(), message.version)
+        return self._declared(self.schema(message).fields.values(), message.version)
 
     def choose(self, field: Field, random: Random) -> Any:
         return ANYTHING
@@ -338,6 +355,57 @@ def _from_dict(cls: type, found: dict[str, Any], version: int) -> Any:
             each = [_from_dict(inner, item, version) for item in each] if field.is_array else _from_dict(inner, each, version)
         values[field.name] = each
     return cls(**values)
+
+
+class KafkaJar(KafkaPython):
+    """kafka-python's codec on the message definitions that lie in a jar of Kafka's clients."""
+
+    def __init__(self, jar: Path) -> None:
+        with zipfile.ZipFile(jar) as archive:
+            self._texts = {
+                Path(name).stem: archive.read(name).decode() for name in archive.namelist() if name.startswith(MESSAGES_IN_JAR)
+            }
+        self._schemas: dict[str, Any] = {}
+
+    def knows(self, message: Message) -> bool:
+        return message.version in self.versions(message.api.name)
+
+    def definition(self, name: str) -> dict[str, Any]:
+        """The file of that name, without its comments."""
+        text = self._texts[name].replace(*RENAMED.get(name, ("", "")))
+        found: dict[str, Any] = json.loads(re.sub(r"(?m)//.*$", "", text))
+        return found
+
+    def versions(self, name: str) -> range:
+        """That Kafka serves of an API."""
+        definition = self.definition(f"{name}Request")
+        first, _, last = definition["validVersions"].partition("-")
+        return range(int(first), int(last or first) + (0 if definition.get("latestVersionUnstable") else 1))
+
+    def of_brokers(self) -> dict[int, str]:
+        """The APIs that brokers serve, by key."""
+        definitions = (self.definition(name) for name in self._texts if name.endswith("Request"))
+        return {
+            each["apiKey"]: each["name"].removesuffix("Request")
+            for each in definitions
+            if "broker" in each.get("listeners", ()) and each["validVersions"] != "none"
+        }
+
+    def schema(self, message: Message) -> Any:
+        name = f"{message.api.name}{message.side.capitalize()}"
+        if name not in self._schemas:
+            definition = self.definition(name)
+            _insert_common(definition["fields"], {each["name"]: each["fields"] for each in definition.get("commonStructs", ())})
+            self._schemas[name] = StructField(definition)
+        return self._schemas[name]
+
+
+def _insert_common(fields: list[dict[str, Any]], common: dict[str, Any]) -> None:
+    """Structures that a file declares once, where they are used."""
+    for field in fields:
+        if (kind := field["type"].removeprefix("[]")) in common:
+            field["fields"] = copy.deepcopy(common[kind])
+        _insert_common(field.get("fields", []), common)
 
 
 ORACLES: Final[dict[str, Oracle]] = {"kio": Kio(), "kafka-python": KafkaPython()}

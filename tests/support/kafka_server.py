@@ -53,7 +53,7 @@ async def kafka_server(
     """A server for the time of the block; `door` has what `KafkaDoor` takes, settings are `running_broker`'s."""
     async with running_broker(path, **settings) as broker, trio.open_nursery() as nursery:
         shared = KafkaDoor(broker, apis=SERVED, **(door or {}))
-        admission = Admission.of(broker.config)
+        admission = Admission.of(broker.config, quotas=broker.security.quotas)
         listener = listener_of(shared, LOCALHOST, admission, watch)
         address = await nursery.start(listener.run)
         yield KafkaServer(broker, shared, listener, admission, address, nursery)

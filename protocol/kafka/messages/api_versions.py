@@ -1,6 +1,7 @@
 """ApiVersions (key 18): which APIs and versions a broker has. The answer's header is version 0 whatever the request's is.
 
-v3 the client's name and version (KIP-511); v4 features whose lowest level is 0 (KAFKA-17492).
+v3 the client's name and version (KIP-511); v4 features whose lowest level is 0 (KAFKA-17492); v5 whom the client means to reach
+(KIP-1242).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from ...schema.fields import BOOL, INT16, INT32, INT64, STRING, struct, wire
 class ApiVersionsRequest:
     client_software_name: str = wire(STRING, "3+")
     client_software_version: str = wire(STRING, "3+")
+    cluster_id: str | None = wire(STRING, "5+", nullable="5+", default=None)
+    node_id: int = wire(INT32, "5+", default=-1)
 
 
 @struct

@@ -2,7 +2,8 @@
 
 JoinGroup: v1 rebalance timeout; v4 the member id is asked back (KIP-394); v5 static members (KIP-345); v7 protocol type
 (KIP-559); v8 a reason (KIP-800); v9 a leader that need not assign (KIP-814). LeaveGroup: v3 several members. ListGroups: v4 by
-state (KIP-518), v5 by type (KIP-848). DescribeGroups: v6 names an unknown group as one.
+state (KIP-518), v5 by type (KIP-848). DescribeGroups: v6 names an unknown group as one. DeleteGroups: v3 says
+in words what is wrong.
 """
 
 from __future__ import annotations
@@ -182,6 +183,7 @@ class DeleteGroupsRequest:
 class DeleteGroupsDeletableGroupResult:
     group_id: str = wire(GROUP_ID)
     error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, "3+", nullable="3+", default=None)
 
 
 @struct

@@ -2,14 +2,14 @@
 
 InitProducerId (22): v3 goes on with an id and epoch (KIP-360); v6 two-phase commit (KIP-939). AddPartitionsToTxn (24): from v4
 between brokers. EndTxn (26): v5 answers the next epoch (KIP-890). TxnOffsetCommit (28): v3 the group's member and generation
-(KIP-447), v5 joins the transaction by itself (KIP-890). AddOffsetsToTxn (25), WriteTxnMarkers (27), DescribeProducers (61),
-DescribeTransactions (65), ListTransactions (66).
+(KIP-447), v5 joins the transaction by itself (KIP-890), v6 topic ids (KIP-1319). AddOffsetsToTxn (25), WriteTxnMarkers (27),
+DescribeProducers (61), DescribeTransactions (65), ListTransactions (66).
 """
 
 from __future__ import annotations
 
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
-from ..entities import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from ..entities import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
 
 
 @struct
@@ -122,7 +122,8 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: str = wire(TOPIC_NAME)
+    name: str = wire(TOPIC_NAME, "0-5")
+    topic_id: bytes = wire(TOPIC_ID, "6+")
     partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
 
 
@@ -146,7 +147,8 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: str = wire(TOPIC_NAME)
+    name: str = wire(TOPIC_NAME, "0-5")
+    topic_id: bytes = wire(TOPIC_ID, "6+")
     partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
 
 

@@ -1,4 +1,5 @@
-"""Owner of who may log in and who may do what: SCRAM credentials, ACLs, and the users of the configuration.
+"""Owner of who may log in, who may do what and how much of it: SCRAM credentials, ACLs, client quotas, and the users of the
+configuration.
 
 What clients change is in `security.json` in every log directory before it counts, and before it is answered. What the
 configuration's file of users says is read at the start and written nowhere.
@@ -20,6 +21,8 @@ from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, decoy
 from ...security.acls import Acl, AclFilter
 from ...security.authorizer import AclAuthorizer
+from ...security.quota_entities import QuotaEntity
+from ...security.quotas import ClientQuotas
 from ...security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ...settings.broker_config import BrokerConfig
 from ...storage.directory.log_directory import LogDirectory, is_passing
@@ -52,6 +55,8 @@ class Security:
     statistics: SecurityStatistics = attrs.field(factory=SecurityStatistics)
     authorizer: AclAuthorizer | None = None
     """None: everybody may do everything."""
+    quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
+    """Those that are in effect."""
     _state: SecurityState = attrs.field(factory=SecurityState)
     _generation: int = 0
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
@@ -164,6 +169,25 @@ class Security:
                 LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name)
         return allowed
 
+    # ---- client quotas -----------------------------------------------------------------------------------------------------
+
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """The stored quotas, by entity and key."""
+        return self._state.quotas
+
+    async def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
+        """Set quotas, or remove those that are None; durable and in effect when this returns. Raises RequestError."""
+
+        def change(state: SecurityState) -> SecurityState:
+            quotas = dict(state.quotas)
+            for entity, values in changes.items():
+                both: dict[str, float | None] = {**quotas.pop(entity, {}), **values}
+                if left := {key: value for key, value in both.items() if value is not None}:
+                    quotas[entity] = left
+            return attrs.evolve(state, quotas=quotas)
+
+        await self._change(change)
+
     # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
@@ -189,13 +213,14 @@ class Security:
                         raise
                     directories.fail(directory, exc)
         except OSError as exc:
-            raise LogOfflineError(f"users and ACLs cannot be stored: {exc}; free space, then try again") from exc
+            raise LogOfflineError(f"users, ACLs and quotas cannot be stored: {exc}; free space, then try again") from exc
 
     def _write_one(self, directory: LogDirectory, state: SecurityState) -> None:
         write_security(self._manager.fs, directory.path, state, durable=directory.durable)
 
     def _apply(self, state: SecurityState) -> None:
         self._state = state
+        self.quotas.replace(state.quotas)
         if self.authorizer is not None:
             self.authorizer.replace(state.acls)
 

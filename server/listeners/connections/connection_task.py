@@ -50,7 +50,8 @@ class ConnectionTask:
         self.wake()
 
     def ring_at(self, moment: float, action: Callable[[], None]) -> None:
-        """Have `action` called at a moment of trio's clock, if no work is waited for then; else behind it."""
+        """Have `action` called at a moment of trio's clock, or behind the work that is waited for then. To be followed by
+        `wake`, unless the task is not resting yet."""
         self._alarms.append((moment, action))
 
     async def rest(self, until: float) -> float:

@@ -76,6 +76,10 @@ class Session(ABC, Generic[RequestT]):
     """Whether it takes up what it receives; the first to keep it from that is noticed when requests are taken up."""
     deadlines: Deadlines = attrs.field(init=False)
     """Of requests that have a timeout."""
+    is_muted: bool = False
+    """Whether nothing more is received or taken up for a while: its peer is above a quota."""
+    _muted_until: float = 0.0
+    """In trio's time."""
     _held_up: RequestT | None = None
     """A request that cannot be taken up yet."""
     _has_more: bool = False
@@ -240,6 +244,18 @@ class Session(ABC, Generic[RequestT]):
             with self.transport.gathering:
                 self.go_on()
 
+    def mute(self, seconds: float) -> None:
+        """Receive nothing and take nothing up for so long; what was taken up is answered. At most as long as a peer may be
+        idle: nobody reads from it, so that nobody would hear that it is gone."""
+        until = trio.current_time() + min(seconds, self.idle_timeout_s)
+        self.is_muted, self._muted_until = True, max(until, self._muted_until)
+        self.wants_bytes = self.share.is_receiving = False
+        self.task.ring_at(until, self._unmute)
+        self.task.wake()
+
+    def _unmute(self) -> None:
+        self.is_muted = trio.current_time() < self._muted_until
+
     @property
     def is_busy(self) -> bool:
         """Whether a request is under way, so that silence is no idleness."""
@@ -314,7 +330,7 @@ class Session(ABC, Generic[RequestT]):
     def _take_requests(self) -> bool:
         """Whether all are taken up, and nothing keeps it from receiving more."""
         left, transport = REQUESTS_PER_TURN, self.transport
-        while not self.takes_no_more and self.task.work is None:
+        while not (self.takes_no_more or self.is_muted) and self.task.work is None:
             request = self._held_up
             if request is None:
                 if transport.unsent_bytes and transport.is_full:
@@ -336,7 +352,7 @@ class Session(ABC, Generic[RequestT]):
             self._held_up = None
             self.taken_count += 1
             self.take(request)
-        return self.task.work is None and not self.takes_no_more and self.may_receive()
+        return self.task.work is None and not (self.takes_no_more or self.is_muted) and self.may_receive()
 
     def may_receive(self) -> bool:
         """Whether the protocol lets more requests come in."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ...broker import Gathering
+from ...broker import ClientQuotas, Gathering
 from ...settings.broker_config import Address, BrokerConfig
 from .budget import InFlightBudget
 from .bugs import report_bug
@@ -21,7 +21,7 @@ from .counters import NEWCOMER, OUT_OF_MEMORY, ProtocolCounters
 from .places import ListenerPlaces, Places
 from .reactor import Reactor
 from .tls import TlsServer, TlsTransport
-from .transport import MIN_RECEIVE_BYTES, Transport
+from .transport import MIN_RECEIVE_BYTES, Transport, host_of
 from .unsent import UnsentAnswers
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -52,10 +52,19 @@ class Admission:
     answers: UnsentAnswers
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What they have counted, by protocol."""
+    quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
+    """Which say how many connections an address may make."""
 
     @classmethod
-    def of(cls, config: BrokerConfig, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
-        return cls.with_limits(config.max_connections, config.max_broker_in_flight_bytes, protocols)
+    def of(
+        cls,
+        config: BrokerConfig,
+        protocols: dict[str, ProtocolCounters] | None = None,
+        *,
+        quotas: ClientQuotas | None = None,
+    ) -> Admission:
+        limited = cls.with_limits(config.max_connections, config.max_broker_in_flight_bytes, protocols)
+        return limited if quotas is None else attrs.evolve(limited, quotas=quotas)
 
     @classmethod
     def with_limits(cls, connections: int, memory: int, protocols: dict[str, ProtocolCounters] | None = None) -> Admission:
@@ -87,7 +96,7 @@ class Listener:
     _reactor: Reactor = attrs.field(init=False)
     _places: ListenerPlaces = attrs.field(init=False)
     _connections: trio.Nursery | None = None
-    _is_stopping: bool = False
+    _stopping: trio.Event = attrs.field(factory=trio.Event)
 
     @property
     def connections(self) -> int:
@@ -157,6 +166,8 @@ class Listener:
         peer = _peer_of(stream)
         try:
             with scope:
+                if self.admission.quotas.limits_connections and await self._is_above_quota(peer):
+                    return
                 await self._serve_stream(stream, peer, counters, scope)
         except* MemoryError:
             counters.end(OUT_OF_MEMORY)
@@ -169,6 +180,16 @@ class Listener:
             stream.socket.close()
             counters.connections -= 1
             self._places.leave(scope)
+
+    async def _is_above_quota(self, peer: str) -> bool:
+        """Whether the peer's address makes too many connections. The answer comes after a time in which it learns nothing: who
+        is told at once comes back at once."""
+        seconds = self.admission.quotas.connect(host_of(peer), trio.current_time())
+        if seconds:
+            LOGGER.debug("%s is disconnected in %g s: its address is above its quota of connections", peer, seconds)
+            with trio.move_on_after(seconds):
+                await self._stopping.wait()
+        return seconds > 0
 
     async def _serve_stream(
         self, stream: trio.SocketStream, peer: str, counters: ProtocolCounters, scope: trio.CancelScope
@@ -192,7 +213,7 @@ class Listener:
     async def _serve_on(self, transport: Transport) -> None:
         served = self.open(transport)
         self._served[served] = None
-        if self._is_stopping:
+        if self._stopping.is_set():
             served.stop_reading()
         try:
             await served.serve()
@@ -209,7 +230,7 @@ class Listener:
                 return transport
             LOGGER.info("TLS with %s is not agreed on: %s", plain.peer, why)
             tls.failed()
-            if not self._is_stopping:
+            if not self._stopping.is_set():
                 await plain.linger()  # what the peer was told about it would be lost otherwise
             return None
         finally:
@@ -220,7 +241,7 @@ class Listener:
         why: str | None = "the server stops"
         with trio.CancelScope() as scope:
             self._handshakes.add(scope)
-            if self._is_stopping:
+            if self._stopping.is_set():
                 scope.cancel()
             try:
                 why = await transport.handshake(timeout_s)
@@ -230,7 +251,7 @@ class Listener:
 
     def stop(self, grace_s: float) -> None:
         """Stop accepting and taking requests; sessions have `grace_s` to answer what they took."""
-        self._is_stopping = True
+        self._stopping.set()
         self._accepting.cancel()
         for handshake in list(self._handshakes):
             handshake.cancel()

@@ -42,6 +42,11 @@ LINGER_S: Final = 1.0
 LINGER_BYTES: Final = MIB
 
 
+def host_of(peer: str) -> str:
+    """The address in `host:port`, an IPv4 one as such."""
+    return peer.rpartition(":")[0].removeprefix("::ffff:")
+
+
 def _nothing() -> None:
     """Nobody wants to be told."""
 
@@ -106,7 +111,7 @@ class Transport:
     @property
     def host(self) -> str:
         """The peer's address, an IPv4 one as such."""
-        return self.peer.rpartition(":")[0].removeprefix("::ffff:")
+        return host_of(self.peer)
 
     # ---- receiving -----------------------------------------------------------------------------------------------------
 

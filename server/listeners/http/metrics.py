@@ -7,6 +7,7 @@ made of it in a thread. What has labels that clients choose (topics, partitions,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations
+from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics
 from ..connections.counters import ApiCounters, ProtocolCounters
 from ..native.statistics import error_name
 
@@ -41,12 +42,14 @@ class Scraped:
     broker: BrokerStatistics
     protocols: tuple[ProtocolCounters, ...]
     security: Mapping[str, int]
+    quotas: QuotaStatistics
     fired: Sequence[tuple[str, int]] = ()
 
     def metrics(self) -> Iterator[Metric]:
         """All metrics."""
         yield from _requests(self.protocols)
         yield from _connections(self.protocols, self.security)
+        yield from _quotas(self.quotas)
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
         yield from _groups(self.broker)
@@ -64,6 +67,7 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
         broker=told,
         protocols=tuple(map(_copied, protocols.values())),
         security=attrs.asdict(broker.security.statistics),
+        quotas=copy.deepcopy(broker.security.quotas.statistics),
         fired=list(fired())[-MAX_FAULTS:],
     )
     return await trio.to_thread.run_sync(_text, scraped)
@@ -165,6 +169,13 @@ def _connections(protocols: Sequence[ProtocolCounters], security: Mapping[str, i
     yield _counter("sent_bytes", "Bytes to clients.", ["protocol"], of("sent_bytes"))
     events = (((name,), count) for name, count in security.items())
     yield _counter("security_events", "Logins, and what was refused.", ["event"], events)
+
+
+def _quotas(told: QuotaStatistics) -> Iterator[Metric]:
+    throttled = (((key,), count) for key, count in sorted(told.throttled.items()))
+    yield _counter("quota_throttled", "Requests and connections above a client's quota.", ["quota"], throttled)
+    seconds = (((key,), count) for key, count in sorted(told.throttled_s.items()))
+    yield _counter("quota_throttle_seconds", "For how long clients had to be quiet for it.", ["quota"], seconds)
 
 
 # ---- logs --------------------------------------------------------------------------------------------------------------------

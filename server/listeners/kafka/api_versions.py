@@ -1,4 +1,5 @@
-"""ApiVersions: what is spoken here. Source: KIP-511, KIP-584; KAFKA-17492 for features whose lowest level is 0."""
+"""ApiVersions: what is spoken here. Source: KIP-511, KIP-584; KAFKA-17492 for features whose lowest level is 0;
+KIP-1242 for clients that have reached somebody else."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from .door import Call
 
 FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 """The level of each feature that is in effect. With transaction.version 2 producing joins a transaction (KIP-890)."""
+NO_NODE: Final = -1
 FIRST_WITH_LOWEST_LEVEL_0: Final = 4
 """Java clients of before 3.9 fail when they meet such a feature in an earlier version."""
 
@@ -28,9 +30,21 @@ def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResp
     if body is None:
         keys = [key for key in keys if key.api_key == ApiKey.API_VERSIONS]
         return _response(ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)
+    if (error := _misrouted(call, body)) is not None:
+        return _response(error, [], with_levels_from_0=False)
     if body.client_software_name:
         call.session.software = f"{body.client_software_name} {body.client_software_version}"
     return _response(ErrorCode.NONE, keys, with_levels_from_0=call.version >= FIRST_WITH_LOWEST_LEVEL_0)
+
+
+def _misrouted(call: Call, body: ApiVersionsRequest) -> ErrorCode | None:
+    """Why a client that says whom it means to reach is not answered: it says half of it, or means another node."""
+    if body.cluster_id is None and body.node_id == NO_NODE:
+        return None
+    if body.cluster_id is None or body.node_id == NO_NODE:
+        return ErrorCode.INVALID_REQUEST
+    is_meant = (body.cluster_id, body.node_id) == (call.broker.cluster_id, call.door.node_id)
+    return None if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def _response(error: ErrorCode, keys: list[ApiVersion], *, with_levels_from_0: bool) -> ApiVersionsResponse:

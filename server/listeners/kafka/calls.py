@@ -51,7 +51,7 @@ HANDLER_MODULES: Final = (
         "describe_topic_partitions",
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
@@ -148,6 +148,8 @@ class KafkaCalls:
             if inspect.isawaitable(answer):
                 answer = await answer
         if request.is_large:
+            if self.session.quotas.is_active:
+                answer = turn.charged(answer)
             in_steps = self.door.broker.in_steps
             buffers = await in_steps(answer_steps(request, answer))
             turn.answer(answer, buffers, await in_steps(error_codes_steps(answer)))
@@ -184,6 +186,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             budget=admission.budget,
             open_calls=open_calls,
             in_steps=door.broker.in_steps,
+            quotas=door.broker.security.quotas,
             idle_timeout_s=door.idle_timeout_s,
         )
         return Served(session.serve, session.stop_reading)

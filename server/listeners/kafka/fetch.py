@@ -8,17 +8,18 @@ as Kafka's.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import attrs
+import trio
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
-from ...broker import DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView
+from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView
 from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
 from .door import Call
@@ -81,6 +82,8 @@ class _Fetch:
             if each.topic_partition is not None and each.can_be_read
         }
         max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
+        if self.call.session.quotas.is_active:
+            max_bytes = self._within_quota(max_bytes)
         view = ReaderView(Isolation.READ_COMMITTED) if body.isolation_level else DEFAULT_VIEW
         return _Question(list(readable.values()), max_bytes, min(body.min_bytes, max_bytes), view)
 
@@ -103,6 +106,31 @@ class _Fetch:
             topic = topics[name, topic_id] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
         topic.partitions.append(data)
 
+    # ---- quotas --------------------------------------------------------------------------------------------------------
+
+    def _within_quota(self, max_bytes: int) -> int:
+        """What may be read in one go: who got more would be above his quota by that alone."""
+        session = self.call.session
+        most = session.quotas.most_at_once(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
+        return int(min(max_bytes, most))
+
+    def throttled(self, answers: Iterable[FetchAnswer]) -> FetchResponse | None:
+        """An answer without records, if these would be more than the client may have now; it asks for them again."""
+        session = self.call.session
+        if not session.quotas.is_active:
+            return None
+        size = sum(len(each.fetched.records) for each in answers if each.fetched is not None)
+        use, now = session.quotas.use_if_allowed, trio.current_time()
+        session.owed_s = use(CONSUMER_BYTE_RATE, session.user, session.asking_client, size, now)
+        if not session.owed_s:
+            return None
+        if self.session is not None and not self.is_incremental:
+            self.call.door.fetch_sessions.close(self.session.session_id)  # its client takes it that there is none yet
+            return FetchResponse(session_id=NO_SESSION, responses=[])
+        return self.response({})
+
+    # ---- what is told --------------------------------------------------------------------------------------------------
+
     def response(self, topics: Topics) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
@@ -124,6 +152,9 @@ def take_fetch(call: Call, turn: Turn, body: FetchRequest) -> Work | None:
     answers, is_enough = found
     if begun.waits(wanted, is_enough=is_enough):
         return partial(_finish, turn, begun, wanted, waits=True)
+    if (throttled := begun.throttled(answers)) is not None:
+        turn.answer(throttled)
+        return None
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
     for each in wanted:
@@ -165,6 +196,8 @@ async def _answer(begun: _Fetch, wanted: Sequence[WantedPartition] | None = None
                 question.partitions, max_bytes=question.max_bytes, min_bytes=question.min_bytes, view=question.view
             )
         answers, _ = await _read_now(call, question._replace(min_bytes=0))
+    if (throttled := begun.throttled(answers)) is not None:
+        return throttled
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
     async for each in in_turns(wanted):

@@ -93,5 +93,5 @@ async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
     try:
         await call.broker.groups.delete(group)
     except RequestError as exc:
-        return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code)
+        return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code, error_message=exc.message)
     return DeleteGroupsDeletableGroupResult(group_id=group)

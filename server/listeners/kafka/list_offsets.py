@@ -28,8 +28,16 @@ from .leader_epoch import NOT_CHECKED, check_leader_epoch
 
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
-FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
+FIRST_VERSIONS: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
 """The first version that knows what is asked as this timestamp."""
+ABOUT_TIERS: Final = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+"""What is asked of remote storage: here nothing is in it, and nothing waits to get there."""
 
 NAMED_PER_TURN: Final = 512
 """Partitions, and topics, of which only the names are looked at, or that are answered with what was found."""
@@ -148,10 +156,10 @@ def _without_lookup(
         if is_repeated:
             raise InvalidRequestError(f"{topic_partition} is named more than once")
         first_version = FIRST_VERSIONS.get(asked.timestamp, 0)
-        if call.version < first_version or asked.timestamp < LATEST_TIERED_TIMESTAMP:
+        if call.version < first_version or asked.timestamp < EARLIEST_PENDING_UPLOAD_TIMESTAMP:
             raise UnsupportedVersionError(f"{topic_partition}: ListOffsets v{call.version} has no timestamp {asked.timestamp}")
         check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
-        if asked.timestamp == LATEST_TIERED_TIMESTAMP:
+        if asked.timestamp in ABOUT_TIERS:
             call.broker.reader.snapshot(topic_partition)  # it has to be there
             return TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
     except RequestError as exc:

@@ -1,4 +1,5 @@
-"""Offsets that groups commit: OffsetCommit, TxnOffsetCommit. Source: KIP-98, KIP-447, KIP-848 (member epochs), KIP-890."""
+"""Offsets that groups commit: OffsetCommit, TxnOffsetCommit. Source: KIP-98, KIP-447, KIP-848 (member epochs), KIP-890,
+KIP-1319 (topic ids)."""
 
 from __future__ import annotations
 
@@ -31,6 +32,8 @@ from .session import Turn
 FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_JOINS: Final = 5
 """From this version on a commit in a transaction joins it; before it AddOffsetsToTxn does (KIP-890)."""
+FIRST_WITH_MEMBER_EPOCH: Final = 6
+"""Below it a commit in a transaction knows no errors of member epochs, and is told ILLEGAL_GENERATION."""
 PARTITIONS_AT_ONCE: Final = 16
 """Of a commit that may be enqueued without a turn of the scheduler."""
 
@@ -113,7 +116,7 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
         _asked(
             call,
             topic.name,
-            NO_TOPIC_ID,
+            topic.topic_id,
             Commit(
                 TopicPartition(topic.name, each.partition_index),
                 each.committed_offset,
@@ -130,6 +133,7 @@ async def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> TxnOffs
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=next(codes))
                     for each in topic.partitions
@@ -177,6 +181,9 @@ async def _commit(
         is_abortable = transaction is not None and call.version >= FIRST_WITH_ABORTABLE
         if is_abortable and exc.code is ErrorCode.INVALID_TXN_STATE:
             return _codes(asked, RequestError(exc.message, ErrorCode.TRANSACTION_ABORTABLE))
+        knows_epochs = transaction is None or call.version >= FIRST_WITH_MEMBER_EPOCH
+        if not knows_epochs and exc.code is ErrorCode.STALE_MEMBER_EPOCH:
+            return _codes(asked, RequestError(exc.message, ErrorCode.ILLEGAL_GENERATION))
         return _codes(asked, exc)
 
 

@@ -136,7 +136,8 @@ class PendingProduce:
         turn = self.turn
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
-            turn.answer(None, produced(turn.request, topics), ())
+            throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
+            turn.answer(None, produced(turn.request, topics, throttle_ms), ())
         else:
             codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
             turn.answer(self._message(), errors=tuple(codes))

@@ -1,10 +1,10 @@
-"""DescribeClientQuotas and AlterClientQuotas. There are no quotas: none are described, to remove one is fine, and to set one is
-refused, because nothing would be throttled. Source: ClientQuotasImage, ClientQuotaControlManager, KIP-546."""
+"""DescribeClientQuotas and AlterClientQuotas. What they lead to is in `server.security.quotas`. Source: ClientQuotasImage,
+ClientQuotaControlManager, KIP-546."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
@@ -15,27 +15,44 @@ from ....protocol.kafka.messages.admin.quotas import (
     AlterClientQuotasResponseEntityData,
     AlterClientQuotasResponseEntryData,
     DescribeClientQuotasComponentData,
+    DescribeClientQuotasEntityData,
+    DescribeClientQuotasEntryData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    DescribeClientQuotasValueData,
 )
+from ...broker import ENTITY_TYPES, IP, QuotaEntity, check_quota, checked_entity
 from ..connections.in_turns import in_turns
 from .door import Call, error_code, error_message
 
-IP: Final = "ip"
-ENTITY_TYPES: Final = ("user", "client-id", IP)
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
 """Types of matches."""
+ENTITIES_PER_TURN: Final = 256
+"""That are compared before others have their turn."""
+
+Values = Mapping[str, float | None]
+"""By key; None: to be removed."""
+Named = tuple[tuple[str, str | None], ...]
+"""An entity as it is named in a request, which may be wrong."""
 
 
-def describe_client_quotas(_call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """No quotas, if the request is valid."""
+# ---- DescribeClientQuotas --------------------------------------------------------------------------------------------------
+
+
+async def describe_client_quotas(call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """The quotas of all entities that have every part asked for, and no others if that is `strict`."""
     try:
         _check_filter(body.components)
     except RequestError as exc:
         return DescribeClientQuotasResponse(error_code=exc.code, error_message=exc.message, entries=None)
-    return DescribeClientQuotasResponse(error_message=None, entries=[])
+    found = [
+        _entry(entity, values)
+        async for entity, values in in_turns(list(call.broker.security.client_quotas().items()), ENTITIES_PER_TURN)
+        if _matches(dict(entity), body)
+    ]
+    return DescribeClientQuotasResponse(error_message="", entries=found)
 
 
 def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> None:
@@ -56,32 +73,64 @@ def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> No
         raise InvalidRequestError("addresses are not combined with users and client ids")
 
 
-async def alter_client_quotas(_call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Each entry succeeds or fails alone."""
-    return AlterClientQuotasResponse(entries=[_altered(entry) async for entry in in_turns(body.entries)])
-
-
-def _altered(entry: AlterClientQuotasEntryData) -> AlterClientQuotasResponseEntryData:
-    error: RequestError | None = None
-    try:
-        _check_entry(entry)
-    except RequestError as exc:
-        error = exc.as_answer()
-    return AlterClientQuotasResponseEntryData(
-        error_code=error_code(error),
-        error_message=error_message(error),
-        entity=[
-            AlterClientQuotasResponseEntityData(entity_type=each.entity_type, entity_name=each.entity_name)
-            for each in entry.entity
-        ],
+def _matches(parts: Mapping[str, str | None], body: DescribeClientQuotasRequest) -> bool:
+    if body.strict and len(parts) != len(body.components):
+        return False
+    return all(
+        each.entity_type in parts and (each.match_type == ANY or parts[each.entity_type] == each.match)
+        for each in body.components
     )
 
 
-def _check_entry(entry: AlterClientQuotasEntryData) -> None:
-    if not entry.entity:
-        raise InvalidRequestError("an entry names no user, client id or address")
-    for each in entry.entity:
-        if each.entity_type not in ENTITY_TYPES:
-            raise InvalidRequestError(f"entity type {each.entity_type!r}: there are {', '.join(ENTITY_TYPES)}")
-    if keys := [op.key for op in entry.ops if not op.remove]:
-        raise UnsupportedVersionError(f"{', '.join(keys)}: there are no quotas here, nothing is throttled")
+def _entry(entity: QuotaEntity, values: Mapping[str, float]) -> DescribeClientQuotasEntryData:
+    return DescribeClientQuotasEntryData(
+        entity=[DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[DescribeClientQuotasValueData(key=key, value=value) for key, value in values.items()],
+    )
+
+
+# ---- AlterClientQuotas -----------------------------------------------------------------------------------------------------
+
+
+async def alter_client_quotas(call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """All changes of an entity are made, or none; in effect, and on the device, when this is answered. There is one answer for
+    each entity, however often it is named."""
+    counts = Counter([_named(entry) async for entry in in_turns(body.entries)])
+    changes: dict[QuotaEntity, Values] = {}
+    errors: dict[Named, RequestError | None] = {}
+    async for entry in in_turns(body.entries):
+        named = _named(entry)
+        try:
+            entity, values = _checked(entry, is_repeated=counts[named] > 1)
+            changes[entity], errors[named] = values, None
+        except RequestError as exc:
+            errors[named] = exc.as_answer()
+    if changes and not body.validate_only:
+        try:
+            await call.broker.security.alter_client_quotas(changes)
+        except RequestError as exc:
+            errors = {named: error or exc.as_answer() for named, error in errors.items()}
+    return AlterClientQuotasResponse(entries=[_answered(named, error) for named, error in errors.items()])
+
+
+def _named(entry: AlterClientQuotasEntryData) -> Named:
+    return tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+
+
+def _checked(entry: AlterClientQuotasEntryData, *, is_repeated: bool) -> tuple[QuotaEntity, Values]:
+    values = {op.key: None if op.remove else op.value for op in entry.ops}
+    if is_repeated or len(values) < len(entry.ops):
+        raise InvalidRequestError("an entity, or one of its keys, is there more than once")
+    entity = checked_entity((each.entity_type, each.entity_name) for each in entry.entity)
+    for key, value in values.items():
+        if value is not None:
+            check_quota(entity, key, value)
+    return entity, values
+
+
+def _answered(named: Named, error: RequestError | None) -> AlterClientQuotasResponseEntryData:
+    return AlterClientQuotasResponseEntryData(
+        error_code=error_code(error),
+        error_message=error_message(error),
+        entity=[AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named],
+    )

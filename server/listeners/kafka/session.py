@@ -7,13 +7,14 @@ appends are enqueued, and answered, in the order they came.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -21,18 +22,24 @@ import trio
 from ....protocol.errors import RemoteProtocolError
 from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.connection import KafkaConnection, Reading, Request, answer_buffers
+from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
+from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ..connections.bugs import report_bug
 from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
 from ..connections.deadlines import Expires
+from ..connections.meter import Meter
 from ..connections.session import Session
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_PRODUCES_IN_FLIGHT: Final = 64
+USER_PREFIX: Final = "User:"
+NOT_CHARGED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
+"""Requests that no quota is about: logins, and what brokers say to each other."""
 KEPT_PARTITION_BYTES: Final = 512
 """What each partition of a parked request is counted as: the objects of its question, which are more than its bytes were."""
 
@@ -50,6 +57,10 @@ class Turn:
     started_s: float = attrs.field(factory=perf_counter)
     given_back_bytes: int = 0
     """Of its frame, before it is answered."""
+    is_charged: bool = False
+    """Whether it counts for its client's quotas already."""
+    meter: Meter | None = None
+    """Where a quota is about the time that requests take."""
     expires: Expires | None = None
     """What waits for its answer under a deadline, until it is answered or the connection ends."""
 
@@ -68,12 +79,16 @@ class Turn:
         connection was given up, has no effect. `buffers`: what is sent instead of what the body makes, which may then be None
         where nobody `needs_body`. `errors`: its codes, where they are known."""
         if not self.is_answered:
+            if self.session.quotas.is_active and not self.is_charged:
+                body = self.charged(body)
             codes = error_codes(body) if errors is None else errors
             self._end(body, codes, answer_buffers(self.request, body) if buffers is None else buffers)
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""
         if not self.is_answered:
+            if self.session.quotas.is_active and not self.is_charged:
+                self.charge()
             self._end(None, (), [])
 
     def forget_deadline(self) -> None:
@@ -81,6 +96,23 @@ class Turn:
         if self.expires is not None:
             self.session.deadlines.remove(self.expires)
             self.expires = None
+
+    def charged(self, body: Any) -> Any:
+        """The answer, which tells for how long the client is to be quiet."""
+        throttle_ms = self.charge()
+        if throttle_ms and hasattr(body, "throttle_time_ms"):
+            body = copy.copy(body)
+            body.throttle_time_ms = max(throttle_ms, body.throttle_time_ms)
+        return body
+
+    def charge(self) -> int:
+        """Have the request, which is answered now, count for the quotas of its client. For so many ms nothing more is taken
+        from this connection; mostly 0."""
+        self.is_charged = True
+        seconds = self.session.charge(self)
+        if seconds:
+            self.session.mute(seconds)
+        return min(round(seconds * 1000), INT32_MAX)
 
     def met_bug(self, error: Exception) -> None:
         """What nobody expected kept an actor from answering it: that ends the connection, and nothing of the actor's."""
@@ -114,6 +146,10 @@ class KafkaSession(Session[Request]):
     """Makes what serves the requests."""
     in_steps: Callable[[Reading], Awaitable[Request]]
     """Reads what is large; others have their turn meanwhile."""
+    quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
+    """Of all clients of the broker."""
+    owed_s: float = 0.0
+    """For how long the client has to be quiet because of what the request reads that is being answered."""
     software: str = "-"
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
@@ -182,18 +218,23 @@ class KafkaSession(Session[Request]):
         turn = Turn(self, request)
         self._turns.append(turn)
         try:
+            if self.quotas.counts_time:
+                turn.meter = Meter()
+                turn.meter.go()
             work = self._take_up(turn)
         except Exception as exc:
             self._end_for(exc, request)
         else:
+            if turn.meter is not None:
+                turn.meter.pause()
             if work is not None:
-                self.work_on(partial(self._finish, work, request))
+                self.work_on(partial(self._finish, work, turn))
 
-    async def _finish(self, work: Work, request: Request) -> None:
+    async def _finish(self, work: Work, turn: Turn) -> None:
         try:
-            await work()
+            await (work() if turn.meter is None else turn.meter.run(work()))
         except Exception as exc:
-            self._end_for(exc, request)
+            self._end_for(exc, turn.request)
 
     def _end_for(self, error: Exception, request: Request) -> None:
         """A request ended with what nobody expected: so does its connection, and no other."""
@@ -211,6 +252,32 @@ class KafkaSession(Session[Request]):
     @property
     def has_unanswered(self) -> bool:
         return bool(self._turns)
+
+    # ---- quotas ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def user(self) -> str:
+        """Who the client is, as quotas name him."""
+        return self.principal.removeprefix(USER_PREFIX)
+
+    @property
+    def asking_client(self) -> str:
+        """The client id of the request that is being answered."""
+        return self._turns[-1].request.client_id or "" if self._turns else ""
+
+    def charge(self, turn: Turn) -> float:
+        """For how long the client has to be quiet after this request, in seconds."""
+        seconds, self.owed_s = self.owed_s, 0.0
+        request, quotas, now = turn.request, self.quotas, trio.current_time()
+        key, client_id = request.api.key, request.client_id or ""
+        if key in NOT_CHARGED:
+            return seconds
+        if key is ApiKey.PRODUCE:
+            seconds = max(seconds, quotas.use(PRODUCER_BYTE_RATE, self.user, client_id, request.size_bytes, now))
+        if turn.meter is not None and not (key is ApiKey.PRODUCE and not request.body.acks):
+            percents = 100 * turn.meter.spent_s
+            seconds = max(seconds, quotas.use(REQUEST_PERCENTAGE, self.user, client_id, percents, now))
+        return seconds
 
     # ---- waiting -------------------------------------------------------------------------------------------------------
 

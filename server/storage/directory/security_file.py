@@ -1,12 +1,13 @@
-"""`security.json`: SCRAM credentials and ACLs, in every log directory beside `topics.json` (our own; Kafka keeps them in its
-metadata log and ignores plain files in a log directory).
+"""`security.json`: SCRAM credentials, ACLs and client quotas, in every log directory beside `topics.json` (our own; Kafka keeps
+them in its metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "scram_credentials": [{"user", "mechanism", "credential"}], "acls": [{"resource_type",
-"resource_name", "pattern_type", "principal", "host", "operation", "permission"}], "crc32c": c}`; the copy with the highest
-generation counts. A file of its own rather than a log: it is small and changes seldom, it has to be known before the first
-connection is let in, and what says who may log in should not hang on retention or compaction. There are no passwords in it, and
-only its owner may read it: from a credential a password can be guessed at leisure. A copy that cannot be read keeps the server
-from starting: without its rules too much would be allowed. `crc32c` is that of the document without it.
+"resource_name", "pattern_type", "principal", "host", "operation", "permission"}], "client_quotas": [{"entity", "quotas"}],
+"crc32c": c}`; quotas are there when there are any, and the copy with the highest generation counts. A file of its own rather
+than a log: it is small and changes seldom, it has to be known before the first connection is let in, and what says who may log
+in should not hang on retention or compaction. There are no passwords in it, and only its owner may read it: from a credential a
+password can be guessed at leisure. A copy that cannot be read keeps the server from starting: without its rules too much would
+be allowed. `crc32c` is that of the document without it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any, Final
 
 import attrs
 
+from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ....protocol.records.crc32c import crc32c
 from ...security.acls import Acl
+from ...security.quota_entities import QuotaEntity, checked_entity
 from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
 
@@ -39,6 +42,8 @@ class SecurityState:
     generation: int = 0
     credentials: Mapping[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     acls: frozenset[Acl] = frozenset()
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = attrs.field(factory=dict)
+    """By entity: its quotas by key, of which it has at least one."""
 
 
 def encode_security(state: SecurityState) -> bytes:
@@ -51,6 +56,11 @@ def encode_security(state: SecurityState) -> bytes:
         ],
         "acls": [_acl_entry(acl) for acl in sorted(state.acls)],
     }
+    if state.quotas:
+        document["client_quotas"] = [
+            {"entity": dict(entity), "quotas": dict(sorted(values.items()))}
+            for entity, values in sorted(state.quotas.items(), key=repr)
+        ]
     document[CHECKSUM_KEY] = _checksum(document)
     return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -71,11 +81,12 @@ def decode_security(path: str, data: bytes) -> SecurityState:
             int(document["generation"]),
             dict(_credentials(document["scram_credentials"])),
             frozenset(map(_acl, document["acls"])),
+            dict(map(_quotas, document.get("client_quotas", ()))),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, RequestError) as exc:
         raise CheckpointError(
             f"{path} cannot be read ({type(exc).__name__}); copy the one of another log directory, or of a backup, over it; "
-            "without the file there are neither SCRAM users nor ACLs"
+            "without the file there are neither SCRAM users nor ACLs nor quotas"
         ) from None
 
 
@@ -102,6 +113,10 @@ def _credentials(entries: Iterable[Any]) -> Iterable[tuple[CredentialKey, ScramC
     for entry in entries:
         mechanism = ScramMechanism[entry["mechanism"].replace("-", "_")]
         yield (str(entry["user"]), mechanism), ScramCredential.parse(mechanism, entry["credential"])
+
+
+def _quotas(entry: Any) -> tuple[QuotaEntity, dict[str, float]]:
+    return checked_entity(entry["entity"].items()), {str(key): float(value) for key, value in entry["quotas"].items()}
 
 
 def _acl_entry(acl: Acl) -> dict[str, str]:

@@ -135,7 +135,7 @@ def test_a_client_id_that_is_not_utf_8_is_refused() -> None:
         received(frame(header(ApiKey.LIST_GROUPS, 0, client_id=b"\xff")))
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1, -32768])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1, -32768])
 def test_a_version_of_api_versions_that_is_not_spoken_has_no_body_and_is_answered_in_version_0(version: int) -> None:
     for rest in (b"", b"\0", b"\0\5kafka\0", b"\xff" * 40):
         data = header(ApiKey.API_VERSIONS, version) + rest

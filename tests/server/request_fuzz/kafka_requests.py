@@ -33,6 +33,8 @@ OFTEN: Final = (
 """What others build on."""
 MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """For other clients, or for records."""
+NOT_REACHED: Final = (2e9,) * 4
+"""Quotas that count and that nobody is ever above: who has to be quiet would keep the run waiting."""
 UNKNOWN_TAGS: Final = b"\x02\xce\x10\x03abc\xcf\x10\x00"
 """Two tagged fields that no version has."""
 
@@ -117,7 +119,7 @@ def _one(name: str, element: Element, version: int, world: World) -> Any:
     if element is BYTES:
         return world.blob()
     if element.format == "d":
-        return world.one_of((0.0, -1.0, 1e300))
+        return world.one_of((0.0, -1.0, 1e300, float("nan"), *NOT_REACHED))
     return world.number(8 * struct.calcsize(f">{element.format}"), signed=element.format.islower())
 
 
@@ -142,7 +144,7 @@ def _fits(value: Any, element: Primitive) -> bool:
 BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "name": _named,
     "topic": World.topic,
-    "topic_name": World.topic,
+    "topic_name": lambda world: world.mostly(world.topic(), "__cluster_metadata"),
     "topic_names": World.topic,
     "subscribed_topic_names": World.topic,
     "topic_id": World.topic_id,
@@ -222,6 +224,11 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "iterations": lambda world: world.mostly(4096, 0, -1, 16_384, INT32_MAX),
     "feature": lambda world: world.mostly("transaction.version", "group.version", "", "bogus"),
     "entity_type": lambda world: world.mostly("user", "client-id", "ip", "", "bogus"),
+    "entity_name": lambda world: world.mostly("ANONYMOUS", "fuzz", "127.0.0.1", "alice", ""),
+    "match": lambda world: world.mostly("ANONYMOUS", "fuzz", "127.0.0.1", "alice", ""),
+    "match_type": lambda world: world.mostly(0, 1, 2, 7),
+    "key": lambda world: world.mostly("producer_byte_rate", "consumer_byte_rate", "request_percentage", world.me.group),
+    "cluster_id": lambda world: world.mostly("", "another", usually=0.9),
 }
 """What stands in fields of this name. A value of another type than the field's is drawn by its type."""
 

@@ -117,6 +117,9 @@ def _security(path: str, data: bytes) -> Iterator[str]:
     for acl in sorted(state.acls):
         resource = f"{acl.pattern_type.name} {acl.resource_type.name} {acl.resource_name}"
         yield f"{acl.permission.name} {acl.principal} at {acl.host}: {acl.operation.name} on {resource}"
+    for entity, values in state.quotas.items():
+        whose = ", ".join(f"{kind} {'of all others' if name is None else name}" for kind, name in entity)
+        yield f"quota of {whose}: {', '.join(f'{key}={value:g}' for key, value in values.items())}"
 
 
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {

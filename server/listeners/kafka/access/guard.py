@@ -231,6 +231,7 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.ELECT_LEADERS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
+    ApiKey.DESCRIBE_QUORUM: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
     ApiKey.UPDATE_FEATURES: Rules((_on(CLUSTER, AclOperation.ALTER),)),
 }
 WHOLE: Final = {key: rules.whole for key, rules in RULES.items() if rules.whole}

@@ -110,6 +110,10 @@ class CapturedTurn(Turn):
     def needs_body(self) -> bool:
         return True
 
+    def charge(self) -> int:
+        """The turn counts that it stands for."""
+        return 0
+
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         if not self.is_answered:
             self.body = body

@@ -109,6 +109,16 @@ async def test_fault_rules_are_told_by_number(tmp_path: Path) -> None:
         assert value(samples, "triolog_faults_fired_total", rule="1") == 7
 
 
+async def test_what_was_above_a_quota_is_told_by_quota(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        quotas = broker.security.quotas
+        quotas.replace({(("user", None),): {"producer_byte_rate": 10.0}})
+        assert quotas.use("producer_byte_rate", "u", "c", 200.0, 0.0) == 10.0
+        samples = parsed((await scrape(broker, {})).decode())
+    assert value(samples, "triolog_quota_throttled_total", quota="producer_byte_rate") == 1
+    assert value(samples, "triolog_quota_throttle_seconds_total", quota="producer_byte_rate") == 10
+
+
 async def test_the_number_of_series_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "MAX_TOPICS", 3)
     monkeypatch.setattr(statistics, "MAX_PARTITIONS", 5)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import pytest
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
 from triolog.server.listeners.kafka.calls import SERVED
 
+from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
 
 UNSUPPORTED_VERSION = 35
 REQUEST = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_every_version_lists_what_is_served(client: KafkaStream, version: int) -> None:
     answer = await client.call(REQUEST, version)
     assert answer.error_code == 0
@@ -31,7 +34,7 @@ async def test_produce_is_listed_from_version_0_on(client: KafkaStream) -> None:
     assert next(each for each in answer.api_keys if each.api_key == ApiKey.PRODUCE).min_version == 0
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 async def test_a_version_that_is_not_spoken_is_answered_in_version_0_with_an_error(client: KafkaStream, version: int) -> None:
     """The body may be anything: only the header is read. A client asks again with what it learns (KIP-511)."""
     header = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, -1)
@@ -60,3 +63,27 @@ async def test_a_client_may_have_any_name(client: KafkaStream) -> None:
     """Kafka answers INVALID_REQUEST when the name has other characters than it likes."""
     odd = ApiVersionsRequest(client_software_name="my client! ", client_software_version="")
     assert (await client.call(odd, 3)).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("says_cluster", "node", "error"),
+    [
+        (None, 0, 0),
+        ("ours", 0, 0),
+        ("ours", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 0, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("ours", None, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_means_another_node_is_told_to_look_for_it_again(
+    kafka: KafkaServer, client: KafkaStream, says_cluster: str | None, node: int | None, error: int
+) -> None:
+    """`node` is how far it is from this one; a client says both or neither (KIP-1242)."""
+    cluster_id = kafka.broker.cluster_id if says_cluster == "ours" else says_cluster
+    is_silent = node is None or (cluster_id, node) == (None, 0)
+    node_id = -1 if is_silent else kafka.broker.node_id + (node or 0)
+    answer = await client.call(attrs.evolve(REQUEST, cluster_id=cluster_id, node_id=node_id), 5)
+    assert answer.error_code == error
+    assert bool(answer.api_keys) == (error == 0)
+    assert (await client.call(attrs.evolve(REQUEST, cluster_id=cluster_id, node_id=node_id), 4)).error_code == 0

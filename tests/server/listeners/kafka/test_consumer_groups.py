@@ -23,6 +23,12 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from triolog.protocol.kafka.messages.transactions import (
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from triolog.protocol.limits import INT32_MIN
 
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
@@ -182,6 +188,26 @@ async def test_offsets_are_committed_and_read_by_members_at_their_epoch(
     assert group.error_code == error
     [group] = (await client.call(fetch(None, -1), 9)).groups
     assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1 if error else 1)
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])
+async def test_a_member_that_is_late_is_told_so_in_a_transaction_in_words_that_its_version_knows(
+    kafka: KafkaServer, client: KafkaStream, version: int, error: ErrorCode
+) -> None:
+    await client.call(JOIN, 1)
+    producer = await client.call(InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000), 4)
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    body = TxnOffsetCommitRequest(
+        transactional_id="mover",
+        group_id=GROUP,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        generation_id=7,
+        member_id=MEMBER,
+        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=kafka.topic_id(), partitions=[partition])],
+    )
+    [topic] = (await client.call(body, version)).topics
+    assert topic.partitions[0].error_code == error
 
 
 async def test_a_subscription_by_pattern_has_the_partitions_of_what_matches(kafka: KafkaServer, client: KafkaStream) -> None:

@@ -244,12 +244,14 @@ async def test_groups_are_listed_by_state_and_type_as_far_as_the_version_goes(cl
     }
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 async def test_only_groups_without_members_are_deleted(client: KafkaStream, version: int) -> None:
     join = await formed(client)
     deleting = DeleteGroupsRequest(groups_names=[GROUP, "unknown"])
-    codes = [result.error_code for result in (await client.call(deleting, version)).results]
-    assert codes == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
+    results = (await client.call(deleting, version)).results
+    assert [result.error_code for result in results] == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert [bool(result.error_message) for result in results] == [version >= 3] * 2
     await client.call(LeaveGroupRequest(group_id=GROUP, member_id=join.member_id, members=[]), 0)
-    codes = [result.error_code for result in (await client.call(deleting, version)).results]
-    assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    results = (await client.call(deleting, version)).results
+    assert [result.error_code for result in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert results[0].error_message is None

@@ -14,9 +14,9 @@ from tests.support.kafka_stream import KafkaStream
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 
-VERSIONS = range(11)
+VERSIONS = range(12)
 PARTITION = TopicPartition(TOPIC, 0)
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 (
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
@@ -38,7 +38,7 @@ def asking(*asked: tuple[int, int], topic: str = TOPIC, isolation_level: int = 0
     )
 
 
-async def found(client: KafkaStream, timestamp: int, version: int = 10, **fields: Any) -> Any:
+async def found(client: KafkaStream, timestamp: int, version: int = 11, **fields: Any) -> Any:
     """The answer about the first partition."""
     answer = await client.call(asking((0, timestamp), **fields), version)
     [partition] = answer.topics[0].partitions
@@ -84,7 +84,8 @@ async def test_times_that_go_back_are_found_in_the_order_of_offsets(client: Kafk
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "first", "offset"), [(MAX_TIMESTAMP, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1)]
+    ("timestamp", "first", "offset"),
+    [(MAX_TIMESTAMP, 7, 2), (EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1), (PENDING_UPLOAD, 11, -1)],
 )
 async def test_special_timestamps_have_a_first_version(client: KafkaStream, timestamp: int, first: int, offset: int) -> None:
     await three_times(client)
@@ -94,7 +95,7 @@ async def test_special_timestamps_have_a_first_version(client: KafkaStream, time
 
 
 async def test_other_negative_timestamps_mean_nothing(client: KafkaStream) -> None:
-    for timestamp in (-6, -7, -(2**63)):
+    for timestamp in (-7, -8, -(2**63)):
         assert (await found(client, timestamp)).error_code == UNSUPPORTED_VERSION
 
 
@@ -127,10 +128,10 @@ async def test_a_partition_that_is_named_twice_is_refused_and_the_others_are_not
     assert errors == [(0, INVALID_REQUEST), (1, 0), (0, INVALID_REQUEST)]
 
 
-@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, 0])
+@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD, 0])
 async def test_what_is_not_there_is_unknown_whatever_is_asked(kafka: KafkaServer, client: KafkaStream, timestamp: int) -> None:
     for topic, number in (("missing", 0), (TOPIC, 3), (TOPIC, -1)):
-        answer = await client.call(asking((number, timestamp), topic=topic), 10)
+        answer = await client.call(asking((number, timestamp), topic=topic), 11)
         assert answer.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
     actor_of(kafka.broker).take_offline("the test says so")
     assert (await found(client, timestamp)).error_code == KAFKA_STORAGE_ERROR

@@ -33,7 +33,7 @@ def asking(topics: dict[str, list[int]] | None) -> DescribeLogDirsRequest:
     return DescribeLogDirsRequest(topics=[] if topics == {} else asked)
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 async def test_sizes_of_partitions_and_the_room_of_the_device(
     kafka: KafkaServer, client: KafkaStream, fast_path: Path, version: int
 ) -> None:
@@ -49,6 +49,7 @@ async def test_sizes_of_partitions_and_the_room_of_the_device(
     assert directory.total_bytes == total
     assert -1 <= directory.usable_bytes <= total
     assert (directory.usable_bytes > -1) == (version >= 4)
+    assert not directory.is_cordoned
 
 
 @pytest.mark.parametrize(

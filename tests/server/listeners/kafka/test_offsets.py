@@ -170,7 +170,7 @@ async def started(client: KafkaStream) -> tuple[int, int]:
     return answer.producer_id, answer.producer_epoch
 
 
-def in_transaction(producer: tuple[int, int], offset: int) -> TxnOffsetCommitRequest:
+def in_transaction(producer: tuple[int, int], offset: int, topic_id: bytes = NO_TOPIC_ID) -> TxnOffsetCommitRequest:
     part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
     return TxnOffsetCommitRequest(
         transactional_id="mover",
@@ -178,14 +178,17 @@ def in_transaction(producer: tuple[int, int], offset: int) -> TxnOffsetCommitReq
         producer_id=producer[0],
         producer_epoch=producer[1],
         member_id="",
-        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
+        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[part])],
     )
 
 
 @pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("version", range(6))
-async def test_offsets_in_a_transaction_count_when_it_commits(client: KafkaStream, version: int, commit: bool) -> None:
+@pytest.mark.parametrize("version", range(7))
+async def test_offsets_in_a_transaction_count_when_it_commits(
+    kafka: KafkaServer, client: KafkaStream, version: int, commit: bool
+) -> None:
     producer = await started(client)
+    topic_id = kafka.topic_id()
     if version < 5:
         refused = (await client.call(in_transaction(producer, 9), version)).topics[0].partitions[0]
         expected = ErrorCode.TRANSACTION_ABORTABLE if version == 4 else ErrorCode.INVALID_TXN_STATE
@@ -194,8 +197,9 @@ async def test_offsets_in_a_transaction_count_when_it_commits(client: KafkaStrea
             transactional_id="mover", producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
         )
         assert (await client.call(joining, min(version, 3))).error_code == 0
-    [topic] = (await client.call(in_transaction(producer, 9), version)).topics
+    [topic] = (await client.call(in_transaction(producer, 9, topic_id), version)).topics
     assert topic.partitions[0].error_code == 0
+    assert (topic.name, topic.topic_id) == ((TOPIC, NO_TOPIC_ID) if version < 6 else ("", topic_id))
     assert await fetched(client, 7, fetching(7, [0])) == (0, {0: (-1, -1, "", 0)})
     stable = await fetched(client, 7, fetching(7, [0], stable=True))
     assert stable == (0, {0: (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)})
@@ -207,6 +211,11 @@ async def test_offsets_in_a_transaction_count_when_it_commits(client: KafkaStrea
 async def test_what_only_a_transaction_has_committed_is_not_among_all_offsets(client: KafkaStream) -> None:
     await client.call(in_transaction(await started(client), 9), 5)
     assert await fetched(client, 7, fetching(7, None)) == (0, {})
+
+
+async def test_a_commit_in_a_transaction_of_a_topic_id_that_nobody_has_is_told_so(client: KafkaStream) -> None:
+    [topic] = (await client.call(in_transaction(await started(client), 9, bytes(15) + b"x"), 6)).topics
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_a_producer_that_was_replaced_commits_no_offsets(client: KafkaStream) -> None:

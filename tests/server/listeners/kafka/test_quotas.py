@@ -1,48 +1,92 @@
-"""DescribeClientQuotas and AlterClientQuotas: there are none, and nobody is told otherwise."""
+"""DescribeClientQuotas and AlterClientQuotas: what Kafka 4.3.1 takes and refuses, and what is there afterwards."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.admin.quotas import (
-    AlterClientQuotasEntityData,
-    AlterClientQuotasEntryData,
-    AlterClientQuotasOpData,
-    AlterClientQuotasRequest,
-    DescribeClientQuotasComponentData,
-    DescribeClientQuotasRequest,
-)
 
-from tests.support.kafka_admin import error_names
-from tests.support.kafka_server import KafkaServer
+from tests.support.kafka_quotas import (
+    ADDRESS,
+    ANY,
+    BOTH,
+    CONNECTIONS,
+    DEFAULT,
+    EXACT,
+    FETCHED,
+    MUTATIONS,
+    PERCENT,
+    PRODUCED,
+    TWICE,
+    USER,
+    Components,
+    Parts,
+    Values,
+    altered,
+    altering,
+    asking,
+    described,
+)
+from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
 
-EXACT, DEFAULT, ANY = range(3)
-Component = tuple[str, int, str | None]
+DEFAULTS: Parts = [("user", None), ("client-id", None)]
+STORED: list[tuple[Parts, Values]] = [
+    (USER, [(PRODUCED, 1.0), (FETCHED, 2.0)]),
+    (BOTH, [(PERCENT, 0.5)]),
+    (DEFAULTS, [(MUTATIONS, 3.0)]),
+    (ADDRESS, [(CONNECTIONS, 4.0)]),
+]
+NAMES = {"user": USER, "both": BOTH, "defaults": DEFAULTS, "address": ADDRESS}
 
 
-def asking(*components: Component) -> DescribeClientQuotasRequest:
-    asked = [
-        DescribeClientQuotasComponentData(entity_type=kind, match_type=match_type, match=match)
-        for kind, match_type, match in components
-    ]
-    return DescribeClientQuotasRequest(components=asked, strict=False)
+async def found(client: KafkaStream, *components: tuple[str, int, str | None], strict: bool = False) -> set[str]:
+    """Which of the stored entities are described."""
+    answer = await client.call(asking(*components, strict=strict), 1)
+    code, entries = described(answer)
+    assert code == "NONE"
+    by_parts = {frozenset(parts): name for name, parts in NAMES.items()}
+    return {by_parts[each] for each in entries or ()}
 
 
 @pytest.mark.parametrize("version", range(2))
+async def test_quotas_are_described_as_they_were_set_also_after_a_restart(fast_path: Path, version: int) -> None:
+    expected = "NONE", {frozenset(parts): dict(values) for parts, values in STORED}
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        assert described(await client.call(asking(), version)) == ("NONE", None)
+        assert set(altered(await client.call(altering(*STORED), version)).values()) == {"NONE"}
+        assert described(await client.call(asking(), version)) == expected
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        assert described(await client.call(asking(), version)) == expected
+        assert kafka.broker.security.quotas.is_active
+        await client.call(altering(*((parts, [(key, None) for key, _ in values]) for parts, values in STORED)), version)
+        assert described(await client.call(asking(), version)) == ("NONE", None)
+        assert not kafka.broker.security.quotas.is_active
+
+
 @pytest.mark.parametrize(
-    "components",
+    ("components", "loosely", "strictly"),
     [
-        [],
-        [("user", EXACT, "alice")],
-        [("user", ANY, None), ("client-id", DEFAULT, None)],
-        [("ip", EXACT, "127.0.0.1")],
+        ([], ["user", "both", "defaults", "address"], []),
+        ([("user", ANY, None)], ["user", "both", "defaults"], ["user"]),
+        ([("user", EXACT, "u")], ["user", "both"], ["user"]),
+        ([("user", DEFAULT, None)], ["defaults"], []),
+        ([("client-id", ANY, None)], ["both", "defaults"], []),
+        ([("client-id", EXACT, "other")], [], []),
+        ([("user", ANY, None), ("client-id", EXACT, "c")], ["both"], ["both"]),
+        ([("ip", ANY, None)], ["address"], ["address"]),
+        ([("ip", EXACT, "1.2.3.4")], ["address"], ["address"]),
+        ([("ip", DEFAULT, None)], [], []),
     ],
     ids=str,
 )
-async def test_there_are_no_quotas(kafka: KafkaServer, client: KafkaStream, version: int, components: list[Component]) -> None:
-    answer = await client.call(asking(*components), version)
-    assert (answer.error_code, answer.entries) == (0, [])
+async def test_entities_are_described_that_have_what_is_asked_for(
+    client: KafkaStream, components: Components, loosely: list[str], strictly: list[str]
+) -> None:
+    await client.call(altering(*STORED), 1)
+    assert await found(client, *components) == set(loosely)
+    assert await found(client, *components, strict=True) == set(strictly)
 
 
 @pytest.mark.parametrize(
@@ -58,32 +102,71 @@ async def test_there_are_no_quotas(kafka: KafkaServer, client: KafkaStream, vers
     ],
     ids=str,
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    kafka: KafkaServer, client: KafkaStream, components: list[Component], error: str
-) -> None:
+async def test_a_question_that_makes_no_sense_is_refused(client: KafkaStream, components: Components, error: str) -> None:
     answer = await client.call(asking(*components), 1)
     assert (ErrorCode(answer.error_code).name, answer.entries) == (error, None)
     assert answer.error_message
 
 
-@pytest.mark.parametrize("version", range(2))
-async def test_a_quota_can_be_removed_and_not_be_set(kafka: KafkaServer, client: KafkaStream, version: int) -> None:
-    cases: list[tuple[list[tuple[str, str | None]], list[tuple[str, bool]], str]] = [
-        ([("user", "alice")], [("producer_byte_rate", True)], "NONE"),
-        ([("user", "alice")], [], "NONE"),
-        ([("user", None), ("client-id", "app")], [("producer_byte_rate", False)], "UNSUPPORTED_VERSION"),
-        ([("group", "x")], [("producer_byte_rate", True)], "INVALID_REQUEST"),
-        ([], [("producer_byte_rate", True)], "INVALID_REQUEST"),
-    ]
-    entries = [
-        AlterClientQuotasEntryData(
-            entity=[AlterClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            ops=[AlterClientQuotasOpData(key=key, value=1.0, remove=remove) for key, remove in ops],
-        )
-        for entity, ops, _ in cases
-    ]
-    answer = await client.call(AlterClientQuotasRequest(entries=entries, validate_only=False), version)
-    assert error_names(answer.entries) == [error for _, _, error in cases]
-    assert [[(each.entity_type, each.entity_name) for each in entry.entity] for entry in answer.entries] == [
-        entity for entity, _, _ in cases
-    ]
+@pytest.mark.parametrize(
+    ("parts", "values"),
+    [
+        ([], [(PRODUCED, 1.0)]),
+        ([("group", "x")], [(PRODUCED, 1.0)]),
+        ([("group", "x")], [(PRODUCED, None)]),
+        ([("user", "")], [(PRODUCED, 1.0)]),
+        ([("ip", "1.2.3.4"), ("user", "u")], [(CONNECTIONS, 1.0)]),
+        ([("ip", "localhost")], [(CONNECTIONS, 1.0)]),
+        (ADDRESS, [(PRODUCED, 1.0)]),
+        (USER, [(CONNECTIONS, 1.0)]),
+        (USER, [("bogus", 1.0)]),
+        (USER, [("SCRAM-SHA-256", 1.0)]),
+        (USER, [(PRODUCED, 0.0)]),
+        (USER, [(PERCENT, -1.0)]),
+        (USER, [(PRODUCED, 0.5)]),
+        (USER, [(FETCHED, 1e300)]),
+        (USER, [(PERCENT, float("nan"))]),
+        (ADDRESS, [(CONNECTIONS, 2.0**31)]),
+        (USER, [(PRODUCED, 1.0), ("bogus", 1.0)]),
+        (USER, [(PRODUCED, 1.0), (PRODUCED, 2.0)]),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: KafkaStream, parts: Parts, values: Values) -> None:
+    beside: Parts = [("user", "beside")]
+    answer = await client.call(altering((parts, values), (beside, [(PRODUCED, 9.0)])), 1)
+    assert altered(answer) == {frozenset(parts): "INVALID_REQUEST", frozenset(beside): "NONE"}
+    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}})
+
+
+async def test_an_entity_that_is_named_twice_is_refused_once(client: KafkaStream) -> None:
+    answer = await client.call(altering((TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (TWICE, [(FETCHED, 6.0)])), 1)
+    assert altered(answer) == {frozenset(TWICE): "INVALID_REQUEST", frozenset(USER): "NONE"}
+    assert len(answer.entries) == 2
+    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0}})
+
+
+async def test_of_a_type_that_is_named_twice_the_last_name_counts(client: KafkaStream) -> None:
+    answer = await client.call(altering(([("user", "a"), ("user", "b")], [(PRODUCED, 1.0)])), 1)
+    assert altered(answer) == {frozenset({("user", "b")}): "NONE"}
+
+
+async def test_to_remove_what_is_not_there_is_fine(client: KafkaStream) -> None:
+    answer = await client.call(altering((USER, [("bogus", None), (PRODUCED, None)]), (ADDRESS, [])), 1)
+    assert set(altered(answer).values()) == {"NONE"}
+
+
+async def test_a_change_that_is_only_validated_is_not_made(client: KafkaStream) -> None:
+    bodies = [(USER, [(PRODUCED, 1.0)]), (BOTH, [(PRODUCED, 0.0)])]
+    answer = await client.call(altering(*bodies, validate_only=True), 1)
+    assert list(altered(answer).values()) == ["NONE", "INVALID_REQUEST"]
+    assert described(await client.call(asking(), 1)) == ("NONE", None)
+
+
+async def test_changes_of_several_clients_at_once_are_all_kept(kafka: KafkaServer, client: KafkaStream) -> None:
+    async with kafka.connected() as other:
+        await client.send(altering((USER, [(PRODUCED, 1.0)])), 1)
+        await other.send(altering((USER, [(FETCHED, 2.0)])), 1)
+        await client.receive()
+        await other.receive()
+    assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(USER): {PRODUCED: 1.0, FETCHED: 2.0}})

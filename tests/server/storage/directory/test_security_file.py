@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.security.acls import Acl
+from triolog.server.security.quota_entities import checked_entity
 from triolog.server.storage.directory.security_file import (
     SECURITY_FILE,
     SecurityState,
@@ -44,15 +45,27 @@ acls = st.builds(
     st.sampled_from(AclOperation),
     st.sampled_from(AclPermission),
 )
+entities = st.one_of(
+    st.dictionaries(st.sampled_from(["user", "client-id"]), st.none() | names, min_size=1),
+    st.just({"ip": None}),
+    st.ip_addresses().map(lambda address: {"ip": str(address)}),
+).map(lambda parts: checked_entity(parts.items()))
+quotas = st.dictionaries(
+    entities, st.dictionaries(names, st.floats(min_value=0, exclude_min=True), min_size=1, max_size=3), max_size=4
+)
 states = st.builds(
-    lambda generation, users, rules: SecurityState(generation, {(name, each.mechanism): each for name, each in users}, rules),
+    lambda generation, users, rules, quotas: SecurityState(
+        generation, {(name, each.mechanism): each for name, each in users}, rules, quotas
+    ),
     st.integers(0, 2**40),
     st.lists(st.tuples(names, credentials), max_size=4),
     st.frozensets(acls, max_size=4),
+    quotas,
 )
 ONE = SecurityState(
     3,
     {("alice", ScramMechanism.SCRAM_SHA_256): ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096, b"s", b"k" * 32, b"v" * 32)},
+    quotas={checked_entity([("user", "alice"), ("client-id", None)]): {"producer_byte_rate": 1024.0}},
 )
 
 

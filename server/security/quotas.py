@@ -1,0 +1,199 @@
+"""Client quotas in effect: which one holds for whom, what was used of it, and for how long who is above it has to be quiet.
+
+A quota of a user or client id is shared by all connections that it holds for. Of those that could hold the first one does:
+
+| | user | client id | shared by |
+|---|---|---|---|
+| 1 | its name | its name | the client id of that user |
+| 2 | its name | default | each client id of that user |
+| 3 | its name | - | all of that user |
+| 4 | default | its name | the client id of each user |
+| 5 | default | default | each client id of each user |
+| 6 | default | - | all of each user |
+| 7 | - | its name | the client id, whoever it is |
+| 8 | - | default | each client id, whoever it is |
+
+Source: KIP-55; Kafka's ClientQuotaManager, ClientRequestQuotaManager, ConnectionQuotas. Nothing of this is asked while there
+are no quotas: `is_active` is a plain attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import EllipsisType
+from typing import Final
+
+import attrs
+
+from .quota_entities import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    QuotaEntity,
+    plain_address,
+)
+from .quota_rate import LEAST_WINDOW_S, SAMPLE_S, QuotaRate
+
+MEASURED: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE})
+"""What requests count for. A rate of mutations is kept and not enforced."""
+MOST_THROTTLE_S: Final = {REQUEST_PERCENTAGE: SAMPLE_S, CONNECTION_CREATION_RATE: SAMPLE_S}
+"""Of one request, of one connection; by bytes there is no limit."""
+MAX_KNOWN: Final = 10_000
+"""Users, clients and addresses whose use is remembered; beyond it who has used nothing for longest is forgotten."""
+
+_ABSENT: Final = ...
+_Part = str | None | EllipsisType
+"""A name, None for the default, or that the entity has no such part."""
+
+
+@attrs.define
+class QuotaStatistics:
+    """Counted since the start, by key of the quota."""
+
+    throttled: dict[str, int] = attrs.field(factory=dict)
+    """Requests and connections that were above it."""
+    throttled_s: dict[str, float] = attrs.field(factory=dict)
+    """For how long their clients had to be quiet."""
+
+    def count(self, key: str, seconds: float) -> None:
+        self.throttled[key] = self.throttled.get(key, 0) + 1
+        self.throttled_s[key] = self.throttled_s.get(key, 0.0) + seconds
+
+
+@attrs.define(eq=False)
+class _Limit:
+    """A quota, and what all have used together that it holds for."""
+
+    bound: float
+    rate: QuotaRate
+
+
+_Known = tuple[str, str | None, str | None]
+"""A key, and the user and the client id, or the address, that a rate is of."""
+
+
+@attrs.define(eq=False)
+class ClientQuotas:
+    """Owner: `Security`, which replaces the quotas; connections ask. All times are trio's."""
+
+    is_active: bool = False
+    """Whether any quota may hold for a request."""
+    counts_time: bool = False
+    """Whether it matters how long requests take."""
+    limits_connections: bool = False
+    """Whether any quota may hold for a new connection."""
+    statistics: QuotaStatistics = attrs.field(factory=QuotaStatistics)
+    _bounds: dict[str, dict[tuple[_Part, _Part], float]] = attrs.field(factory=dict)
+    """By key, user and client id."""
+    _addresses: dict[str | None, float] = attrs.field(factory=dict)
+    _limits: dict[_Known, _Limit | None] = attrs.field(factory=dict)
+    """Of who has asked: which limit holds."""
+    _rates: dict[_Known, QuotaRate] = attrs.field(factory=dict)
+
+    def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """These are in effect from now on; what was used before is not forgotten."""
+        self._bounds, self._addresses = {}, {}
+        self._limits.clear()
+        for entity, values in quotas.items():
+            parts = dict(entity)
+            if IP in parts:
+                address = parts[IP]
+                bound = values.get(CONNECTION_CREATION_RATE, math.inf)
+                self._addresses[None if address is None else plain_address(address)] = bound
+            else:
+                place: tuple[_Part, _Part] = parts.get(USER, _ABSENT), parts.get(CLIENT_ID, _ABSENT)
+                for key, bound in values.items():
+                    if key in MEASURED:
+                        self._bounds.setdefault(key, {})[place] = bound
+        self.is_active, self.limits_connections = bool(self._bounds), bool(self._addresses)
+        self.counts_time = REQUEST_PERCENTAGE in self._bounds
+
+    # ---- requests ----------------------------------------------------------------------------------------------------------
+
+    def most_at_once(self, key: str, user: str, client_id: str, now_s: float) -> float:
+        """What may be used without being above the quota, by who has used nothing yet; infinite where nothing is said."""
+        limit = self._limit(key, user, client_id, now_s)
+        return math.inf if limit is None else limit.bound * LEAST_WINDOW_S
+
+    def use(self, key: str, user: str, client_id: str, amount: float, now_s: float) -> float:
+        """Something was used: for how long the connection is to be quiet, in seconds; mostly 0."""
+        limit = self._limit(key, user, client_id, now_s)
+        if limit is None:
+            return 0.0
+        limit.rate.add(amount, now_s)
+        return self._throttled(key, limit.rate.over_s(limit.bound, now_s))
+
+    def use_if_allowed(self, key: str, user: str, client_id: str, amount: float, now_s: float) -> float:
+        """The same, and what is above the quota is not used after all. Who has used nothing yet gets it, however much it is:
+        a batch that is larger than the quota would never be read otherwise."""
+        limit = self._limit(key, user, client_id, now_s)
+        if limit is None:
+            return 0.0
+        is_first = limit.rate.is_unused(now_s)
+        limit.rate.add(amount, now_s)
+        seconds = limit.rate.over_s(limit.bound, now_s)
+        if not seconds or is_first:
+            return 0.0
+        limit.rate.add(-amount, now_s)
+        return self._throttled(key, seconds)
+
+    def _throttled(self, key: str, seconds: float) -> float:
+        """In whole milliseconds, as answers have it."""
+        seconds = round(min(seconds, MOST_THROTTLE_S.get(key, math.inf)), 3)
+        if seconds:
+            self.statistics.count(key, seconds)
+        return seconds
+
+    def _limit(self, key: str, user: str, client_id: str, now_s: float) -> _Limit | None:
+        asked = key, user, client_id
+        limit = self._limits.get(asked, _ABSENT)
+        if limit is _ABSENT:
+            limit = self._look_up(key, user, client_id, now_s)
+            if len(self._limits) >= MAX_KNOWN:
+                self._limits.clear()
+            self._limits[asked] = limit
+        return limit
+
+    def _look_up(self, key: str, user: str, client_id: str, now_s: float) -> _Limit | None:
+        bounds = self._bounds.get(key, {})
+        for of_user in (user, None, _ABSENT):
+            for of_client in (client_id, None, _ABSENT):
+                if (bound := bounds.get((of_user, of_client))) is not None:
+                    known = key, None if of_user is _ABSENT else user, None if of_client is _ABSENT else client_id
+                    return _Limit(bound, self._rate(known, now_s))
+        return None
+
+    def _rate(self, known: _Known, now_s: float) -> QuotaRate:
+        rate = self._rates.get(known)
+        if rate is None:
+            if len(self._rates) >= MAX_KNOWN:
+                self._make_room(now_s)
+            rate = self._rates[known] = QuotaRate()
+        return rate
+
+    def _make_room(self, now_s: float) -> None:
+        """Forget who uses nothing, and at least the half that has used nothing for longest."""
+        used = [known for known, rate in self._rates.items() if not rate.is_unused(now_s)]
+        used.sort(key=lambda known: self._rates[known].last_s)
+        self._rates = {known: self._rates[known] for known in used[-(MAX_KNOWN // 2) :]}
+        self._limits.clear()
+
+    # ---- connections -------------------------------------------------------------------------------------------------------
+
+    def connect(self, address: str, now_s: float) -> float:
+        """Somebody connects: 0 when he may, else after how many seconds his connection is to be closed."""
+        plain = plain_address(address)
+        bound = self._addresses.get(plain, self._addresses.get(None, math.inf))
+        if bound == math.inf:
+            return 0.0
+        rate = self._rate((CONNECTION_CREATION_RATE, plain, None), now_s)
+        rate.add(1, now_s)
+        seconds = self._throttled(CONNECTION_CREATION_RATE, rate.over_s(bound, now_s))
+        if seconds:
+            rate.add(-1, now_s)
+        return seconds

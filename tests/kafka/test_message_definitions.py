@@ -1,0 +1,56 @@
+"""What is served, declared and written on the compatibility page, against the definitions in the jars of Kafka's clients."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+from typing import Final
+
+import pytest
+from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.schema import codec
+from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
+
+from tests.support.counts import counts
+from tests.support.kafka_jars import KafkaUnavailableError, clients_jar, unavailable
+from tests.support.kafka_oracles import KafkaJar, declared_here
+from tests.support.kafka_values import MESSAGES, anything, random_value
+
+NEWEST: Final = "4.4.0"
+NOT_READ_BY_KAFKA: Final = frozenset({("ListOffsets", 0)})
+"""Kafka 4 has let go of it; clients of today still send it."""
+
+
+def definitions(version: str) -> KafkaJar:
+    try:
+        return KafkaJar(clients_jar(version))
+    except KafkaUnavailableError as exc:
+        unavailable(str(exc))
+
+
+@pytest.fixture(scope="module")
+def newest() -> KafkaJar:
+    return definitions(NEWEST)
+
+
+def test_every_message_is_declared_as_in_kafkas_own_file(newest: KafkaJar) -> None:
+    unknown = {(message.api.name, message.version) for message in MESSAGES if not newest.knows(message)}
+    assert unknown == NOT_READ_BY_KAFKA
+    for message in filter(newest.knows, MESSAGES):
+        assert declared_here(message.cls, message.version) == newest.declared(message), message
+
+
+def test_every_message_is_written_and_read_by_kafkas_own_file(newest: KafkaJar) -> None:
+    for message, seed in product(filter(newest.knows, MESSAGES), range(counts(5))):
+        value = random_value(message.cls, message.version, Random(seed), anything)
+        theirs = newest.encode(message, value)
+        assert b"".join(codec.write(value, message.version, flexible=message.flexible)) == theirs, message
+        read = codec.read(message.cls, message.version, memoryview(theirs), flexible=message.flexible)
+        assert read == (value, len(theirs)), message
+
+
+@pytest.mark.parametrize(("version", "release"), [("4.3.1", "4.3"), (NEWEST, "4.4")])
+def test_a_release_is_emulated_with_the_versions_that_it_has(version: str, release: str) -> None:
+    jar = definitions(version)
+    highest = {key: jar.versions(name)[-1] for key, name in jar.of_brokers().items() if key in APIS}
+    assert {key: maxima_of(release)[key] for key in highest} == highest

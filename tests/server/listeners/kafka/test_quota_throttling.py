@@ -1,0 +1,248 @@
+"""What a client that is above its quota gets, and when it is read from again. Time is the broker's clock, which tests move."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from triolog.protocol.kafka.messages.fetch import FetchRequest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
+
+from tests.support.kafka_quotas import CONNECTIONS, FETCHED, PERCENT, PRODUCED, Parts, altering
+from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
+
+TOPIC = "topic"
+MINE: Parts = [("client-id", CLIENT_ID)]
+METADATA = MetadataRequest(topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+KILOBYTES = batch("x" * 20_000)
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BlockingBroker) -> Iterator[KafkaWire]:
+    assert broker.kafka is not None
+    with KafkaWire.connect(broker.kafka) as client:
+        yield client
+
+
+def limit(client: KafkaWire, key: str, bound: float | None, parts: Parts = MINE) -> None:
+    [entry] = client.call(altering((parts, [(key, bound)])), 1).entries
+    assert entry.error_code == 0
+
+
+def is_answered(client: KafkaWire) -> bool:
+    readable, _, _ = select.select([client.socket], [], [], 0)
+    return bool(readable)
+
+
+def throttled_ms(size: int, bound: float) -> int:
+    """Of a first burst of so many bytes."""
+    return round((size / 10 - bound) / bound * 10_000)
+
+
+# ---- bytes produced ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(client: KafkaWire, version: int) -> None:
+    limit(client, PRODUCED, 100)
+    body = produce_request(KILOBYTES, topic=TOPIC)
+    answer = client.call(body, version)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert answer.throttle_time_ms == throttled_ms(len(frame(body, version, 0)) - 4, 100)
+
+
+def test_a_produce_within_the_quota_is_not_throttled(client: KafkaWire) -> None:
+    limit(client, PRODUCED, 10_000)
+    for _ in range(4):
+        assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms == 0
+    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_nothing_more_is_taken_from_the_connection_until_the_time_is_over(
+    broker: BlockingBroker, client: KafkaWire, acks: int
+) -> None:
+    """Both requests are there at once, so that one that is not muted takes both in one turn."""
+    limit(client, PRODUCED, 100)
+    body = produce_request(KILOBYTES, topic=TOPIC, acks=acks)
+    client.send_raw(frame(body, 9, 1) + frame(METADATA, 9, 2))
+    if acks:
+        client.receive_frame()
+    while not broker.requests.find("Produce", answered=True):
+        """Asked again: with acks 0 nobody says that it was taken."""
+    assert broker.kafka is not None
+    with KafkaWire.connect(broker.kafka) as other:
+        other.call(METADATA, 9)
+        broker.clock.advance(100)
+        other.call(METADATA, 9)
+        assert len(broker.requests.find("Metadata")) == 2
+        assert not is_answered(client)
+    broker.clock.advance(200)
+    assert client.receive_frame()
+
+
+def test_a_quota_is_shared_by_the_connections_of_its_client(broker: BlockingBroker, client: KafkaWire) -> None:
+    limit(client, PRODUCED, 100)
+    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0
+    assert broker.kafka is not None
+    with KafkaWire.connect(broker.kafka) as other:
+        assert other.call(produce_request(batch("x"), topic=TOPIC), 9).throttle_time_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "holds"),
+    [
+        ([("user", "ANONYMOUS")], True),
+        ([("user", None)], True),
+        ([("client-id", None)], True),
+        ([("user", "ANONYMOUS"), ("client-id", CLIENT_ID)], True),
+        ([("user", "alice")], False),
+        ([("client-id", "other")], False),
+    ],
+    ids=str,
+)
+def test_a_quota_holds_for_whom_it_names(client: KafkaWire, parts: Parts, holds: bool) -> None:
+    limit(client, PRODUCED, 100, parts)
+    assert (client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0) == holds
+
+
+def test_a_quota_that_is_removed_holds_no_more(client: KafkaWire, broker: BlockingBroker) -> None:
+    limit(client, PRODUCED, 100)
+    limit(client, PRODUCED, None)
+    assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms == 0
+    assert client.call(METADATA, 9).throttle_time_ms == 0
+
+
+# ---- bytes fetched -----------------------------------------------------------------------------------------------------------
+
+
+def one_batch(offset: int, **fields: Any) -> FetchRequest:
+    return fetch_request(fetch_partition(offset, max_bytes=1), topic=TOPIC, **fields)
+
+
+def fetch(client: KafkaWire, offset: int, **fields: Any) -> Any:
+    return client.call(one_batch(offset, **fields), 12)
+
+
+def fetched(answer: Any) -> list[int]:
+    return [len(each.records) for topic in answer.responses for each in topic.partitions]
+
+
+def test_a_fetch_above_the_quota_has_no_records_and_gets_them_when_the_time_is_over(
+    broker: BlockingBroker, client: KafkaWire
+) -> None:
+    for _ in range(3):
+        client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    limit(client, FETCHED, 3000)
+    first = fetch(client, 0)
+    assert (fetched(first), first.throttle_time_ms) == ([len(KILOBYTES)], 0)
+    second = fetch(client, 1)
+    assert (fetched(second), second.error_code, second.session_id) == ([], 0, 0)
+    assert 0 < second.throttle_time_ms <= throttled_ms(2 * len(KILOBYTES), 3000)
+    client.send(one_batch(1), 12)
+    broker.clock.advance(12)
+    third = client.receive()
+    assert (fetched(third), third.throttle_time_ms) == ([len(KILOBYTES)], 0)
+
+
+def test_a_fetch_session_goes_on_behind_a_throttled_answer(broker: BlockingBroker, client: KafkaWire) -> None:
+    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    limit(client, FETCHED, 3000)
+    opened = fetch(client, 0, session_epoch=0)
+    assert opened.session_id
+    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    answer = fetch(client, 1, session_id=opened.session_id, session_epoch=1)
+    assert (fetched(answer), answer.session_id, answer.error_code) == ([], opened.session_id, 0)
+    assert answer.throttle_time_ms > 0
+    client.send(one_batch(1, session_id=opened.session_id, session_epoch=2), 12)
+    broker.clock.advance(12)
+    answer = client.receive()
+    assert (fetched(answer), answer.session_id, answer.throttle_time_ms) == ([len(KILOBYTES)], opened.session_id, 0)
+
+
+def test_a_fetch_reads_no_more_at_once_than_the_quota_gives_in_ten_seconds(client: KafkaWire) -> None:
+    small = batch("x" * 2000)
+    for _ in range(10):
+        client.call(produce_request(small, topic=TOPIC), 9)
+    limit(client, FETCHED, 500)
+    assert fetched(client.call(fetch_request(fetch_partition(0), topic=TOPIC), 12)) == [5000]
+
+
+def test_a_batch_that_is_larger_than_the_quota_is_read_all_the_same(broker: BlockingBroker, client: KafkaWire) -> None:
+    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    limit(client, FETCHED, 10)
+    assert fetched(fetch(client, 0)) == [len(KILOBYTES)]
+    assert fetch(client, 0).throttle_time_ms > 0
+
+
+# ---- time, connections -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_request_that_took_too_much_time_is_answered_and_its_client_quiet_for_a_second_at_most(
+    broker: BlockingBroker, client: KafkaWire, version: int
+) -> None:
+    limit(client, PERCENT, 1e-9)
+    assert client.call(METADATA, version).throttle_time_ms == 1000
+    client.send(METADATA, version)
+    assert not is_answered(client)
+    broker.clock.advance(1)
+    assert client.receive().throttle_time_ms == 1000
+
+
+def test_the_wait_of_a_long_poll_is_no_time_that_counts(broker: BlockingBroker, client: KafkaWire) -> None:
+    """Four seconds of a second's hundred percent would be far above it."""
+    limit(client, PERCENT, 10)
+    client.send(fetch_request(fetch_partition(0), topic=TOPIC, max_wait_ms=100_000, min_bytes=1), 12)
+    while broker.requests.find("Fetch") == []:
+        """Asked again: it is on its way."""
+    broker.clock.advance(100)
+    assert client.receive().throttle_time_ms == 0
+
+
+def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker, client: KafkaWire) -> None:
+    limit(client, CONNECTIONS, 1, [("ip", None)])
+    assert broker.kafka is not None
+    connections = [KafkaWire.connect(broker.kafka) for _ in range(12)]
+    try:
+        for each in connections[:10]:
+            each.call(METADATA, 9)
+        for each in connections[10:]:
+            each.send(METADATA, 9)
+        broker.clock.advance(1)
+        assert all(each.is_closed_by_server() for each in connections[10:])
+        client.call(METADATA, 9)
+    finally:
+        for each in connections:
+            each.close()
+    broker.clock.advance(12)
+    with KafkaWire.connect(broker.kafka) as later:
+        later.call(METADATA, 9)
+
+
+# ---- ends --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_does_not_wait_for_who_is_quiet(fast_path: Path) -> None:
+    async with kafka_server(fast_path) as kafka:
+        await kafka.broker.topics.create(TOPIC, 1)
+        async with kafka.connected() as client:
+            await client.call(altering((MINE, [(PRODUCED, 1)])), 1)
+            await produced(client, KILOBYTES)
+            await client.send(METADATA, 9, expects_answer=False)
+            with trio.fail_after(30):
+                kafka.listener.stop(25.0)
+                assert await client.is_closed_by_server()
