@@ -32,6 +32,8 @@ REQUESTS_PER_TURN: Final = 4
 once would otherwise hold everything up for as long as all of them take."""
 IDLE_TIMEOUT_S: Final = 600.0
 """A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
+USER_PREFIX: Final = "User:"
+"""Of principals that are users."""
 IDLE_CHECKS: Final = 10
 """How often within that time it is looked at: a deadline that every request moves would cost more than the request's header."""
 
@@ -161,6 +163,11 @@ class Session(ABC, Generic[RequestT]):
     def principal_name(self) -> str:
         """Who the peer is."""
         return self.transport.principal
+
+    @property
+    def user(self) -> str:
+        """Who the peer is, as quotas name him."""
+        return self.principal_name.removeprefix(USER_PREFIX)
 
     # ---- the budget ----------------------------------------------------------------------------------------------------
 

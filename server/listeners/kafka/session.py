@@ -36,7 +36,6 @@ from .error_answers import error_codes
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_PRODUCES_IN_FLIGHT: Final = 64
-USER_PREFIX: Final = "User:"
 NOT_CHARGED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
 """Requests that no quota is about: logins, and what brokers say to each other."""
 KEPT_PARTITION_BYTES: Final = 512
@@ -246,11 +245,6 @@ class KafkaSession(Session[Request]):
         return bool(self._turns)
 
     # ---- quotas ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def user(self) -> str:
-        """Who the client is, as quotas name him."""
-        return self.principal.removeprefix(USER_PREFIX)
 
     @property
     def asking_client(self) -> str:

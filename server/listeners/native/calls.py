@@ -61,6 +61,7 @@ def native_listener(
             budget=admission.budget,
             open_calls=open_calls,
             in_steps=broker.in_steps,
+            quotas=broker.security.quotas,
             idle_timeout_s=idle_timeout_s,
         )
         return Served(session.serve, session.stop_reading)

@@ -22,14 +22,19 @@ from ....protocol.native.connection import CONNECTION_CLOSED, PAUSED, NativeConn
 from ....protocol.native.fields import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
+from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ..connections.bugs import report_bug
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
 from ..connections.deadlines import Expires
+from ..connections.meter import Meter
 from ..connections.session import Session, Work
 
 LOGGER: Final = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S: Final = 10.0
+PRODUCING: Final = frozenset({messages.ProduceRequest.api, messages.StageRequest.api})
+CONSUMING: Final = frozenset({messages.FetchRequest.api})
+"""Calls whose bytes count for a client's quotas."""
 UNKNOWN_API: Final = "unknown"
 """Under this name requests are counted that are for no call of the server's."""
 
@@ -40,6 +45,7 @@ class Taken(NamedTuple):
     held_bytes: int
     counters: ApiCounters
     started_s: float
+    api: str
 
 
 InSteps = Callable[[Generator[None, None, Any]], Awaitable[Any]]
@@ -62,6 +68,8 @@ class NativeSession(Session[NativeRequest]):
     """Makes what serves the requests."""
     in_steps: InSteps
     """Reads what is large; others have their turn meanwhile."""
+    quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
+    """Of all clients of the broker."""
     failed: bool = False
     """The peer broke the protocol and was told so in a last error frame."""
     departed: Callable[[], None] | None = None
@@ -93,6 +101,8 @@ class NativeSession(Session[NativeRequest]):
             too_large = RecordTooLargeError(f"the answer does not fit a frame: {exc}; ask for fewer bytes or partitions")
             pieces = self.connection.send_response(correlation_id, too_large)
             error, body = too_large, None
+        if self.quotas.is_active and self._taken[correlation_id].api in CONSUMING:
+            self._use(CONSUMER_BYTE_RATE, sum(map(len, pieces)))
         self._settle(correlation_id, (error.code,) if error is not None else error_codes(body))
         self.transport.send(pieces)
 
@@ -178,10 +188,33 @@ class NativeSession(Session[NativeRequest]):
     def take(self, request: NativeRequest) -> None:
         name = request.api if request.api in messages.REQUESTS else UNKNOWN_API
         counters = self.transport.counters.api(name)
-        self._taken[request.correlation_id] = Taken(request.size_bytes + LENGTH_BYTES, counters, perf_counter())
-        work = self._take_up(request)
+        self._taken[request.correlation_id] = Taken(request.size_bytes + LENGTH_BYTES, counters, perf_counter(), name)
+        work = self._take_up_charged(request) if self.quotas.is_active else self._take_up(request)
         if work is not None:
             self.work_on(work)
+
+    def _take_up_charged(self, request: NativeRequest) -> Work | None:
+        """The same, where it counts for the quotas of the client, who is not told: this protocol has no word for it. What makes
+        him quiet is that nobody reads from him."""
+        meter = Meter()
+        meter.go()
+        work = self._take_up(request)
+        meter.pause()
+        if request.api in PRODUCING:
+            self._use(PRODUCER_BYTE_RATE, request.size_bytes)
+        if work is None:
+            self._use(REQUEST_PERCENTAGE, 100 * meter.spent_s)
+            return None
+        return partial(self._work_charged, work, meter)
+
+    async def _work_charged(self, work: Work, meter: Meter) -> None:
+        await meter.run(work())
+        self._use(REQUEST_PERCENTAGE, 100 * meter.spent_s)
+
+    def _use(self, key: str, amount: float) -> None:
+        seconds = self.quotas.use(key, self.user, self.client_id, amount, trio.current_time())
+        if seconds:
+            self.mute(seconds)
 
     def let_go(self, request: NativeRequest) -> None:
         self.give_back(request.size_bytes + LENGTH_BYTES)
