@@ -15,11 +15,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.coordinator.consumer_group_records import (
-    ConsumerGroupRecord,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
-)
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError
 from ...groups.classic import STORE_ERRORS, ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
@@ -37,7 +33,7 @@ from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from ..manager.topics import Topics
 from .alarm import Alarm, deadline_now_ms
-from .offsets_topic import OffsetsTopic, RawRecord
+from .offsets_topic import OffsetsTopic
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -176,7 +172,7 @@ class ConsumerCoordinator:
         self._alarm.bring_forward(self._groups.next_deadline_ms)
 
     async def _store(self, plan: Plan, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
-        group, encoded = plan.group.group_id, [_encoded(record) for record in plan.records]
+        group, encoded = plan.group.group_id, [CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records]
         try:
             with trio.CancelScope(shield=True):
                 await self._topic.ensure()
@@ -265,8 +261,3 @@ class ConsumerCoordinator:
 
     def descriptions(self) -> Collection[ConsumerGroupDescription]:
         return [group.describe() for group in self._groups.groups()]
-
-
-def _encoded(record: ConsumerGroupRecord) -> RawRecord:
-    key, value = record
-    return encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(value)

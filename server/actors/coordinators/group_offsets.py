@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 import attrs
 
 from ....protocol.coordinator.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupKey,
     ConsumerGroupValue,
-    decode_consumer_group_key,
-    decode_consumer_group_value,
 )
 from ....protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
@@ -104,10 +103,10 @@ class GroupOffsets:
                 self._replay_consumer_group(bytes(record.key or b""), record.value)
 
     def _replay_consumer_group(self, key_bytes: bytes, data: Bytes | None) -> None:
-        key = decode_consumer_group_key(key_bytes)
+        key = CONSUMER_GROUP_RECORDS.decode_key(key_bytes)
         self._consumer_records.pop(key_bytes, None)
         if key is not None and data is not None:
-            self._consumer_records[key_bytes] = (key, decode_consumer_group_value(key, data))
+            self._consumer_records[key_bytes] = (key, CONSUMER_GROUP_RECORDS.decode_value(key, data))
 
     def _replay_group(self, group: str, data: Bytes | None) -> None:
         if data is None:

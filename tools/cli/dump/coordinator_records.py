@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.coordinator.consumer_group_records import decode_consumer_group_key, decode_consumer_group_value
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.group_metadata import decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
     OFFSETS_TOPIC,
@@ -68,10 +68,10 @@ def _of_group(record: Record) -> str:
 
 
 def _consumer_group(record: Record) -> str:
-    key = decode_consumer_group_key(_key(record))
+    key = CONSUMER_GROUP_RECORDS.decode_key(_key(record))
     if key is None:
         return "a record of a newer kind of group"
-    return consumer_group(key, None if record.value is None else decode_consumer_group_value(key, record.value))
+    return consumer_group(key, None if record.value is None else CONSUMER_GROUP_RECORDS.decode_value(key, record.value))
 
 
 def _transaction(record: Record) -> str:
