@@ -84,10 +84,7 @@ class Driven:
         return plan.answer
 
     def commit(self, plan: Plan) -> None:
-        for key, value in plan.records:
-            self.log.append(
-                (CONSUMER_GROUP_RECORDS.encode_key(key), None if value is None else CONSUMER_GROUP_RECORDS.encode_value(value))
-            )
+        self.log.extend(CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records)
         self.groups.commit(plan, self.now_ms)
 
     def pass_time(self, until_ms: int) -> None:
