@@ -8,16 +8,14 @@ heartbeat without news waits for nothing but the turns before it.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
 from typing import Final
 
 import attrs
-import trio
 
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError
-from ...groups.classic import STORE_ERRORS, ClassicGroups
+from ...groups.classic import ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
 from ...groups.consumer_checks import check_commit, check_fetch, check_heartbeat
 from ...groups.consumer_values import (
@@ -26,13 +24,14 @@ from ...groups.consumer_values import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
     ConsumerTimerKey,
-    TopicMetadata,
 )
 from ...groups.values import CommittingMember
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.topics import Topics
 from .alarm import Alarm, deadline_now_ms
+from .managed.group_log import check_serving, expire_in_time, store_records
+from .managed.group_turns import GroupTurns
+from .managed.topic_image import ServerTopics
 from .offsets_topic import OffsetsTopic
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -43,34 +42,6 @@ RETRY_MS: Final = 1_000
 """After which a member that is to go is looked at again, when that could not be stored."""
 
 
-@attrs.frozen
-class _Image:
-    """The server's topics, as groups look at them."""
-
-    topics: Topics
-
-    @property
-    def version(self) -> int:
-        return self.topics.version
-
-    def find(self, name: str) -> TopicMetadata | None:
-        if name not in self.topics:
-            return None
-        topic = self.topics.get(name).topic
-        return TopicMetadata(topic.topic_id.bytes, topic.partitions)
-
-    def names(self) -> Iterable[str]:
-        return [hosted.topic.name for hosted in self.topics]
-
-
-@attrs.define(eq=False)
-class _Turns:
-    """The lock of one group's changes, kept while somebody holds it or waits for it."""
-
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
-
-
 @attrs.define(eq=False)
 class ConsumerCoordinator:
     """See the module. Owner of the members of all groups of this kind; called from any task of the trio thread."""
@@ -79,12 +50,16 @@ class ConsumerCoordinator:
     _classic: ClassicGroups
     _groups: ConsumerGroups
     _wall_ms: NowMs
-    _turns: dict[str, _Turns] = attrs.field(factory=dict)
+    _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    is_of_another_kind: Callable[[str], bool] = lambda _: False
+    """Whether a group of that name is neither a classic one nor one of these."""
     _alarm: Alarm = attrs.field(factory=Alarm)
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, topic: OffsetsTopic, classic: ClassicGroups, wall_ms: NowMs) -> ConsumerCoordinator:
+    def of(
+        cls, config: BrokerConfig, topic: OffsetsTopic, classic: ClassicGroups, wall_ms: NowMs, turns: GroupTurns
+    ) -> ConsumerCoordinator:
         floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
         settings = ConsumerGroupSettings(
             heartbeat_interval_ms=max(config.group_consumer_heartbeat_interval_ms, floor_ms),
@@ -92,7 +67,7 @@ class ConsumerCoordinator:
             max_size=config.group_max_size,
             max_groups=config.max_groups,
         )
-        return cls(topic, classic, ConsumerGroups(settings, _Image(topic.topics)), wall_ms)
+        return cls(topic, classic, ConsumerGroups(settings, ServerTopics(topic.topics)), wall_ms, turns)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -104,18 +79,14 @@ class ConsumerCoordinator:
 
     async def run(self) -> None:
         """What comes due. Cancelled: a record that is being written is."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                await self._alarm.wait(self._groups.next_deadline_ms)
-                for key in self._groups.due(deadline_now_ms()):
-                    nursery.start_soon(self._expire, key)
+        await expire_in_time(self._alarm, self._groups, self._expire)
 
     def close(self) -> None:
         """Answer everybody who comes that this is the coordinator no more."""
         self._is_closed = True
 
     async def _expire(self, key: ConsumerTimerKey) -> None:
-        async with self._turn(key.group_id):
+        async with self._turns.of(key.group_id):
             plan = self._groups.expire(key, self._wall_ms())
             if plan is None:
                 return
@@ -133,7 +104,9 @@ class ConsumerCoordinator:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)
         self._check_serving(request.group_id)
-        async with self._turn(request.group_id):
+        async with self._turns.of(request.group_id):
+            if self.is_of_another_kind(request.group_id):
+                raise not_a_consumer_group(request.group_id)
             plan = self._groups.heartbeat(request, self._wall_ms())
             is_new = request.group_id not in self._groups
             if is_new and not self._classic.begin_delete(request.group_id):
@@ -152,13 +125,7 @@ class ConsumerCoordinator:
         return plan.answer
 
     def _check_serving(self, group: str) -> None:
-        if self._is_closed:
-            raise RequestError(f"group {group!r}: the coordinator stops", ErrorCode.NOT_COORDINATOR)
-        try:
-            self._topic.check_served(group)
-        except RequestError as exc:
-            code = exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
-            raise RequestError(exc.message, code) from exc
+        check_serving(self._topic, group, is_closed=self._is_closed)
 
     async def _carry_out(self, plan: Plan, *, replaces_classic: bool = False) -> None:
         """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
@@ -172,28 +139,8 @@ class ConsumerCoordinator:
         self._alarm.bring_forward(self._groups.next_deadline_ms)
 
     async def _store(self, plan: Plan, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
-        group, encoded = plan.group.group_id, [CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records]
-        try:
-            with trio.CancelScope(shield=True):
-                await self._topic.ensure()
-                await self._topic.store(group, encoded, on_stored, replaces_classic=replaces_classic)
-        except RequestError as exc:
-            code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-            raise RequestError(
-                f"group {group!r}: what has changed could not be stored: {exc.message}", STORE_ERRORS.get(code, code)
-            ) from exc
-
-    @asynccontextmanager
-    async def _turn(self, group: str) -> AsyncIterator[None]:
-        turns = self._turns.setdefault(group, _Turns())
-        turns.users += 1
-        try:
-            async with turns.lock:
-                yield
-        finally:
-            turns.users -= 1
-            if not turns.users:
-                del self._turns[group]
+        encoded = [CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records]
+        await store_records(self._topic, plan.group.group_id, encoded, on_stored, replaces_classic=replaces_classic)
 
     # ---- between the kinds -----------------------------------------------------------------------------------------------
 
@@ -209,7 +156,7 @@ class ConsumerCoordinator:
         """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
         RequestError: NON_EMPTY_GROUP."""
         while group in self._turns or group in self._groups:
-            async with self._turn(group):
+            async with self._turns.of(group):
                 if group in self._groups:
                     await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 
@@ -256,8 +203,12 @@ class ConsumerCoordinator:
         self._check_serving(group)
         found = self._groups.find(group)
         if found is None:
-            raise unknown_group(group)
+            raise not_a_consumer_group(group) if self.is_of_another_kind(group) else unknown_group(group)
         return found.describe()
 
     def descriptions(self) -> Collection[ConsumerGroupDescription]:
         return [group.describe() for group in self._groups.groups()]
+
+
+def not_a_consumer_group(group: str) -> RequestError:
+    return RequestError(f"Group {group} is not a consumer group.", ErrorCode.GROUP_ID_NOT_FOUND)

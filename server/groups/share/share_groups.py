@@ -169,15 +169,14 @@ class ShareGroups:
         group = self._groups.get(group_id)
         return NO_PARTITIONS if group is None else group.states.initializing
 
-    def plan_states(self, group_id: str, partitions: Mapping[bytes, tuple[str, Collection[int]]], wall_ms: int) -> SharePlan:
-        """An administrator wants states for partitions of topics, by topic id: (name, numbers). A group that is not there is
-        made. Raises NON_EMPTY_GROUP."""
+    def plan_states(self, group_id: str, partitions: Partitions, names: Mapping[bytes, str], wall_ms: int) -> SharePlan:
+        """An administrator wants states for partitions; `names` of their topics by id. A group that is not there is made.
+        Raises NON_EMPTY_GROUP."""
         group = self._groups.get(group_id) or self._room_for(group_id)
         if group.members:
             raise not_empty()
         draft = ShareDraft(group, self.topics, wall_ms)
-        wanted = frozenset((topic_id, number) for topic_id, (_, numbers) in partitions.items() for number in numbers)
-        draft.put_states(group.states.begin(wanted, {topic_id: name for topic_id, (name, _) in partitions.items()}))
+        draft.put_states(group.states.begin(partitions, names))
         return _plan(draft)
 
     def states_done(self, group_id: str, partitions: Partitions, wall_ms: int) -> SharePlan:

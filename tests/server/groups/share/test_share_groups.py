@@ -208,13 +208,13 @@ def test_a_silent_member_is_out_when_its_session_ends(driven: DrivenShareGroups)
 
 def test_an_administrator_makes_states_of_a_group_that_nobody_has_joined(driven: DrivenShareGroups) -> None:
     topic_id = driven.topics.found["t"].topic_id
-    driven.commit(driven.groups.plan_states(GROUP, {topic_id: ("t", [1])}, 0))
+    driven.commit(driven.groups.plan_states(GROUP, frozenset({(topic_id, 1)}), {topic_id: "t"}, 0))
     assert driven.make_states() == {(topic_id, 1)}
     described = driven.group.describe()
     assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 1, 1)
     assert driven.heartbeat("a", 0, ["t"]).assignment == {(topic_id, 1)}
     with pytest.raises(RequestError, match=r"The group is not empty\.") as caught:
-        driven.groups.plan_states(GROUP, {topic_id: ("t", [0])}, 0)
+        driven.groups.plan_states(GROUP, frozenset({(topic_id, 0)}), {topic_id: "t"}, 0)
     assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
@@ -286,7 +286,7 @@ def test_a_state_that_was_asked_for_before_a_restart_is_still_waited_for(driven:
 
 def test_a_group_whose_only_record_is_of_its_states_is_a_group(driven: DrivenShareGroups) -> None:
     topic_id = driven.topics.found["t"].topic_id
-    driven.commit(driven.groups.plan_states(GROUP, {topic_id: ("t", [1])}, 0))
+    driven.commit(driven.groups.plan_states(GROUP, frozenset({(topic_id, 1)}), {topic_id: "t"}, 0))
     assert [type(SHARE_GROUP_RECORDS.decode_key(key)).__name__ for key, _ in driven.log] == [
         "ShareGroupStatePartitionMetadataKey"
     ]
