@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 import attrs
@@ -28,16 +29,15 @@ from ...groups.consumer_values import (
 from ...groups.values import CommittingMember
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
+from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
-from .managed.group_log import check_serving, expire_in_time, store_records
+from .managed.group_log import check_serving, expire_in_time, member_times, store_records
 from .managed.group_turns import GroupTurns
 from .managed.topic_image import ServerTopics
 from .offsets_topic import OffsetsTopic
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MIN_HEARTBEAT_INTERVAL_MS: Final = 5_000
-"""Kafka's group.consumer.min.heartbeat.interval.ms. A lenient server may ask for more of them: tests do not want to wait."""
 RETRY_MS: Final = 1_000
 """After which a member that is to go is looked at again, when that could not be stored."""
 
@@ -58,16 +58,18 @@ class ConsumerCoordinator:
 
     @classmethod
     def of(
-        cls, config: BrokerConfig, topic: OffsetsTopic, classic: ClassicGroups, wall_ms: NowMs, turns: GroupTurns
+        cls,
+        config: BrokerConfig,
+        topic: OffsetsTopic,
+        classic: ClassicGroups,
+        wall_ms: NowMs,
+        *,
+        turns: GroupTurns,
+        configs: GroupConfigs,
     ) -> ConsumerCoordinator:
-        floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
-        settings = ConsumerGroupSettings(
-            heartbeat_interval_ms=max(config.group_consumer_heartbeat_interval_ms, floor_ms),
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            max_size=config.group_max_size,
-            max_groups=config.max_groups,
-        )
-        return cls(topic, classic, ConsumerGroups(settings, ServerTopics(topic.topics)), wall_ms, turns)
+        settings = ConsumerGroupSettings(max_size=config.group_max_size, max_groups=config.max_groups)
+        groups = ConsumerGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "consumer"))
+        return cls(topic, classic, groups, wall_ms, turns)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 

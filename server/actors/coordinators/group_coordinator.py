@@ -43,6 +43,7 @@ from ...groups.values import (
 )
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
+from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import CommittedOffsets
@@ -79,7 +80,7 @@ class GroupCoordinator:
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, offsets: CommittedOffsets, now_ms: NowMs) -> GroupCoordinator:
+    def of(cls, config: BrokerConfig, offsets: CommittedOffsets, now_ms: NowMs, configs: GroupConfigs) -> GroupCoordinator:
         settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -88,8 +89,8 @@ class GroupCoordinator:
             max_groups=config.max_groups,
         )
         members, turns = ClassicGroups(settings), GroupTurns()
-        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns)
-        share = ShareCoordinator.of(config, offsets.topic, now_ms, turns)
+        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
+        share = ShareCoordinator.of(config, offsets.topic, now_ms, turns=turns, configs=configs)
         coordinator = cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers, share)
         consumers.is_of_another_kind = share.__contains__
         share.is_of_another_kind = coordinator._is_not_shared

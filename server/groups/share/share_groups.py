@@ -23,14 +23,13 @@ from ....protocol.coordinator.share_group_records import (
 )
 from ....protocol.errors import ErrorCode, RequestError
 from ..consumer_assignors import NO_PARTITIONS, Partitions
-from ..consumer_values import JOIN_EPOCH, TopicImage
+from ..consumer_values import JOIN_EPOCH, MemberTimes, TopicImage
 from ..timers import Timers
 from .checks import check_heartbeat, not_empty, unknown_group, unknown_member
 from .draft import ShareDraft
 from .group import ShareGroup
 from .member import ShareMember
 from .values import (
-    MemberTimes,
     ShareGroupSettings,
     ShareHeartbeat,
     ShareHeartbeatAnswer,

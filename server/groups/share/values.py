@@ -40,13 +40,6 @@ class ShareGroupSettings:
     max_groups: int = 10_000
 
 
-class MemberTimes(NamedTuple):
-    """How members of a group show that they are alive, ms."""
-
-    heartbeat_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
-
-
 @attrs.frozen(kw_only=True)
 class ShareHeartbeat:
     """A member says that it is there, and what has changed; None for what has not."""

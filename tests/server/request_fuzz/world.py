@@ -52,6 +52,8 @@ CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "min.insync.replicas": ("1", "2"),
     "fetch.check.crcs": ("true", "false"),
     "index.interval.bytes": ("0", "4096"),
+    "share.session.timeout.ms": ("20", "45000", "x", "-1"),
+    "share.auto.offset.reset": ("earliest", "by_duration:PT1H", "by_duration:P1M", ""),
     "no.such.key": ("1",),
     "": ("", "1"),
     "remote.storage.enable": ("true",),

@@ -9,6 +9,8 @@ import trio
 
 from .....protocol.errors import ErrorCode, RequestError
 from ....groups.classic import STORE_ERRORS
+from ....groups.consumer_values import MemberTimes
+from ...manager.state.group_configs import GroupConfigs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic, RawRecord
 
@@ -31,6 +33,12 @@ async def expire_in_time(alarm: Alarm, groups: Deadlines[K_co], expire: Callable
             await alarm.wait(groups.next_deadline_ms)
             for key in groups.due(deadline_now_ms()):
                 nursery.start_soon(expire, key)
+
+
+def member_times(configs: GroupConfigs, kind: str, group: str) -> MemberTimes:
+    """What members of a group are told, and held to."""
+    config = configs.of_group(group)
+    return MemberTimes(config[f"{kind}.heartbeat.interval.ms"], config[f"{kind}.session.timeout.ms"])
 
 
 def check_serving(topic: OffsetsTopic, group: str, *, is_closed: bool) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import attrs
@@ -26,7 +27,6 @@ from ....groups.share.checks import check_heartbeat, other_kind, unknown_group
 from ....groups.share.share_groups import ShareGroups, SharePlan
 from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
 from ....groups.share.values import (
-    MemberTimes,
     ShareGroupDescription,
     ShareGroupSettings,
     ShareHeartbeat,
@@ -35,16 +35,15 @@ from ....groups.share.values import (
 )
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
+from ...manager.state.group_configs import GroupConfigs
 from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic
-from .group_log import check_serving, expire_in_time, store_records
+from .group_log import check_serving, expire_in_time, member_times, store_records
 from .group_turns import GroupTurns
 from .topic_image import ServerTopics
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MIN_HEARTBEAT_INTERVAL_MS: Final = 5_000
-"""Kafka's group.share.min.heartbeat.interval.ms. A lenient server may ask for more of them: tests do not want to wait."""
 RETRY_MS: Final = 1_000
 """After which a member that is to go is looked at again, when that could not be stored."""
 NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
@@ -79,11 +78,12 @@ class ShareCoordinator:
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, topic: OffsetsTopic, wall_ms: NowMs, turns: GroupTurns) -> ShareCoordinator:
+    def of(
+        cls, config: BrokerConfig, topic: OffsetsTopic, wall_ms: NowMs, *, turns: GroupTurns, configs: GroupConfigs
+    ) -> ShareCoordinator:
         settings = ShareGroupSettings(max_size=config.group_share_max_size, max_groups=config.max_groups)
-        floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
-        times = MemberTimes(max(config.group_share_heartbeat_interval_ms, floor_ms), config.group_share_session_timeout_ms)
-        return cls(topic, ShareGroups(settings, ServerTopics(topic.topics), lambda _: times), wall_ms, turns)
+        groups = ShareGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "share"))
+        return cls(topic, groups, wall_ms, turns)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
