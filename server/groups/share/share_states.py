@@ -79,8 +79,13 @@ class StatePartitions:
         return frozenset(each for each in self.known if each[0] == topic_id)
 
     def begin(self, partitions: Partitions, names: Mapping[bytes, str]) -> StatePartitions:
-        """A state is asked for."""
-        return attrs.evolve(self, initializing=self.initializing | partitions, names={**self.names, **names})
+        """States are asked for: those of their topics that were to go begin anew instead."""
+        return attrs.evolve(
+            self,
+            initializing=self.initializing | partitions,
+            deleting=self.deleting - {topic_id for topic_id, _ in partitions},
+            names={**self.names, **names},
+        )
 
     def done(self, partitions: Partitions) -> StatePartitions:
         """It is there."""

@@ -351,6 +351,20 @@ async def test_what_could_not_be_altered_is_told_for_each(broker: Broker, states
     assert [each.summary.start_offset for each in await share.offsets(GROUP)] == [-1]
 
 
+async def test_a_deletion_that_failed_takes_nothing_away_that_was_altered_since(
+    broker: Broker, states: KeptShareStates
+) -> None:
+    share = broker.groups.share
+    await share.alter_offsets(GROUP, [(PARTITION, 1)])
+    states.failing = True
+    with pytest.raises(RequestError):
+        await share.delete_offsets(GROUP, [TOPIC])
+    states.failing = False
+    assert await share.alter_offsets(GROUP, [(PARTITION, 2)]) == [None]
+    await heartbeat(broker)
+    assert [each.summary.start_offset for each in await share.offsets(GROUP)] == [2]
+
+
 async def test_committing_is_for_groups_of_other_kinds(broker: Broker) -> None:
     await heartbeat(broker)
     with pytest.raises(RequestError):
