@@ -1,15 +1,16 @@
 """Checking the records of a batch without building them: what every produced batch goes through.
 
-`walk_steps` decodes varints of one and two bytes in place: a call per field would cost more than all the rest (a
+`walk_plain` decodes varints of one and two bytes in place: a call per field would cost more than all the rest (a
 call is 60 ns, an index 20 ns). It relies on one fact: every field only moves the position forward, so a field that
 overruns its record, or the batch, is caught by the comparison with the record's end, or by an IndexError. Now and then it
-asks whether a run of records follows that are like the one before: `alike_run` reads them at once. It pauses where it asks,
-and among the headers of a record that has many.
+asks whether a run of records follows that are like the one before: `alike_run` reads them at once. Where it asks it may stop.
+It says nothing about a record in which something is wrong, or that has many headers: `walk_steps` reads that one once more,
+by itself, has the words for it, and pauses among the headers.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ..errors import InvalidRecordError
@@ -32,12 +33,19 @@ from .payload import (
 from .steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits, Steps, last
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
 
-TRY_MASK: Final = (TRIED_EACH << 1) - 1
-"""Of folded offset deltas."""
+TRIES_APART: Final = TRIED_EACH << 1
+"""In folded offset deltas."""
 FEW_HEADERS: Final = 16
 FOLDED_FEW: Final = FEW_HEADERS << 1
 ALIKE_PER_STEP: Final = 4
 """Records of a run that is read at once."""
+NO_LEAST: Final = INT64_MAX + 1
+NO_MOST: Final = INT64_MIN - 1
+
+Walked = tuple[int, int, int, int, bool]
+"""Where the next record begins, its index, least and most timestamp delta so far (NO_LEAST and NO_MOST before the first), and
+whether a key is null."""
+NOTHING_WALKED: Final[Walked] = (0, 0, NO_LEAST, NO_MOST, False)
 
 
 class RecordsWalk(NamedTuple):
@@ -91,38 +99,70 @@ def _walked(header: BatchHeader, least: int | None, most: int | None, has_null_k
 
 def walk_steps(data: bytes, header: BatchHeader, limits: BatchLimits = UNLIMITED) -> Steps[RecordsWalk]:
     """`walk_records` in steps, of a batch without gaps whose plain records are `data`. Raises what `limits` raises too."""
-    no_timestamp_delta = NO_TIMESTAMP - header.base_timestamp
-    least, most = INT64_MAX + 1, INT64_MIN - 1
-    has_null_key = False
-    last_folded = -1
-    position = expected = steps = all_steps = 0
-    last_try = len(data) if header.records_count > LEAST_RUN else 0
+    count, untimed = header.records_count, NO_TIMESTAMP - header.base_timestamp
+    position, index, least, most, has_null_key = 0, 0, NO_LEAST, NO_MOST, False
+    steps = all_steps = 0
+    while index < count:
+        so_far = position, index, least, most, has_null_key
+        position, index, least, most, has_null_key, more = walk_plain(data, count, untimed, so_far, STEPS_PER_PAUSE - steps)
+        steps += more
+        if steps > STEPS_PER_PAUSE:
+            all_steps += steps
+            steps = 0
+            limits.check_steps(all_steps)
+            yield None
+        elif index < count:
+            for one in _walk_one(data, position, index, header, limits):
+                if one is None:
+                    yield None
+                else:
+                    position, headers_count = one
+            index += 1
+            all_steps += headers_count
+            limits.check_steps(all_steps)
+    if position != len(data):
+        raise_consumption(header, position, data)
+    yield _walked(header, None if least == NO_LEAST else least, None if most == NO_MOST else most, has_null_key)
+
+
+def walk_plain(
+    data: bytes, count: int, untimed: int, so_far: Walked, most_steps: int, missed_steps: int = TRIED_EACH
+) -> tuple[int, int, int, int, bool, int]:
+    """Go on through `count` records from where `so_far` ends: what is known then, and the steps that it took. It ends behind
+    the last record, where these are more than `most_steps`, or before a record that it says nothing about, be it damaged or
+    merely one of many headers. `untimed`: the timestamp delta that says that there is none; `missed_steps`: what counts for
+    records that are read one by one, TRIED_EACH of them."""
+    start, index, least, most, has_null_key = so_far
+    position, last_folded, steps = start, -1, 0
+    # Offset deltas are compared in their folded form: 0, 2, 4..
+    expected, end_expected = index << 1, count << 1
+    next_try = -(-expected // TRIES_APART) * TRIES_APART
     try:
-        # Offset deltas are compared in their folded form: 0, 2, 4..
-        for expected in (folded_deltas := iter(range(0, header.records_count << 1, 2))):
+        while expected < end_expected:
             start = position
             if (length := data[position]) < 0x80:
-                position += 1
+                position += 2  # attributes mean nothing
             elif (second := data[position + 1]) < 0x80:
                 length = length & 0x7F | second << 7
-                position += 2
-            else:
-                length, position = decode_unsigned_varint(data, position)
-            end = position + (length >> 1)
-            if (folded := data[position + 1]) < 0x80:
-                position += 2
-            elif (second := data[position + 2]) < 0x80:
-                folded = folded & 0x7F | second << 7
                 position += 3
             else:
-                delta, position = decode_varlong(data, position + 1)
+                length, position = decode_unsigned_varint(data, position)
+                position += 1
+            end = position - 1 + (length >> 1)
+            if (folded := data[position]) < 0x80:
+                position += 1
+            elif (second := data[position + 1]) < 0x80:
+                folded = folded & 0x7F | second << 7
+                position += 2
+            else:
+                delta, position = decode_varlong(data, position)
                 folded = delta << 1 if delta >= 0 else ~delta << 1 | 1
             if folded != last_folded:
                 last_folded = folded
                 delta = folded >> 1 ^ -(folded & 1)
                 if delta > most:
                     most = delta
-                if delta < least and delta != no_timestamp_delta:
+                if delta < least and delta != untimed:
                     least = delta
             if (folded := data[position]) < 0x80:
                 position += 1
@@ -132,7 +172,7 @@ def walk_steps(data: bytes, header: BatchHeader, limits: BatchLimits = UNLIMITED
             else:
                 folded, position = decode_unsigned_varint(data, position)
             if folded != expected:
-                raise_offset_delta(header, expected >> 1, folded >> 1 ^ -(folded & 1))
+                break
             if (folded := data[position]) < 0x80:
                 position += 1
             elif (second := data[position + 1]) < 0x80:
@@ -154,50 +194,85 @@ def walk_steps(data: bytes, header: BatchHeader, limits: BatchLimits = UNLIMITED
             if not folded & 1:
                 position += folded >> 1
             if folded := data[position]:
-                if folded < FOLDED_FEW:
-                    position = skip_headers(data, position, end)
-                    steps += folded >> 1
-                    if steps > STEPS_PER_PAUSE:
-                        all_steps += steps
-                        limits.check_steps(all_steps)
-                        steps = 0
-                        yield None
-                else:
-                    count, position = read_headers_count(data, position, end)
-                    limits.check_headers(count, expected >> 1)
-                    for behind in skip_many_headers(data, position, count):
-                        position = behind
-                        yield None
-                    all_steps += count
-                    limits.check_steps(all_steps)
+                if folded >= FOLDED_FEW:
+                    break
+                position = skip_headers(data, position, end)
+                steps += folded >> 1
+                if steps > most_steps:
+                    next_try = expected
             else:
                 position += 1
             if position != end or length & 1:
-                raise_length(header, expected >> 1, end - position)
-            if not expected & TRY_MASK:
-                run = None
-                if position < last_try and data[position] == data[start]:
-                    run = alike_run(data, start, expected >> 1, header.records_count)
-                if run is None:
+                break
+            if expected == next_try:
+                next_try = (expected // TRIES_APART + 1) * TRIES_APART
+                left = (end_expected - expected >> 1) - 1
+                if left < LEAST_RUN:
                     steps += TRIED_EACH
-                else:
-                    steps += run.records_count // ALIKE_PER_STEP
+                elif data[position] == data[start] and (run := alike_run(data, start, expected >> 1, count)) is not None:
                     position += run.records_count * run.size_bytes
+                    expected += run.records_count << 1
+                    next_try = -(-(expected + 2) // TRIES_APART) * TRIES_APART
+                    steps += run.records_count // ALIKE_PER_STEP + (next_try - expected - 2 >> 1)
                     for delta in run.timestamp_deltas:
-                        most = max(most, delta)
-                        if delta < least and delta != no_timestamp_delta:
+                        if delta > most:
+                            most = delta
+                        if delta < least and delta != untimed:
                             least = delta
-                    next(islice(folded_deltas, run.records_count - 1, None))
-                if steps > STEPS_PER_PAUSE:
-                    all_steps += steps
-                    limits.check_steps(all_steps)
-                    steps = 0
-                    yield None
+                else:
+                    steps += missed_steps
+                if steps > most_steps:
+                    start = position
+                    expected += 2
+                    break
+            expected += 2
+        else:
+            start = position
+    except (IndexError, InvalidRecordError):
+        """Whoever reads it again will say what is wrong."""
+    return start, expected >> 1, least, most, has_null_key, steps
+
+
+def _walk_one(data: bytes, position: int, index: int, header: BatchHeader, limits: BatchLimits) -> Steps[tuple[int, int]]:
+    """The record at `position`, of which `walk_plain` has said nothing but its timestamp and key: where it ends, and how many
+    headers it has, where they are many. Raises InvalidRecordError for what is wrong with it."""
+    headers_count = 0
+    try:
+        length, position = _varint(data, position)
+        end = position + (length >> 1)
+        _, position = _varint(data, position + 1, decode_varlong)
+        folded, position = _varint(data, position)
+        if folded != index << 1:
+            raise_offset_delta(header, index, folded >> 1 ^ -(folded & 1))
+        for _ in ("key", "value"):
+            folded, position = _varint(data, position)
+            position += 0 if folded & 1 else folded >> 1
+        if not data[position]:
+            position += 1
+        elif data[position] < FOLDED_FEW:
+            position = skip_headers(data, position, end)
+        else:
+            headers_count, position = read_headers_count(data, position, end)
+            limits.check_headers(headers_count, index)
+            for behind in skip_many_headers(data, position, headers_count):
+                position = behind
+                yield None
     except IndexError:
-        raise_underflow(header, expected >> 1, data)
-    if position != len(data):
-        raise_consumption(header, position, data)
-    yield _walked(header, None if least > INT64_MAX else least, None if most < INT64_MIN else most, has_null_key)
+        raise_underflow(header, index, data)
+    if position != end or length & 1:
+        raise_length(header, index, end - position)
+    yield position, headers_count
+
+
+def _varint(
+    data: bytes, position: int, decode: Callable[[bytes, int], tuple[int, int]] = decode_unsigned_varint
+) -> tuple[int, int]:
+    """A varint as `walk_plain` reads it: one of two bytes that ends too early is an IndexError, longer ones `decode` reads."""
+    if (first := data[position]) < 0x80:
+        return first, position + 1
+    if (second := data[position + 1]) < 0x80:
+        return first & 0x7F | second << 7, position + 2
+    return decode(data, position)
 
 
 def _walk_with_gaps(data: bytes, header: BatchHeader) -> tuple[int | None, int | None, bool]:

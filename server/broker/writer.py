@@ -21,12 +21,10 @@ from ..actors.partition.partition import PartitionActor
 from ..storage.log.append import AppendResult
 from ..storage.log.plain_records import PlainRecord, prepare_records
 from ..storage.log.prepare import PreparedAppend, prepare_steps
-from ..storage.log.prepare_one import MOST_BYTES, prepare_one
+from ..storage.log.prepare_one import BYTES_PER_STEP, MOST_BYTES, SMALL_BYTES, prepare_one, steps_of
 from ..system.clock import NowMs
 from .topics import check_not_internal
 
-BYTES_PER_STEP: Final = 64
-"""Of a small batch, which takes 2 to 100 us, and up to 300 where it unpacks to eight times its size."""
 STEPS_PER_APPEND: Final = 16
 """What an append takes beside looking at its records: a plan and a write."""
 NOT_ACKNOWLEDGED: Final = AppendResult(-1, -1, -1, -1)
@@ -44,13 +42,14 @@ class LogWriter:
     _now_ms: NowMs
 
     def prepare_now(self, topic_partition: TopicPartition, records: Bytes) -> PartitionAppend | None:
-        """`prepare` of a small batch such as most producers send, on the spot. None: await `prepare`, because the batch has
+        """`prepare` of a batch such as most producers send, on the spot. None: await `prepare`, because the batch has
         more to look at or something to complain of, or others are to have their turn. Raises what `prepare` raises."""
         manager = self._manager
         check_not_internal(topic_partition.topic)
         actor = manager.topics.writable(topic_partition)
         size = len(records)
-        if size > MOST_BYTES or not manager.disk.may_compute_now(size // BYTES_PER_STEP):
+        steps = size // BYTES_PER_STEP if size <= SMALL_BYTES else steps_of(records)
+        if size > MOST_BYTES or not manager.disk.may_compute_now(steps):
             return None
         config, now_ms = actor.config, self._now_ms()
         prepared = prepare_one(records, config, now_ms, manager.batch_limits)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, libversion
@@ -30,6 +30,23 @@ PATIENT: Final[dict[str, Any]] = {
     "retry.backoff.max.ms": 50,
     "log_level": 0,
 }
+
+
+class Taken(NamedTuple):
+    """A record at its place, as a consumer has got it or as its producer was told."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+    @classmethod
+    def of(cls, message: Any) -> Taken:
+        return cls(message.topic(), message.partition(), message.offset(), message.value())
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 @attrs.define(eq=False)
@@ -96,6 +113,7 @@ class Feeder(Load):
     """An idempotent producer of numbers. What it has given to librdkafka is delivered, however long it takes."""
 
     sent: int = 0
+    acknowledged: list[Taken] = attrs.field(factory=list)
 
     def work(self) -> None:
         producer = Producer(self.settings(PATIENT, enable_idempotence=True, linger_ms=1, message_timeout_ms=0))
@@ -109,8 +127,9 @@ class Feeder(Load):
                 producer.poll(0.01)
         assert producer.flush(DEADLINE_S) == 0
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.progress.fail(KafkaException(error))
         else:
+            self.acknowledged.append(Taken.of(message))
             self.progress.count(fed=1)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import attrs
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.clients.driver import DEADLINE_S
-from tests.clients.sigkill_loads import OUTPUT, PATIENT, Load
+from tests.clients.sigkill_loads import OUTPUT, PATIENT, Load, Taken
 
 ABORTED: Final = b"aborted:"
 MOST_IN_A_TRANSACTION: Final = 20
@@ -25,19 +25,6 @@ READER: Final[dict[str, Any]] = {
     "fetch.wait.max.ms": 20,
 }
 SERVER_IS_AWAY: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
-
-
-class Taken(NamedTuple):
-    """A record that a consumer has got."""
-
-    topic: str
-    partition: int
-    offset: int
-    value: bytes
-
-    @classmethod
-    def of(cls, message: Any) -> Taken:
-        return cls(message.topic(), message.partition(), message.offset(), message.value())
 
 
 @attrs.define(eq=False)
@@ -117,11 +104,18 @@ def behind(batch: Iterable[Taken]) -> list[TopicPartition]:
 
 @attrs.define(eq=False)
 class Mover(Member):
-    """Takes a batch, writes it to the output and commits its offsets in one transaction; some of them it aborts."""
+    """Takes a batch, writes it to the output and commits its offsets in one transaction; some of them it aborts.
+
+    librdkafka's abort throws away what it has not sent yet, mostly the whole transaction, so a run may leave nothing aborted in
+    the log. So the first one and every other one is aborted when its records are acknowledged, and those are in the log.
+    """
 
     transactional_id: str = "mover"
     producer: Any = None
     aborted: int = 0
+    """Transactions that were begun for that, however they ended."""
+    acknowledged: list[Taken] = attrs.field(factory=list)
+    """Of all its transactions, aborted ones too."""
 
     def work(self) -> None:
         try:
@@ -139,7 +133,11 @@ class Mover(Member):
             self.producer.begin_transaction()
             for each in batch:
                 value = ABORTED + each.value if is_aborted else each.value
-                self.producer.produce(OUTPUT, value, partition=each.partition)
+                self.producer.produce(OUTPUT, value, partition=each.partition, on_delivery=self._delivered)
+            if is_aborted:
+                self.aborted += 1
+                if self.aborted % 2 == 1:
+                    self.producer.flush(DEADLINE_S)
             metadata = self.consumer.consumer_group_metadata()
             self._insist(lambda: self.producer.send_offsets_to_transaction(behind(batch), metadata, 5))
             if is_aborted:
@@ -150,9 +148,12 @@ class Mover(Member):
         except KafkaException as exc:
             self._recover(exc.args[0])
 
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.append(Taken.of(message))
+
     def _abort(self) -> None:
         self._insist(lambda: self.producer.abort_transaction(5))
-        self.aborted += 1
         self.progress.count()
         self.rewind()
 
@@ -204,7 +205,7 @@ class Watcher(Member):
     """Reads the output as a member of a group and commits what it has read."""
 
     commits: Commits = attrs.field(factory=Commits)
-    values: list[bytes] = attrs.field(factory=list)
+    records: list[Taken] = attrs.field(factory=list)
     _begun: set[int] = attrs.field(factory=set)
     """Partitions of which something was read since they were assigned."""
 
@@ -216,7 +217,7 @@ class Watcher(Member):
         if record.partition not in self._begun:
             self._begun.add(record.partition)
             self.commits.check_start(record.partition, record.offset)
-        self.values.append(record.value)
+        self.records.append(record)
 
     def take(self, batch: Sequence[Taken]) -> None:
         try:

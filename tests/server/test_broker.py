@@ -496,7 +496,7 @@ async def test_a_reader_that_opens_its_file_after_the_deletion_is_told_so(tmp_pa
     fs = GateFileSystem(cached_reads=False)
     async with one_partition(tmp_path, fs=fs) as broker:
         await fill(broker, 2)
-        broker.disk.release([actor_of(broker).log.active.log], [])
+        broker.disk.files.release([actor_of(broker).log.active.log], [])
         errors: list[RequestError] = []
 
         async def reader() -> None:

@@ -13,7 +13,7 @@ import trio.testing
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
-from triolog.server.actors.disk.writes_at_once import WritesAtOnce
+from triolog.server.actors.disk.writes_at_once import AlwaysQuick
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker, FetchPartition, open_broker_core
 from triolog.server.config import Durability, LogConfig
@@ -72,16 +72,9 @@ async def until(condition: Callable[[], bool]) -> None:
                 await trio.lowlevel.checkpoint()
 
 
-class AlwaysQuick(WritesAtOnce):
-    """What one slow write would change, a busy machine does not."""
-
-    def took(self, seconds: float) -> None:
-        """Quick enough."""
-
-
 def with_quick_writes(broker: Broker) -> Broker:
     """The broker, whose small writes never seem slow: for tests that say what takes no thread."""
-    broker.disk._at_once = AlwaysQuick()
+    broker.disk.at_once = AlwaysQuick(broker.disk.turns)
     return broker
 
 

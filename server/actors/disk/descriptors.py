@@ -34,6 +34,11 @@ class DescriptorBudget:
         """Descriptors that open files and maps take, including some that were given back and not yet noticed."""
         return len(self._holders)
 
+    def at_a_time(self, most: int, files: int) -> int:
+        """`most` users of so many files each, or as many as a small budget has room for; never so few that one file that hangs
+        holds up the rest."""
+        return max(2, min(most, self.limit // files))
+
     def admit(self, holder: Holder) -> list[int]:
         """Count a file that was just opened or an index that was just mapped; answers descriptors to close for it.
 

@@ -11,18 +11,13 @@
 | `call_briefly` | small files of the log directory | one hop; none where there is no device |
 | `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
 
-Files are opened here when an operation needs them, under the budget of descriptors; a lease keeps a file open while an
-operation relies on it. Descriptors are closed in a thread too: the last close of a deleted segment can take long.
-Work that has begun is never abandoned.
-
-Threads and descriptors are one state: an operation runs when it has a place among the threads and its file is open, and a file
-is closed when no operation relies on it.
+An operation runs when it has a place among the threads and its file is open (`open_files`). Work that has begun is never
+abandoned.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -33,13 +28,13 @@ from ....protocol.errors import RequestError
 from ....protocol.limits import KIB, MIB
 from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
-from ...storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Open, Procedure, Read, Sync, name_file
+from ...storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Procedure, Read, Sync, name_file
 from ...storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
 from ...storage.errors import SnapshotExpiredError, SyncFailedError
-from ...storage.indexes.index import AbstractIndex
 from .descriptors import DescriptorBudget
 from .durations import Durations
 from .gathering import Gathering
+from .open_files import OpenFiles
 from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
@@ -58,8 +53,6 @@ batches the headers of 1 MiB take 16 ms, 64 single ones under 1 ms."""
 READ_BYTES: Final = 16 * KIB
 FILES_BESIDE: Final = 64
 """Descriptors and maps of a disk that is made beside another one."""
-CLOSE_BACKLOG: Final = 16
-"""Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
 
 
 STEPS_PER_PROCEDURE: Final = 16
@@ -93,7 +86,7 @@ class DiskStatistics:
 
     hops: int
     writes_at_once: int
-    """Groups of small writes that took no hop."""
+    """Groups of writes that took no hop."""
     cached_reads: int
     cold_reads: int
     descriptors: int
@@ -104,25 +97,22 @@ class DiskStatistics:
 
 @attrs.define(eq=False)
 class Disk:
-    """Thread limiters, the budget of descriptors, and counters. Owner: the trio thread."""
+    """Thread limiters, and counters. Owner: the trio thread."""
 
     fs: FileSystem
     budget: DescriptorBudget = attrs.field(factory=DescriptorBudget)
     turns: Turns = attrs.field(factory=Turns)
     gathering: Gathering = attrs.field(default=attrs.Factory(lambda disk: Gathering(disk.turns), takes_self=True))
     """What waits for the end of a turn, to be written together."""
+    at_once: WritesAtOnce = attrs.field(default=attrs.Factory(lambda disk: WritesAtOnce(disk.turns), takes_self=True))
+    """How quick small writes were."""
+    files: OpenFiles = attrs.field(init=False)
+    """Those that are open."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
     _readers: trio.CapacityLimiter = attrs.field(init=False)
     _others: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(OTHERS))
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(2 * (WRITERS + READERS)))
-    _to_close: list[int] = attrs.field(factory=list)
-    _released: list[FileHandle] = attrs.field(factory=list)
-    """Files to be closed when the last lease on them goes."""
-    _closing: trio.Event = attrs.field(factory=trio.Event)
-    _leases: int = 0
-    _idle: trio.Event = attrs.field(factory=trio.Event)
     _hops: int = 0
-    _at_once: WritesAtOnce = attrs.field(factory=WritesAtOnce)
     _writes_at_once: int = 0
     _cached_reads: int = 0
     _cold_reads: int = 0
@@ -130,13 +120,9 @@ class Disk:
     _failed_syncs: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self._writers = trio.CapacityLimiter(self._at_a_time(WRITERS, FILES_OF_WRITER))
-        self._readers = trio.CapacityLimiter(self._at_a_time(READERS, FILES_OF_READER))
-
-    def _at_a_time(self, most: int, files: int) -> int:
-        """`most`, or as many as a small budget has room for when each has so many files open; never so few that one file that
-        hangs holds up the rest."""
-        return max(2, min(most, self.budget.limit // files))
+        self.files = OpenFiles(self.fs, self.budget, self._hop)
+        self._writers = trio.CapacityLimiter(self.budget.at_a_time(WRITERS, FILES_OF_WRITER))
+        self._readers = trio.CapacityLimiter(self.budget.at_a_time(READERS, FILES_OF_READER))
 
     def beside(self, fs: FileSystem) -> Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
@@ -163,10 +149,10 @@ class Disk:
         if self.run_now(operations, files):
             return
         async with self._writers:
-            with self._leased(files):
+            with self.files.leased(files):
                 for file in files:
                     if file.fd is None:
-                        await self._open(file)
+                        await self.files.open(file)
                 self._hops += 1
                 sync_times: list[float] = []
                 try:
@@ -192,7 +178,7 @@ class Disk:
         for file in files:
             if file.fd is None:
                 return False
-        return self._at_once.suits(self.fs, operations)
+        return self.at_once.suits(self.fs, operations)
 
     def _write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
         for file in files:
@@ -202,7 +188,7 @@ class Disk:
         try:
             _run_all(self.fs, operations, [])
         finally:
-            self._at_once.took(perf_counter() - started_s)
+            self.at_once.took(perf_counter() - started_s)
 
     async def drive(self, procedure: Procedure[T]) -> T:
         """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
@@ -357,10 +343,10 @@ class Disk:
     async def _run_one(self, operation: DiskOp) -> Any:
         file = getattr(operation, "file", None)
         if not isinstance(file, FileHandle):
-            return await (self._map(operation) if isinstance(operation, Map) else self._hop(operation.run, self.fs))
-        with self._leased([file]):
+            return await (self.files.map(operation) if isinstance(operation, Map) else self._hop(operation.run, self.fs))
+        with self.files.leased([file]):
             if file.fd is None:
-                await self._open(file)
+                await self.files.open(file)
             return await self._hop(operation.run, self.fs)
 
     async def _hop(self, function: Callable[..., T], *args: Any) -> T:
@@ -369,89 +355,6 @@ class Disk:
             return function(*args)
         self._hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._threads)
-
-    async def _map(self, operation: Map) -> Bytes:
-        await self._close_backlog()
-        view = await self._hop(operation.run, self.fs)
-        if operation.mapped.buffer is None:  # of readers that came at once the first one's map is kept, and counts
-            self._close_soon(self.budget.admit(operation.mapped))
-        return view
-
-    # ---- descriptors -------------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _leased(self, files: Sequence[FileHandle]) -> Iterator[None]:
-        for file in files:
-            file.leases += 1
-            file.used = True
-        self._leases += 1
-        try:
-            yield
-        finally:
-            for file in files:
-                file.leases -= 1
-            if self._released:
-                self._close_released()
-            self._leases -= 1
-            if not self._leases:
-                self._idle.set()
-
-    async def _open(self, file: FileHandle) -> None:
-        await self._close_backlog()
-        fd = await self._hop(Open(file).run, self.fs)
-        if file.fd is None:
-            self.adopt(file, fd)
-        else:
-            self._close_soon([fd])
-
-    def adopt(self, file: FileHandle, fd: int) -> None:
-        """Take a descriptor into the budget."""
-        file.fd = fd
-        self._close_soon(self.budget.admit(file))
-
-    def release(self, files: Sequence[FileHandle], indexes: Sequence[AbstractIndex]) -> None:
-        """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
-        for index in indexes:
-            index.buffer = None
-        for file in files:
-            if file.leases:
-                self._released.append(file)
-            elif file.fd is not None:
-                self._close_soon([file.fd])
-                file.fd = None
-
-    def _close_released(self) -> None:
-        released, self._released = self._released, []
-        self.release(released, [])
-
-    def _close_soon(self, fds: Sequence[int]) -> None:
-        if fds:
-            self._to_close.extend(fds)
-            self._closing.set()
-
-    async def run_closer(self) -> None:
-        """Close what has become idle, in a thread, until cancelled."""
-        while True:
-            await self._closing.wait()
-            self._closing = trio.Event()
-            await self._close_now()
-
-    async def close_all(self) -> None:
-        """Close every descriptor that is left, once the operations that rely on one have ended."""
-        while self._leases:
-            self._idle = trio.Event()
-            await self._idle.wait()
-        self._to_close.extend(self.budget.clear())
-        await self._close_now()
-
-    async def _close_backlog(self) -> None:
-        if len(self._to_close) > self._at_a_time(CLOSE_BACKLOG, FILES_OF_READER):
-            await self._close_now()
-
-    async def _close_now(self) -> None:
-        fds, self._to_close = self._to_close, []
-        if fds:
-            await trio.to_thread.run_sync(_close_each, self.fs, fds, limiter=self._threads)
 
 
 def _run_all(fs: FileSystem, operations: Sequence[DiskOp], sync_times: list[float]) -> None:
@@ -467,9 +370,3 @@ def _run_all(fs: FileSystem, operations: Sequence[DiskOp], sync_times: list[floa
         except OSError as exc:
             name_file(exc, operation)
             raise OperationFailedError(operation, exc) from exc
-
-
-def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:
-    for fd in fds:
-        with contextlib.suppress(OSError):
-            fs.close(fd)

@@ -1,8 +1,9 @@
-"""Whether a small write is done on the spot, or by a thread.
+"""Whether a write is done on the spot, or by a thread.
 
-A write into the page cache takes 10 us, the way to a thread and back 150 to 300 us; but where too much is dirty, or the journal
-is busy, the kernel lets the writer wait, and with it everybody whom the event loop serves. So the loop writes for itself as
-long as that is quick: one write that was slow sends the next ones to threads, for longer each time it happens again.
+A write into the page cache takes 10 us, one of 128 KiB 30 to 60, the way to a thread and back 150 to 300 us; but where too
+much is dirty, or the journal is busy, the kernel lets the writer wait, and with it everybody whom the event loop serves. So the
+loop writes for itself as long as that is quick: one write that was slow sends the next ones to threads, for longer each time it
+happens again.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import KIB
+from ....protocol.limits import KIB, MIB
 from ...storage.disk.diskops import DiskOp, Write
 from ...storage.disk.filesystem import FileSystem
+from .turns import Turns
 
-MAX_BYTES: Final = 16 * KIB
+MAX_BYTES: Final = MIB
 """More than that is worth a thread: it is copied while others are served."""
+SMALL_BYTES: Final = 16 * KIB
+"""Larger writes count in the turn."""
+BYTES_PER_STEP: Final = 2 * KIB
+"""Of larger ones: 0.4 us for each KiB on a busy machine."""
 SLOW_S: Final = 0.005
 """As long as a switch to another process takes; below that nobody notices."""
 FIRST_PAUSE_S: Final = 0.1
@@ -29,12 +35,14 @@ LONGEST_PAUSE_S: Final = 60.0
 class WritesAtOnce:
     """Memory of how quick writes were. Owner: the disk."""
 
+    turns: Turns = attrs.field(factory=Turns)
+    """How much is done in a turn."""
     clock: Callable[[], float] = perf_counter
     _not_before_s: float = float("-inf")
     _pause_s: float = FIRST_PAUSE_S
 
     def suits(self, fs: FileSystem, operations: Sequence[DiskOp]) -> bool:
-        """Whether these are small writes, to a file system that keeps nobody waiting, and the last ones were quick."""
+        """Whether these are writes that fit the turn, into a file system that keeps nobody waiting, and the last were quick."""
         if not fs.writes_at_once or self.clock() < self._not_before_s:
             return False
         size = 0
@@ -42,7 +50,7 @@ class WritesAtOnce:
             if operation.__class__ is not Write:
                 return False
             size += sum(map(len, operation.buffers))
-        return size <= MAX_BYTES
+        return size <= SMALL_BYTES or (size <= MAX_BYTES and self.turns.fit(size // BYTES_PER_STEP))
 
     def took(self, seconds: float) -> None:
         """How long the writes took."""
@@ -52,3 +60,10 @@ class WritesAtOnce:
         was_quick_for_s = now_s - self._not_before_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if was_quick_for_s < self._pause_s else FIRST_PAUSE_S
         self._not_before_s = now_s + self._pause_s
+
+
+class AlwaysQuick(WritesAtOnce):
+    """What one slow write would change, a busy machine does not: for who counts what takes no thread."""
+
+    def took(self, seconds: float) -> None:
+        """Quick enough."""

@@ -71,7 +71,7 @@ class LogManager:
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
-        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live)
+        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live, self.retention)
         self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
 
     @property
@@ -105,7 +105,7 @@ class LogManager:
         except BaseException:
             self.log_directories.close()
             raise
-        self.nursery.start_soon(self.disk.run_closer)
+        self.nursery.start_soon(self.disk.files.run_closer)
         for hosted in self.topics.hosted():
             self.nursery.start_soon(hosted.actor.run)
 
@@ -230,8 +230,8 @@ class LogManager:
         """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
         meet a closed descriptor, nor a directory that belongs to someone else by now."""
         try:
-            await self.waiting.memory.close_all()
-            await self.disk.close_all()
+            await self.waiting.memory.files.close_all()
+            await self.disk.files.close_all()
             await self.write_checkpoints()
             await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
         finally:

@@ -24,7 +24,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.diskops import Procedure
 from ...storage.disk.paths import is_internal
 from ...storage.errors import LogOfflineError, is_out_of_space
-from ...storage.log.log import Log
+from ...storage.log.log import Doomed, Log
 from ...storage.log.retention import (
     DELETE,
     expire_segments,
@@ -210,20 +210,32 @@ class LogRetention:
         if refused is not None:
             raise refused
 
+    async def unlink_all(self, hosted: HostedPartition) -> None:
+        """Unlink what was taken out of a log, due or not, because it is to be opened anew and must not see files go meanwhile.
+        Its actor has stopped. Raises OSError."""
+        await self._unlink(hosted, list(hosted.actor.log.doomed), 0)
+
     async def _unlink_due(self, hosted: HostedPartition, pause_s: float) -> None:
-        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one."""
-        now_ms, log = self.now_ms(), hosted.actor.log
-        gone = [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]
-        if log.sync_metadata:
+        now_ms = self.now_ms()
+        await self._unlink(hosted, [doomed for doomed in hosted.actor.log.doomed if doomed.due_ms <= now_ms], pause_s)
+
+    async def _unlink(self, hosted: HostedPartition, gone: Sequence[Doomed], pause_s: float) -> None:
+        """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one. Ends
+        with its topic: another one may have the name by now, and files of the same names."""
+        log = hosted.actor.log
+        if gone and log.sync_metadata:
             await self.disk.call(self.disk.fs.sync_directory, log.directory)
         files, indexes = [file for each in gone for file in each.files], [index for each in gone for index in each.indexes]
-        hosted.actor.disk.release(files, indexes)
+        hosted.actor.disk.files.release(files, indexes)
         for start in range(0, len(gone), UNLINKED_PER_HOP):
             if start:
                 await trio.sleep(pause_s)
-            await self.disk.call(
-                partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
-            )
+            async with hosted.unlinking:
+                if hosted.actor.is_closed:
+                    return
+                await self.disk.call(
+                    partial(unlink_doomed, durable=log.sync_metadata), self.disk.fs, gone[start : start + UNLINKED_PER_HOP]
+                )
         unlinked = set(map(id, gone))
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
 

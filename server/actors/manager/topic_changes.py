@@ -253,8 +253,9 @@ class TopicChanges:
         for each in topic.partitions:
             if isinstance(each, HostedPartition):
                 await each.actor.stopped()
-                log = each.actor.log
-                each.actor.disk.release(log.files(), [index for segment in log.segments for index in segment.indexes])
+                async with each.unlinking:
+                    log = each.actor.log  # nothing of it is unlinked from now on
+                each.actor.disk.files.release(log.files(), [index for segment in log.segments for index in segment.indexes])
                 renames.append(_rename(each.directory, log.topic_partition))
             elif each.directory is not None:
                 renames.append(_rename(each.directory, each.topic_partition))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
+import trio
 
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import TimestampType, TopicPartition
@@ -41,6 +42,8 @@ class HostedPartition:
     """Why appends of clients are refused right now. Set by the guard of the disk's reserve."""
     is_probed: bool = False
     """Whether the directory was looked at since the log went offline."""
+    unlinking: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while segments that were taken out are unlinked."""
 
 
 @attrs.define(eq=False)

@@ -7,8 +7,9 @@
 | no space, and none in memory either | KAFKA_STORAGE_ERROR | KAFKA_STORAGE_ERROR | tried again |
 
 The next attempt is due when the device has more room than at the last one, or after a pause that doubles up to a minute. While
-it runs the actor is closed, so nothing changes the files; its snapshots are still read. Then another actor takes its place,
-with the waiters of the first one: no reader meets a moment without an answer.
+it runs the actor is closed, and what retention or the disk's guard took out before is unlinked already, so nothing changes the
+files; its snapshots are still read. Then another actor takes its place, with the waiters of the first one: no reader meets a
+moment without an answer.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ...storage.recovery.recovery import OpenLog, open_log
 from ...storage.recovery.space_wait import open_in_memory, waiting_error
 from ..disk.disk import Disk
 from ..partition.partition import PartitionActor
+from .log_retention import LogRetention
 from .topics import HostedPartition, OfflinePartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class WaitingLogs:
     nursery: trio.Nursery
     live: Sequence[LogDirectory]
     """Log directories in service."""
+    retention: LogRetention
     on_opened: Callable[[PartitionActor], Awaitable[None]] | None = None
     """Told of a log that could not be read before, and is served now."""
     is_stopping: bool = False
@@ -82,7 +85,7 @@ class WaitingLogs:
     def add(self, request: OpenLog) -> None:
         """A log waits; it is hosted already, or offline."""
         if not self._requests:
-            self.nursery.start_soon(self.memory.run_closer)
+            self.nursery.start_soon(self.memory.files.run_closer)
         self._requests[request.topic_partition] = request
 
     def open_in_memory(self, request: OpenLog, why: OSError) -> Log:
@@ -131,7 +134,7 @@ class WaitingLogs:
             place.actor.close()
             await place.actor.stopped()
             request = attrs.evolve(request, log_start_offset=place.actor.log.log_start_offset)
-        outcome = await self.disk.call(self._open, request)
+        outcome = await self._open_for_real(place, request)
         if self.is_stopping:
             return True
         if self._place(topic_partition) is not place:
@@ -140,6 +143,15 @@ class WaitingLogs:
             await self._serve(place, outcome)
             return self._forget(request)
         return self._go_on_waiting(place, outcome, request)
+
+    async def _open_for_real(self, place: HostedPartition | OfflinePartition, request: OpenLog) -> Log | Exception:
+        """Segments that were given up are unlinked beside the actor, maybe just now: they are gone before it is looked at."""
+        if isinstance(place, HostedPartition):
+            try:
+                await self.retention.unlink_all(place)
+            except OSError as exc:
+                return exc.with_traceback(None)
+        return await self.disk.call(self._open, request)
 
     def _open(self, request: OpenLog) -> Log | Exception:
         """Blocks."""
@@ -170,7 +182,7 @@ class WaitingLogs:
             self._replace(place, PartitionActor(log, self.disk, self.nursery, before.waiters, before.fetched_bytes))
             before.log.truncations += 1  # whoever reads of its files looks again, and meets the new log
             before.log.changed()
-            self.memory.release(before.log.files(), [index for each in before.log.segments for index in each.indexes])
+            self.memory.files.release(before.log.files(), [index for each in before.log.segments for index in each.indexes])
             return
         hosted = self.topics.get(log.topic_partition.topic)
         actor = PartitionActor(log, self.disk, self.nursery)
@@ -187,8 +199,8 @@ class WaitingLogs:
         actor.waiters.wake_all()
 
     def _go_on_waiting(self, place: HostedPartition | OfflinePartition, why: Exception, request: OpenLog) -> bool:
-        """False: it is tried again. A file that vanished was retention's, which unlinks what it took out before."""
-        may_pass = isinstance(why, OSError) and (is_out_of_space(why) or isinstance(why, FileNotFoundError))
+        """False: it is tried again."""
+        may_pass = is_out_of_space(why)
         if isinstance(place, HostedPartition):
             before = place.actor
             if may_pass:

@@ -224,7 +224,7 @@ class Appender:
         file = self.log.active.log
         fd, file.fd = file.fd, None
         if fd is not None:
-            self.disk.adopt(file, fd)
+            self.disk.files.adopt(file, fd)
 
 
 def _failed_path(operation: Any, plan: AppendPlan) -> str:

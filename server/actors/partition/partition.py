@@ -248,7 +248,7 @@ class PartitionActor:
 
     def end_turn(self) -> None:
         """Serve what a turn has brought at its end, if the task waits and need not be woken for it: all is appended by one
-        small write, which takes 10 us, and a turn of the task twice that."""
+        write, which takes 10 us where it is small, and a turn of the task twice that."""
         waiting = self._mailbox.take_now(MAX_BYTES)
         if waiting is None:
             self._mailbox.wake()

@@ -52,7 +52,11 @@ class Deadlines:
                 first = self._first = trio.Event()
                 await first.wait()
             await trio.sleep(CHECK_S)
-            now = self._looked_at = trio.current_time()
-            for who in [each for each, deadline in self._waiting.items() if deadline <= now]:
-                if self._waiting.pop(who, None) is not None:
-                    who.expire()
+            self._looked_at = trio.current_time()
+            self._expire()
+
+    def _expire(self) -> None:
+        """Apart from `run`, whose frame would keep who expired last, with its connection, until the next one does."""
+        for who in [each for each, deadline in self._waiting.items() if deadline <= self._looked_at]:
+            if self._waiting.pop(who, None) is not None:
+                who.expire()

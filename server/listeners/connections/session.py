@@ -9,9 +9,8 @@ requests behind it, and the reading, which is the backpressure that the peer fee
 from __future__ import annotations
 
 import logging
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
 from .budget import FREE_BYTES, InFlightBudget, Share
+from .connection_task import ConnectionTask, Work
 from .counters import STALLED
 from .deadlines import Deadlines
 from .reactor import Reactor
@@ -34,9 +34,6 @@ IDLE_TIMEOUT_S: Final = 600.0
 """A connection without a request for so long is closed (Kafka: connections.max.idle.ms)."""
 IDLE_CHECKS: Final = 10
 """How often within that time it is looked at: a deadline that every request moves would cost more than the request's header."""
-
-Work = Callable[[], Awaitable[None]]
-"""What has to be waited for before the next request is taken up."""
 
 
 class Received(Protocol):
@@ -63,6 +60,8 @@ class Session(ABC, Generic[RequestT]):
     idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
     share: Share = attrs.field(init=False)
+    reactor: Reactor = attrs.field(init=False)
+    """Who watches its socket."""
     descriptor: int = attrs.field(init=False)
     """Of its socket."""
     taken_count: int = 0
@@ -71,6 +70,7 @@ class Session(ABC, Generic[RequestT]):
     """Answers were on their way when reading ended, and the peer may have sent more."""
     nursery: trio.Nursery = attrs.field(init=False)
     """For what goes on beside the requests. All of it is cancelled when they are answered."""
+    task: ConnectionTask = attrs.field(factory=ConnectionTask)
     takes_no_more: bool = False
     wants_bytes: bool = True
     """Whether it takes up what it receives; the first to keep it from that is noticed when requests are taken up."""
@@ -78,9 +78,6 @@ class Session(ABC, Generic[RequestT]):
     """Of requests that have a timeout."""
     _held_up: RequestT | None = None
     """A request that cannot be taken up yet."""
-    _work: Work | None = None
-    _work_ends: trio.CancelScope | None = None
-    """Ends the work with the reading: it is for a request that is not there yet."""
     _has_more: bool = False
     """Whether requests are left that others' turn comes before."""
     _is_awaited: bool = False
@@ -90,9 +87,6 @@ class Session(ABC, Generic[RequestT]):
     """Around everything that it waits for."""
     _error: Exception | None = None
     """What nobody expected; raised in the task."""
-    _task: trio.lowlevel.Task | None = None
-    """Its task, while it has nothing to do."""
-    _alarms: list[tuple[float, Callable[[], None]]] = attrs.field(factory=list)
     _has_left: bool | None = None
     """Whether the peer is gone altogether; None: it is there as far as is known."""
     _watching: int = 0
@@ -101,7 +95,8 @@ class Session(ABC, Generic[RequestT]):
 
     def __attrs_post_init__(self) -> None:
         assert self.transport.reactor is not None
-        self.deadlines = self.transport.reactor.deadlines
+        self.reactor = self.transport.reactor
+        self.deadlines = self.reactor.deadlines
         self.descriptor = self.transport.descriptor
         self.transport.progressed = self.go_on
         self.transport.broke = self.stop_reading
@@ -185,33 +180,32 @@ class Session(ABC, Generic[RequestT]):
 
     async def serve(self) -> None:
         """Serve the connection to its end. Cancelled: what is enqueued still happens, its answers are lost."""
-        transport, reactor = self.transport, self.transport.reactor
-        assert reactor is not None
+        transport = self.transport
         try:
             async with transport.stream:
                 try:
                     with self._scope:
-                        await self._serve(reactor)
+                        await self._serve()
                     if self._error is not None:
                         raise self._error
                     await transport.take_leave()
                 finally:
-                    reactor.remove(self)
+                    self.reactor.remove(self)
                 if self.lingers:
                     await transport.linger()
         finally:
             self.forget()
-            self._alarms.clear()
-            self._work = self._held_up = None
+            self.task.forget()
+            self._held_up = None
             self.connection.drop()
             self.share.close()
             transport.close()
 
-    async def _serve(self, reactor: Reactor) -> None:
+    async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             self.begin()
-            reactor.add(self)
+            self.reactor.add(self)
             self.on_bytes()  # what came with a handshake of TLS is not on the socket any more
             await self._attend()
             self._drop_unread()
@@ -224,10 +218,10 @@ class Session(ABC, Generic[RequestT]):
     async def _attend(self) -> None:
         """Do what the requests wait for, until no more are taken."""
         looks_at, looks, seen = trio.current_time() + self.idle_timeout_s / IDLE_CHECKS, 0, self.taken_count
-        done = 0
+        task, done = self.task, 0
         while True:
-            if self._work is not None:
-                await self._do(self._work)
+            if task.work is not None:
+                await task.work_now()
                 done += 1
                 if not done % REQUESTS_PER_TURN:
                     await trio.lowlevel.checkpoint()
@@ -237,10 +231,7 @@ class Session(ABC, Generic[RequestT]):
                 await trio.lowlevel.checkpoint()
                 self._has_more = self._is_awaited = False
             else:
-                with trio.move_on_at(min(looks_at, self._next_alarm())):
-                    await self._rest()
-                now = trio.current_time()
-                self._ring(now)
+                now = await task.rest(looks_at)
                 if now >= looks_at:
                     looks = looks + 1 if self.taken_count == seen and not self.is_busy else 0
                     looks_at, seen = now + self.idle_timeout_s / IDLE_CHECKS, self.taken_count
@@ -248,43 +239,6 @@ class Session(ABC, Generic[RequestT]):
                         self.end_idle()
             with self.transport.gathering:
                 self.go_on()
-
-    async def _do(self, work: Work) -> None:
-        try:
-            if self._work_ends is None:
-                await work()
-            else:
-                with self._work_ends:
-                    await work()
-        finally:
-            self._work = self._work_ends = None
-
-    async def _rest(self) -> None:
-        def leave(_: object) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        self._task = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(leave)
-
-    def _wake(self) -> None:
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task)
-            self._task = None
-
-    def ring_at(self, moment: float, action: Callable[[], None]) -> None:
-        """Have `action` called at a moment of trio's clock, if no request is waited for then. To be asked in `begin`."""
-        self._alarms.append((moment, action))
-
-    def _next_alarm(self) -> float:
-        return min((moment for moment, _ in self._alarms), default=math.inf)
-
-    def _ring(self, now: float) -> None:
-        due = [action for moment, action in self._alarms if moment <= now]
-        if due:
-            self._alarms = [alarm for alarm in self._alarms if alarm[0] > now]
-            for action in due:
-                action()
 
     @property
     def is_busy(self) -> bool:
@@ -352,15 +306,15 @@ class Session(ABC, Generic[RequestT]):
         self.share.is_receiving = wants_bytes
         if wants_bytes is not self.wants_bytes:
             self.wants_bytes = wants_bytes
-            if wants_bytes and self.transport.reactor is not None:
-                self.transport.reactor.expect(self)
+            if wants_bytes:
+                self.reactor.expect(self)
         if self.takes_no_more:
-            self._wake()
+            self.task.wake()
 
     def _take_requests(self) -> bool:
         """Whether all are taken up, and nothing keeps it from receiving more."""
         left, transport = REQUESTS_PER_TURN, self.transport
-        while not self.takes_no_more and self._work is None:
+        while not self.takes_no_more and self.task.work is None:
             request = self._held_up
             if request is None:
                 if transport.unsent_bytes and transport.is_full:
@@ -374,15 +328,15 @@ class Session(ABC, Generic[RequestT]):
                 return False
             if not left:
                 self._held_up, self._has_more = request, True
-                self._is_awaited = transport.reactor is None or not transport.reactor.again(self)
+                self._is_awaited = not self.reactor.again(self)
                 if self._is_awaited:
-                    self._wake()
+                    self.task.wake()
                 return False
             left -= 1
             self._held_up = None
             self.taken_count += 1
             self.take(request)
-        return self._work is None and not self.takes_no_more and self.may_receive()
+        return self.task.work is None and not self.takes_no_more and self.may_receive()
 
     def may_receive(self) -> bool:
         """Whether the protocol lets more requests come in."""
@@ -391,10 +345,8 @@ class Session(ABC, Generic[RequestT]):
     def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
         """Have the task wait for something before the next request is taken up. `ends_with_reading`: nobody wants it when no
         more requests are taken."""
-        assert self._work is None
-        self._work, self.wants_bytes = work, False
-        self._work_ends = trio.CancelScope() if ends_with_reading else None
-        self._wake()
+        self.task.work_on(work, ends_with_reading=ends_with_reading)
+        self.wants_bytes = False
 
     def hold_up(self, request: RequestT) -> None:
         """What `work_on` was for: the next request that is taken up."""
@@ -436,7 +388,7 @@ class Session(ABC, Generic[RequestT]):
     def end_reading(self) -> None:
         """The peer sends no more, or is gone: nothing that is not whole will be a request."""
         self.takes_no_more, self.wants_bytes = True, False
-        self._wake()
+        self.task.wake()
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being taken up is not interrupted; what was taken is still answered."""
@@ -444,9 +396,7 @@ class Session(ABC, Generic[RequestT]):
             self.takes_no_more, self.wants_bytes = True, False
             unread = bool(self.connection.unread_bytes) or self.transport.has_unread_bytes()
             self.lingers = unread or self.has_unanswered or bool(self.transport.unsent_bytes)
-        if self._work_ends is not None:
-            self._work_ends.cancel()
-        self._wake()
+        self.task.end_reading()
 
     def _drop_unread(self) -> None:
         """Forget received bytes that will not become a request."""

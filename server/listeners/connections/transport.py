@@ -31,11 +31,13 @@ LOGGER: Final = logging.getLogger(__name__)
 MIN_RECEIVE_BYTES: Final = 64 * KIB
 MAX_RECEIVE_BYTES: Final = MIB
 """Of one read. A peer that is not known yet, and everybody while memory is scarce, is read from by MIN_RECEIVE_BYTES."""
-SENT_AT_ONCE_BYTES: Final = MIB
-"""Of one system call, which copies so much in a quarter of a millisecond. Larger buffers are sent in pieces: a slow peer that
-takes one in time is not gone."""
+SENT_AT_ONCE_BYTES: Final = MIB + 16 * KIB
+"""Of one system call, which copies so much in a quarter of a millisecond: what clients fetch, and what stands around it. Larger
+buffers are sent in pieces: a slow peer that takes one in time is not gone."""
 SENT_BUFFERS: Final = 64
 """Of one system call."""
+ASKED_AGAIN_BYTES: Final = 64 * KIB
+"""A kernel that takes so many at once and not all has room for more in the next moment, mostly: the peer reads."""
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = MIB
 
@@ -223,15 +225,18 @@ class Transport:
         else:
             pieces, size = self._next_pieces()
         data = self.encrypted(pieces) if self.encrypts else pieces
+        left: list[Bytes] | list[memoryview] = data
         try:
-            sent = os.writev(self.descriptor, data)
+            sent = os.writev(self.descriptor, left)
+            left = _behind(left, sent) if sent < size or self.encrypts else []
+            while left and sent >= ASKED_AGAIN_BYTES:
+                sent = os.writev(self.descriptor, left)
+                left = _behind(left, sent)
         except BlockingIOError:
-            sent = 0
-        if sent < size or data is not pieces:
-            self._rest = _behind(data, sent)
-            if self._rest:
-                self._rest_of = size
-                return False
+            """It has no room any more."""
+        if left:
+            self._rest, self._rest_of = _behind(left, 0), size
+            return False
         self.unsent_bytes -= size
         self.counters.sent_bytes += size
         if self._counted_bytes:

@@ -18,7 +18,7 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ...broker import Broker
 from ...settings.broker_config import Address
-from ..connections.session import Work
+from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from .access.guarded import guarded

@@ -19,8 +19,8 @@ from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchReque
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView
+from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
-from ..connections.session import Work
 from .door import Call
 from .fetch_partitions import FIRST_WITH_TOPIC_IDS, WantedPartition, partition_data, resolve
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen

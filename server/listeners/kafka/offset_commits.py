@@ -23,8 +23,8 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
+from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
-from ..connections.session import Work
 from .door import NO_TOPIC_ID, Call, error_code
 from .session import Turn
 

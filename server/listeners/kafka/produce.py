@@ -45,7 +45,7 @@ from ....protocol.records.batch import (
 )
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import AppendResult, PartitionAppend
-from ..connections.session import Work
+from ..connections.connection_task import Work
 from .door import Call
 from .session import Turn
 
@@ -132,8 +132,7 @@ class PendingProduce:
         self.answer()
 
     def answer(self) -> None:
-        """Its records are not kept any longer."""
-        self.turn.session.deadlines.remove(self)
+        """Say how every partition fared."""
         turn = self.turn
         topics = None if turn.needs_body else self._produced()
         if topics is not None:

@@ -24,9 +24,10 @@ from ....protocol.kafka.connection import KafkaConnection, Reading, Request, ans
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import ANONYMOUS, Bytes
 from ..connections.bugs import report_bug
+from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED
 from ..connections.deadlines import Expires
-from ..connections.session import Session, Work
+from ..connections.session import Session
 from .error_answers import error_codes
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Turn:
     given_back_bytes: int = 0
     """Of its frame, before it is answered."""
     expires: Expires | None = None
-    """What waits for its answer under a deadline, which ends with the connection."""
+    """What waits for its answer under a deadline, until it is answered or the connection ends."""
 
     @property
     def held_bytes(self) -> int:
@@ -75,6 +76,12 @@ class Turn:
         if not self.is_answered:
             self._end(None, (), [])
 
+    def forget_deadline(self) -> None:
+        """Nothing waits any more, and nothing is kept of what did: its records would stay until a collection of garbage."""
+        if self.expires is not None:
+            self.session.deadlines.remove(self.expires)
+            self.expires = None
+
     def met_bug(self, error: Exception) -> None:
         """What nobody expected kept an actor from answering it: that ends the connection, and nothing of the actor's."""
         session = self.session
@@ -82,6 +89,7 @@ class Turn:
         session.fail("the answer to its request met a bug of the server")
 
     def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
+        self.forget_deadline()
         if self.noted is not None:
             self.noted(body)
         self.session.transport.counters.api(self.request.api.name).answered(perf_counter() - self.started_s, errors)
@@ -298,7 +306,6 @@ class KafkaSession(Session[Request]):
         while self._turns:
             turn = self._turns.popleft()
             turn.is_answered = True
-            if turn.expires is not None:
-                self.deadlines.remove(turn.expires)
+            turn.forget_deadline()
             self.give_back(turn.held_bytes)
         self.go_on()

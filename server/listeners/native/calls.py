@@ -16,8 +16,9 @@ from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, Broker
 from ...settings.broker_config import Address
+from ..connections.connection_task import Work
 from ..connections.counters import ProtocolCounters
-from ..connections.session import IDLE_TIMEOUT_S, Work
+from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, group_calls, group_descriptions, lookup_calls, stage_calls, topic_calls

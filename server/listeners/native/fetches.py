@@ -11,7 +11,7 @@ import trio
 from ....protocol.limits import MIB
 from ....protocol.native import messages
 from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView
-from ..connections.session import Work
+from ..connections.connection_task import Work
 from .fetched import fetch_body
 from .session import NativeSession
 

@@ -13,7 +13,7 @@ from ....protocol.native import messages
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import TopicPartition
 from ...broker import AppendResult, Broker, PartitionAppend
-from ..connections.session import Work
+from ..connections.connection_task import Work
 from .session import NativeSession
 
 PARTITIONS_AT_ONCE: Final = 16

@@ -23,9 +23,10 @@ from ....protocol.native.fields import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ..connections.bugs import report_bug
+from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters
 from ..connections.deadlines import Expires
-from ..connections.session import Session, Work
+from ..connections.session import Session
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class NativeSession(Session[NativeRequest]):
 
     def begin(self) -> None:
         self._take_up = self.open_calls(self)
-        self.ring_at(trio.current_time() + HELLO_TIMEOUT_S, self._end_without_hello)
+        self.task.ring_at(trio.current_time() + HELLO_TIMEOUT_S, self._end_without_hello)
 
     def _end_without_hello(self) -> None:
         if self.connection.state is not State.READY:

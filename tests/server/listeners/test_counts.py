@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 from triolog.tools.bench.counting.meters import COUNTED_ON
-from triolog.tools.bench.counting.requests import LOADS
+from triolog.tools.bench.counting.requests import LOADS, count_garbage
+from triolog.tools.bench.measuring.child import run_load
 
 from tests.server.listeners import counts
 from tests.server.listeners.counts import ABOVE, BELOW, COUNTS, differences, measured
@@ -25,6 +26,11 @@ only_where_counted = pytest.mark.skipif(
 def test_a_request_costs_what_the_table_says(load: str) -> None:
     found = measured(load)
     assert [text for (_, connections), counts in found.items() for text in differences(load, connections, counts)] == []
+
+
+def test_a_request_leaves_nothing_that_refers_to_itself() -> None:
+    """It would keep the request's records until the next collection of garbage, which counts objects and not bytes."""
+    assert run_load(count_garbage, connections=1) == dict.fromkeys(LOADS, 0.0)
 
 
 def test_every_load_has_its_line() -> None:

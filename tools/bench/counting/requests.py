@@ -186,6 +186,16 @@ def count_functions(*, load: str, connections: int) -> dict[str, float]:
     return trio.run(_functions, LOADS[load], connections)
 
 
+def count_garbage(*, connections: int) -> dict[str, float]:
+    """By load, how many objects of a request only a collection of garbage frees."""
+    return {name: trio.run(_garbage, load, connections) for name, load in LOADS.items()}
+
+
+async def _garbage(load: Load, connections: int) -> float:
+    async with _rounds(load, connections) as rounds:
+        return await rounds.garbage(load.rounds[connections], WARM_UP[connections])
+
+
 async def _functions(load: Load, connections: int) -> dict[str, float]:
     async with _rounds(load, connections) as rounds:
         return await rounds.functions(load.rounds[connections], WARM_UP[connections])

@@ -8,6 +8,7 @@ taken off.
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
@@ -30,8 +31,7 @@ BLOCKS: Final = 5
 """The one with the lowest counts is answered: what comes by itself, such as a timer, only adds."""
 TRIES: Final = 20
 REST_S: Final = 0.1
-"""On a busy machine a small write is slow now and then, and threads do the next ones for a while: a block in which they did is
-taken again after a rest."""
+"""A block in which a thread had to do with something, such as a checkpoint, is taken again after a rest."""
 
 
 class Peer:
@@ -105,6 +105,18 @@ class Rounds:
                 meter.by_function.subtract(waiting.by_function)
         requests = rounds * len(self.peers)
         return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
+
+    async def garbage(self, rounds: int, warm_up: int) -> float:
+        """Objects of a request that only a collection of garbage frees, on average: each may keep a buffer until then."""
+        await self._warm(warm_up)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(rounds):
+                await self._round(None)
+            return gc.collect() / (rounds * len(self.peers))
+        finally:
+            gc.enable()
 
     async def _warm(self, rounds: int) -> None:
         self.check(await self.peers[0].ask(self.frames[0]))

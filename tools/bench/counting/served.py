@@ -21,6 +21,7 @@ from ....protocol.kafka.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from ....protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ....server.actors.disk.writes_at_once import AlwaysQuick
 from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig
 from ....server.listeners.opening import Addresses, Listeners
@@ -103,6 +104,7 @@ async def serving() -> AsyncIterator[Served]:
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse("os")).overlay({"retention.ms": "-1"})
         config = BrokerConfig(data_dirs=(directory,), topic_defaults=defaults, group_initial_rebalance_delay_ms=0)
         async with open_broker_core(config) as broker, trio.open_nursery() as nursery:
+            broker.disk.at_once = AlwaysQuick(broker.disk.turns)
             addresses = await Listeners(broker).start(nursery, Addresses(LOCALHOST, LOCALHOST))
             assert addresses.kafka is not None
             assert addresses.native is not None

@@ -40,7 +40,7 @@ def look_up_offsets(
         try:
             return [await _round(disk, log, made.targets) for _ in range(1 + rounds)][1:]
         finally:
-            await disk.close_all()
+            await disk.files.close_all()
 
     times = trio.run(look_up)
     return {

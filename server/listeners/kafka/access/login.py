@@ -68,7 +68,7 @@ class Login:
     def __attrs_post_init__(self) -> None:
         self.session.connection.max_request_bytes = MAX_UNKNOWN_BYTES
         self.session.logs_in = True
-        self.session.ring_at(trio.current_time() + LOGIN_TIMEOUT_S, self._end_when_late)
+        self.session.task.ring_at(trio.current_time() + LOGIN_TIMEOUT_S, self._end_when_late)
 
     @property
     def _security(self) -> Security:

@@ -25,7 +25,7 @@ from ....faults.faults import Fault, Faults
 from ....faults.requests import LoggedRequest, RequestLog
 from ....faults.rules import Intercept, Intercepted, Subject
 from ....system.clock import NowMs
-from ...connections.session import Work
+from ...connections.connection_task import Work
 from ..door import KafkaDoor
 from ..error_answers import error_codes, error_response
 from ..session import Turn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from triolog.server.actors.compaction.cleaner_process import CleanerFailedError,
 from triolog.server.broker import Broker
 from triolog.server.config import DataPermissions
 from triolog.server.storage.cleaner.checkpoint import CLEANER_OFFSET_FILE, read_cleaner_offsets
-from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob
+from triolog.server.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningResult
 from triolog.server.storage.cleaner.selection import choose, plan_round
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -146,9 +147,12 @@ async def test_what_was_compacted_is_there_after_a_restart_and_is_not_done_again
         assert not await cleaner.clean_dirtiest()
 
 
-async def test_appends_and_reads_go_on_during_a_round(broker: Broker) -> None:
+async def test_appends_and_reads_go_on_during_a_round(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read lies between any two steps of the round. However many records are appended meanwhile: of what was inactive before
+    each key has one record afterwards."""
     await fill(broker, 400)
     expected = await state(broker)
+    inactive_until = actor_of(broker).log.active.base_offset
     done = False
     reads = 0
 
@@ -162,13 +166,26 @@ async def test_appends_and_reads_go_on_during_a_round(broker: Broker) -> None:
             assert await state(broker) == expected
             reads += 1
 
+    async def next_after_a_read(process: CleanerProcess) -> CleanedGroup | CleaningResult:
+        answer, before = await receive(process), reads
+        await until(lambda: reads > before)
+        return answer
+
+    receive = CleanerProcess.next
+    monkeypatch.setattr(CleanerProcess, "next", next_after_a_read)
+    cleaner = cleaner_of(broker)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(append_and_read)
-        assert await cleaner_of(broker).clean_dirtiest()
+        assert await cleaner.clean_dirtiest()
         done = True
     assert reads > 1
     assert await state(broker) == expected
-    assert len(await records_from(broker)) < 400
+    (clean_up_to,) = cleaner.clean_up_to.values()
+    assert clean_up_to >= inactive_until
+    records = await records_from(broker)
+    assert Counter(record.key for record in records if record.offset < clean_up_to) == dict.fromkeys(expected, 1)
+    behind = [record.offset for record in records if record.offset >= clean_up_to]
+    assert behind == list(range(clean_up_to, actor_of(broker).log.log_end_offset))
 
 
 async def test_the_dirtiest_log_comes_first(broker: Broker) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.disk.descriptors import DescriptorBudget
-from triolog.server.actors.disk.disk import CLOSE_BACKLOG, READERS, WRITERS
+from triolog.server.actors.disk.disk import READERS, WRITERS
+from triolog.server.actors.disk.open_files import CLOSE_BACKLOG
 from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.indexes.offset_index import OffsetIndex
 

@@ -15,7 +15,8 @@ import trio
 import trio.testing
 from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.server.actors.disk.descriptors import DescriptorBudget
-from triolog.server.actors.disk.disk import CLOSE_BACKLOG, READERS, Disk, OperationFailedError, WouldWaitError
+from triolog.server.actors.disk.disk import READERS, Disk, OperationFailedError, WouldWaitError
+from triolog.server.actors.disk.open_files import CLOSE_BACKLOG
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
 from triolog.server.storage.errors import SnapshotExpiredError
@@ -29,12 +30,12 @@ async def open_disk(fs: GateFileSystem, limit: int = 100) -> AsyncIterator[Disk]
     """A disk with its closer, which leaves nothing open."""
     disk = Disk(fs, DescriptorBudget(limit))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(disk.run_closer)
+        nursery.start_soon(disk.files.run_closer)
         try:
             yield disk
         finally:
             with trio.CancelScope(shield=True):
-                await disk.close_all()
+                await disk.files.close_all()
             nursery.cancel_scope.cancel()
     assert fs.open_paths == []
 
@@ -290,7 +291,7 @@ async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path
 
     async with open_disk(fs) as disk:
         async with held(fs.hold("read"), reader):
-            disk.release([file], [])
+            disk.files.release([file], [])
             await trio.testing.wait_all_tasks_blocked()
             assert fs.open_paths == [file.path]
         assert file.fd is None
@@ -302,7 +303,7 @@ async def test_closing_all_waits_for_what_runs(tmp_path: Path, fs: GateFileSyste
     closed = trio.Event()
 
     async def close_all() -> None:
-        await disk.close_all()
+        await disk.files.close_all()
         closed.set()
 
     async with open_disk(fs) as disk, trio.open_nursery() as nursery:

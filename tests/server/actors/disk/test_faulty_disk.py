@@ -140,5 +140,5 @@ async def test_where_there_is_no_device_a_procedure_takes_no_thread(
     faults.clear()
     fs.crash()
     assert await hops("c.index") == 0
-    await disk.close_all()
+    await disk.files.close_all()
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.index", "b.index"]

@@ -7,9 +7,18 @@ import threading
 from pathlib import Path
 
 import pytest
+from triolog.protocol.limits import KIB
 from triolog.server.actors.disk.disk import OperationFailedError
 from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
-from triolog.server.actors.disk.writes_at_once import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_BYTES, SLOW_S, WritesAtOnce
+from triolog.server.actors.disk.turns import Turns
+from triolog.server.actors.disk.writes_at_once import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MAX_BYTES,
+    SLOW_S,
+    SMALL_BYTES,
+    WritesAtOnce,
+)
 from triolog.server.faults.disk_faults import DiskFaults, DiskRule
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -40,12 +49,26 @@ def small(size: int = 1) -> list[DiskOp]:
         (small(MAX_BYTES), True),
         (small(MAX_BYTES + 1), False),
         ([*small(MAX_BYTES), *small()], False),
+        ([*small(SMALL_BYTES), *small(SMALL_BYTES)], True),
         ([*small(), Sync(FILE)], False),
         ([Truncate(FILE, 0)], False),
     ],
 )
 def test_only_small_writes_that_nothing_is_forced_to_the_device_with(operations: list[DiskOp], suits: bool) -> None:
     assert WritesAtOnce().suits(OsFileSystem(), operations) is suits
+
+
+def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
+    turns = Turns()
+    writes = WritesAtOnce(turns)
+    turns.begin()
+    together = 0
+    while writes.suits(OsFileSystem(), small(128 * KIB)):
+        together += 1
+    assert 8 <= together <= 32
+    assert writes.suits(OsFileSystem(), small(SMALL_BYTES))
+    turns.begin()
+    assert writes.suits(OsFileSystem(), small(128 * KIB))
 
 
 def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
@@ -57,7 +80,7 @@ def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
     clock = Clock()
-    writes = WritesAtOnce(clock)
+    writes = WritesAtOnce(clock=clock)
     writes.took(SLOW_S / 2)
     assert writes.suits(OsFileSystem(), small())
     pauses = []

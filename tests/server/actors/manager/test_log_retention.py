@@ -149,6 +149,31 @@ async def test_without_room_for_a_checkpoint_each_segment_is_gone_on_the_device_
         assert broker.topics.describe(TOPIC).partitions[0].log_start_offset == 15
 
 
+async def test_what_is_unlinked_of_a_deleted_topic_is_not_taken_from_the_next_one_of_its_name(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    """Without room for a checkpoint the files go under the names that they had. Ten segments take more than one hop."""
+    settings = {"segment.bytes": str(5 * SIZE), "retention.bytes": str(5 * SIZE)}
+    async with one_partition(tmp_path, fs=fs, topic=settings) as broker:
+        await append(broker, range(50))
+        fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC, times=None)
+        retention = broker._manager.retention
+        assert await retention.run_pass() == 9
+        fs.heal()
+        hosted = broker._manager.topics.partition(PARTITION)
+
+        async def make_it_again() -> None:
+            await broker.topics.delete(TOPIC)
+            await broker.topics.create(TOPIC)
+            await append(broker, range(50))
+
+        async with held(fs.hold("unlink", f"topic-0/{15:020d}.log", most=1), retention.delete_doomed) as nursery:
+            nursery.start_soon(make_it_again)
+            await until(lambda: hosted.unlinking.statistics().tasks_waiting > 0)
+        assert files(tmp_path, "*.log") == [f"{base:020d}.log" for base in range(0, 50, 5)]
+        assert len(await values_from(broker)) == 50
+
+
 async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tmp_path: Path, clock: Clock) -> None:
     """Kafka: LogManagerTest.testCheckpointLogStartOffsetForNormalTopic."""
     async with ten_segments(tmp_path, clock, file_delete_delay_ms="1000") as broker:

@@ -348,6 +348,47 @@ async def test_expire_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_pat
         await append(broker, RECORDS, 1)
 
 
+@pytest.mark.parametrize("when", ["while it is being opened", "when it is open"])
+async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(tmp_path: Path, when: str) -> None:
+    """The guard has taken them out and stands before the first file; it goes on when the opening waits for it. (Without that it
+    would be at that segment's index, or would have ended.)"""
+    await write_log(tmp_path)
+    fs = full_device()
+    reserve = 10 * SIZE
+    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "expire-oldest"}, disk_reserve_bytes=reserve) as broker:
+        manager, is_open = broker._manager, trio.Event()
+        unlinking = manager.topics.partition(PARTITION).unlinking
+
+        async def open_it() -> None:
+            await manager.waiting.check()
+            is_open.set()
+
+        most = 1 if when == "while it is being opened" else 0
+        async with trio.open_nursery() as opening:
+            with fs.hold("open", f"topic-0/{0:020d}.index", most=most) as at_index:
+                async with held(fs.hold("unlink", f"topic-0/{0:020d}.log", most=1), manager.guard.check):
+                    free_space(fs)
+                    opening.start_soon(open_it)
+                    await until(lambda: is_open.is_set() or at_index.arrived > 0 or unlinking.statistics().tasks_waiting > 0)
+        log = actor_of(broker).log
+        assert (log.offline, log.waiting) == (None, None)
+        assert [Path(segment.log.path).name for segment in log.segments] == [f"{base:020d}.log" for base in (10, 15, 20)]
+        assert all(Path(file.path).exists() for segment in log.segments for file in segment.files)
+        await append(broker, RECORDS, 1)
+        assert await values_from(broker, offset=10) == numbered(10, 14)
+
+
+async def test_a_log_whose_segments_cannot_be_unlinked_before_it_is_opened_is_offline(tmp_path: Path) -> None:
+    await write_log(tmp_path)
+    fs = full_device()
+    async with waiting_broker(tmp_path, fs, topic={"retention.bytes": str(8 * SIZE)}) as broker:
+        assert await broker._manager.retention.run_pass() == 3
+        free_space(fs)
+        fs.fail("unlink", f"{0:020d}.log", number=errno.EIO)
+        await broker._manager.waiting.check()
+        assert "it waited for space, and opening it failed" in (await refused(values_from, broker)).message
+
+
 async def test_records_are_deleted_when_that_can_be_promised(tmp_path: Path) -> None:
     await write_log(tmp_path)
     fs = full_device()

@@ -61,7 +61,7 @@ async def test_a_sync_of_a_file_that_was_opened_again_does_not_forget_that_one_f
         fs.fail("sync", LOG, number=errno.ENOSPC)
         await broker.writer.append(PARTITION, value("a"), acks=1)
         await until(lambda: log.active.log.failed_sync is not None)
-        broker.disk.release([log.active.log], [])
+        broker.disk.files.release([log.active.log], [])
         await broker.writer.append(PARTITION, value("b"))
         assert changes(fs) == ["write", "sync", "write", "write", "sync"]
         assert await values_from(broker) == [b"a", b"b"]

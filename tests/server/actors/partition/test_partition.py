@@ -63,7 +63,7 @@ def losing(broker: Broker, fs: GateFileSystem, times: int = 1) -> Callable[[Appe
     """The log's file is closed with the answer, and cannot be opened the next `times` times."""
 
     def lose(answer: AppendResult | RequestError) -> None:
-        broker.disk.release([actor_of(broker).log.active.log], [])
+        broker.disk.files.release([actor_of(broker).log.active.log], [])
         fs.fail("open", ".log", number=errno.EMFILE, times=times)
 
     return lose
@@ -431,7 +431,7 @@ async def test_a_write_that_cannot_be_taken_back_takes_the_log_offline(tmp_path:
 async def test_a_log_file_that_cannot_be_opened_refuses_the_append_only(broker: Broker, fs: GateFileSystem) -> None:
     await broker.writer.append(PARTITION, value("a"))
     actor = actor_of(broker)
-    broker.disk.release([actor.log.active.log], [])
+    broker.disk.files.release([actor.log.active.log], [])
     fs.fail("open", ".log", number=errno.EMFILE)
     with pytest.raises(AppendFailedError, match="Too many open files"):
         await broker.writer.append(PARTITION, value("b"))

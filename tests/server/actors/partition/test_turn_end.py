@@ -68,7 +68,7 @@ async def test_outside_of_a_turn_the_task_does_it(tmp_path: Path) -> None:
         ("fsync", {}, 5),
         ("os", {"flush.messages": "2"}, 5),
         ("os", {"segment.bytes": "2000"}, 900),
-        ("os", {}, MAX_BYTES),
+        ("os", {}, MAX_BYTES // 2),
     ],
     ids=["it is synced", "the second one is synced", "the third one rolls", "it is large"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -77,3 +78,13 @@ async def test_nobody_is_woken_while_nothing_waits(autojump_clock: trio.testing.
         trio.lowlevel.remove_instrument(counting)
         nursery.cancel_scope.cancel()
     assert steps < 10
+
+
+async def test_who_was_told_is_not_kept(autojump_clock: trio.testing.MockClock) -> None:
+    async with running() as deadlines:
+        late = Waits()
+        kept = weakref.ref(late)
+        deadlines.add(late, 0)
+        del late
+        await trio.sleep(10)
+        assert kept() is None

@@ -219,9 +219,10 @@ async def test_progress_is_told_as_the_peer_takes_pieces() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
         ends.transport.needs_writer = lambda: nursery.start_soon(ends.transport.write)
         ends.transport.progressed = lambda: told.append(ends.transport.unsent_bytes)
-        ends.transport.send([bytes(3 * MIB)])
-        await ends.received(3 * MIB)
-    assert told == [2 * MIB, MIB, 0, 0], "and at the end of the writer"
+        piece = SENT_AT_ONCE_BYTES
+        ends.transport.send([bytes(3 * piece)])
+        await ends.received(3 * piece)
+    assert told == [2 * piece, piece, 0, 0], "and at the end of the writer"
 
 
 async def test_a_peer_that_closes_breaks_the_transport_and_what_waits_is_forgotten() -> None:

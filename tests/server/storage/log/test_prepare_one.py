@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 from typing import Any, Final
 
@@ -17,14 +18,21 @@ from triolog.protocol.records.steps import UNLIMITED, BatchLimits
 from triolog.protocol.types import Bytes, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
-from triolog.server.storage.log.prepare_one import prepare_one
+from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
 
+from tests.support.large_batches import tiny_records
 from tests.support.logs import START_MS, TOPIC_PARTITION, batch
 from tests.support.record_batches import damaged, headers, patched, record_lists
 
 HOUR_MS: Final = 3_600_000
 WITH_PRODUCER: Final = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 TRANSACTIONAL_FLAG: Final = 0x10
+LINES_PER_STEP: Final = 40
+
+
+def odd_sizes(count: int) -> bytes:
+    """Of no two neighbours the same."""
+    return build_batch([(START_MS, None, bytes(number % 9), ()) for number in range(count)])
 
 
 def long(records: Bytes, config: LogConfig, limits: BatchLimits = UNLIMITED) -> PreparedAppend | None:
@@ -99,9 +107,53 @@ def test_a_plain_batch_is_accepted_whatever_holds_it(records: bytes, holder: Any
     ],
     ids=["default", "uncompressed", "append time", "header", "compacted"],
 )
-@pytest.mark.parametrize("count", [1, 100, 192])
+@pytest.mark.parametrize("count", [1, 100, MOST_RECORDS, MOST_RECORDS + 1, 1200])
 def test_a_plain_batch_is_accepted_under_the_configurations_that_change_nothing_of_it(config: LogConfig, count: int) -> None:
     assert check(batch(*range(START_MS - count, START_MS), key=b"key"), config)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        batch(value=bytes(120 * KIB)),
+        batch(*[START_MS] * 120, value=bytes(KIB)),
+        batch(*[START_MS] * 1200, value=bytes(50), compression_type=CompressionType.LZ4),
+        odd_sizes(MOST_RECORDS),
+    ],
+    ids=["a large record", "a full batch", "packed", "of all sizes"],
+)
+def test_a_batch_as_large_as_producers_make_them_is_accepted(records: bytes) -> None:
+    assert check(records, LogConfig())
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        batch(*[START_MS] * 1200, value=bytes(50)),
+        odd_sizes(MOST_RECORDS),
+        odd_sizes(3000),
+        tiny_records(8000),
+        tiny_records(1000, headers=15),
+        build_batch([(START_MS, None, bytes(5 if number % 80 < 20 else number % 7), ()) for number in range(3000)]),
+    ],
+    ids=["alike", "few", "of all sizes", "tiny", "with headers", "some alike"],
+)
+def test_it_takes_no_more_lines_than_it_says_that_it_may(records: bytes) -> None:
+    """A step is a record or a header that is read by itself, of less than LINES_PER_STEP lines."""
+    lines = 0
+
+    def trace(*_: object) -> Any:
+        nonlocal lines
+        lines += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        prepare_one(records, LogConfig(), START_MS, UNLIMITED)
+    finally:
+        sys.settrace(before)
+    assert 0 < lines < LINES_PER_STEP * steps_of(records)
 
 
 # ---- what is not -----------------------------------------------------------------------------------------------------------
@@ -115,8 +167,9 @@ def test_a_plain_batch_is_accepted_under_the_configurations_that_change_nothing_
         (batch()[:-1], {}),
         (batch() + b"\0", {}),
         (batch() + batch(), {}),
-        (batch(value=bytes(17 * KIB)), {}),
-        (batch(*range(START_MS - 193, START_MS)), {}),
+        (batch(value=bytes(129 * KIB)), {}),
+        (odd_sizes(MOST_RECORDS + 1), {}),
+        (batch(*[START_MS] * MOST_RECORDS, key=b"key") + batch()[:61], {}),
         (batch(-1), {}),
         (batch(compression_type=CompressionType.GZIP, value=bytes(200 * KIB)), {}),
         (batch(compression_type=CompressionType.GZIP), {"compression_type": CompressionType.NONE}),
