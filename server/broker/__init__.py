@@ -6,6 +6,7 @@ asked at once, because the others still succeed.
 
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
+from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
 from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
 from ..actors.disk.gathering import Gathering as Gathering
@@ -22,6 +23,9 @@ from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDe
 from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
 from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
 from ..groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
+from ..groups.share.values import ShareGroupDescription as ShareGroupDescription
+from ..groups.share.values import ShareHeartbeat as ShareHeartbeat
+from ..groups.share.values import ShareMemberDescription as ShareMemberDescription
 from ..groups.values import CommittingMember as CommittingMember
 from ..groups.values import GroupDescription as GroupDescription
 from ..groups.values import GroupListing as GroupListing

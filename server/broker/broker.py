@@ -19,6 +19,7 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..settings.broker_config import BrokerConfig
@@ -54,6 +55,8 @@ class Broker:
     reader: LogReader
     groups: GroupCoordinator
     """Members of groups."""
+    group_configs: GroupConfigs
+    """What groups are configured with."""
     offsets: OffsetCommits
     """What groups have committed."""
     producers: Producers
@@ -82,6 +85,7 @@ class Broker:
         scrub: Scrub,
         leases: SegmentLeases,
         security: Security,
+        group_configs: GroupConfigs,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         return cls(
@@ -94,6 +98,7 @@ class Broker:
             writer=LogWriter(manager, manager.now_ms),
             reader=LogReader(manager, manager.disk),
             groups=coordinators.group_coordinator,
+            group_configs=group_configs,
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,
@@ -134,10 +139,19 @@ async def open_broker_core(
         compaction = Compaction(manager)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
+        group_configs = await open_group_configs(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)
         await leases.load()
         manager.nursery.start_soon(leases.run)
-        async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker.of(manager, coordinators, compaction, scrub=scrub, leases=leases, security=security)
+        async with open_coordinators(manager, now_ms, group_configs) as coordinators:
+            yield Broker.of(
+                manager,
+                coordinators,
+                compaction,
+                scrub=scrub,
+                leases=leases,
+                security=security,
+                group_configs=group_configs,
+            )

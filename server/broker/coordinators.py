@@ -23,6 +23,7 @@ from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.manager.log_manager import LogManager
+from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.partition.partition import PartitionActor
 from ..actors.stages.stage_commits import StageCommits
 from ..system.clock import NowMs
@@ -49,9 +50,9 @@ class Coordinators:
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
     @classmethod
-    def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
+    def of(cls, manager: LogManager, now_ms: NowMs, group_configs: GroupConfigs) -> Self:
         offsets, producer_ids = CommittedOffsets.of(manager, now_ms), ProducerIds(manager)
-        group_coordinator = GroupCoordinator.of(manager.config, offsets, now_ms)
+        group_coordinator = GroupCoordinator.of(manager.config, offsets, now_ms, group_configs)
 
         def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
             if topic_partition.topic == OFFSETS_TOPIC:
@@ -139,9 +140,9 @@ class Coordinators:
 
 
 @asynccontextmanager
-async def open_coordinators(manager: LogManager, now_ms: NowMs) -> AsyncIterator[Coordinators]:
+async def open_coordinators(manager: LogManager, now_ms: NowMs, group_configs: GroupConfigs) -> AsyncIterator[Coordinators]:
     """Loaded, running coordinators for the time of the block."""
-    coordinators = Coordinators.of(manager, now_ms)
+    coordinators = Coordinators.of(manager, now_ms, group_configs)
     await coordinators.load(manager)
     manager.nursery.start_soon(coordinators.run)
     try:

@@ -9,12 +9,13 @@ from typing import Any
 
 import attrs
 import trio
+from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
 from triolog.server.listeners.connections.sockets import Admission, Listener
-from triolog.server.listeners.kafka.calls import SERVED, listener_of
+from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
@@ -22,6 +23,7 @@ from triolog.server.settings.broker_config import Address
 from tests.support.brokers import LARGE, running_broker
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.logs import START_MS
+from tests.support.share_groups import KeptShareStates
 
 LOCALHOST = Address("127.0.0.1", 0)
 TOPIC = "topic"
@@ -50,9 +52,11 @@ class KafkaServer:
 async def kafka_server(
     path: Path, *, door: dict[str, Any] | None = None, watch: Watch | None = None, **settings: Any
 ) -> AsyncIterator[KafkaServer]:
-    """A server for the time of the block; `door` has what `KafkaDoor` takes, settings are `running_broker`'s."""
+    """A server for the time of the block that speaks all APIs; `door` has what `KafkaDoor` takes, settings are
+    `running_broker`'s."""
     async with running_broker(path, **settings) as broker, trio.open_nursery() as nursery:
-        shared = KafkaDoor(broker, apis=SERVED, **(door or {}))
+        broker.groups.share.states = KeptShareStates()
+        shared = KafkaDoor(broker, **{"apis": APIS, **(door or {})})
         admission = Admission.of(broker.config)
         listener = listener_of(shared, LOCALHOST, admission, watch)
         address = await nursery.start(listener.run)

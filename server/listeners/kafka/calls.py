@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.kafka.apis import APIS, Api, ApiKey
+from ....protocol.kafka.apis import ADVERTISED, APIS, Api, ApiKey
 from ....protocol.kafka.connection import KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
@@ -51,14 +51,25 @@ HANDLER_MODULES: Final = (
         "describe_topic_partitions",
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *(
+        "offset_commits",
+        "offsets",
+        "quotas",
+        "sasl",
+        "scram_users",
+        "share_group_offsets",
+        "share_groups",
+        "topics",
+        "transaction_views",
+        "transactions",
+    ),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
 TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch, ApiKey.OFFSET_COMMIT: take_offset_commit}
 """What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
 
-SERVED: Final = APIS
+SERVED: Final = ADVERTISED
 """What is spoken, and advertised."""
 
 
@@ -166,7 +177,7 @@ def kafka_listener(
 ) -> Listener:
     """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
     for tests, see `watched`."""
-    return listener_of(KafkaDoor(broker, advertised, apis=APIS if apis is None else apis), address, admission, watch)
+    return listener_of(KafkaDoor(broker, advertised, apis=ADVERTISED if apis is None else apis), address, admission, watch)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

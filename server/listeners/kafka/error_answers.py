@@ -78,6 +78,8 @@ OWN: Final[dict[ApiKey, Own]] = {
     ApiKey.METADATA: Own(has_top=False),
     ApiKey.OFFSET_FETCH: Own(fixed={"committed_offset": -1, "metadata": ""}, versions={"topics": Versions.parse("0-1")}),
     ApiKey.OFFSET_DELETE: Own(versions={"topics": Versions.parse("none")}),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Own(versions={"responses": Versions.parse("none")}),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Own(versions={"responses": Versions.parse("none")}),
     ApiKey.FIND_COORDINATOR: Own(fixed={"node_id": NOBODY, "port": NOBODY}),
     ApiKey.JOIN_GROUP: Own(fixed={"protocol_name": ""}),
     ApiKey.DELETE_RECORDS: Own(fixed={"low_watermark": -1}),

@@ -6,17 +6,16 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from triolog.protocol.kafka.apis import Api, ApiKey
+from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
 from triolog.protocol.schema.primitives import write_unsigned_varint
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.kafka_wire import Asked
 
-from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, TRANSACTIONAL_IDS, World
+from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, TRANSACTIONAL_IDS, World
 
-KEYS: Final = tuple(SERVED)
+KEYS: Final = tuple(APIS)
 OFTEN: Final = (
     ApiKey.PRODUCE,
     ApiKey.FETCH,
@@ -25,6 +24,7 @@ OFTEN: Final = (
     ApiKey.SYNC_GROUP,
     ApiKey.OFFSET_COMMIT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.END_TXN,
@@ -51,7 +51,7 @@ class Sent(NamedTuple):
 
 def draw(world: World, correlation_id: int) -> Sent:
     """The next request of whoever `world.me` is."""
-    api = SERVED[world.one_of(OFTEN if world.chance(0.4) else KEYS)]
+    api = APIS[world.one_of(OFTEN if world.chance(0.4) else KEYS)]
     version = world.random.randint(api.lowest_read, api.highest)
     body = value_of(api.request, version, world)
     has_answer = api.key is not ApiKey.PRODUCE or body.acks != 0
@@ -188,6 +188,7 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "fetch_offset": World.offset,
     "offset": World.offset,
     "committed_offset": World.offset,
+    "start_offset": World.offset,
     "timestamp": World.timestamp,
     "max_wait_ms": World.wait_ms,
     "min_bytes": lambda world: world.mostly(0, 1, -1, INT32_MAX),
@@ -206,8 +207,8 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "response_partition_limit": lambda world: world.mostly(2000, 0, -1, 1, INT32_MAX),
     "resource_name": _resource,
     "resource_name_filter": _resource,
-    "resource_type": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 99),
-    "resource_types": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 99),
+    "resource_type": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 32, 99),
+    "resource_types": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 32, 99),
     "principal": lambda world: world.mostly("User:alice", "User:*", "User:ANONYMOUS", "alice", ""),
     "principal_filter": lambda world: world.mostly("User:alice", "User:*", "alice", ""),
     "value": World.config_value,
@@ -217,7 +218,7 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "key_type": lambda world: world.mostly(0, 1, 2, -1),
     "state_filters": lambda world: world.one_of(("Ongoing", "Empty", "", "Bogus")),
     "states_filter": lambda world: world.one_of(("Stable", "empty", "", "Bogus")),
-    "types_filter": lambda world: world.one_of(("classic", "consumer", "", "Bogus")),
+    "types_filter": lambda world: world.one_of(("classic", "consumer", "share", "", "Bogus")),
     "mechanism": lambda world: world.one_of(("PLAIN", "SCRAM-SHA-256", "", 1, 2, 0, 99)),
     "iterations": lambda world: world.mostly(4096, 0, -1, 16_384, INT32_MAX),
     "feature": lambda world: world.mostly("transaction.version", "group.version", "", "bogus"),
@@ -233,6 +234,8 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
         case ApiKey.JOIN_GROUP if answer.member_id and body.group_id == me.group:
             me.member, me.generation = answer.member_id, answer.generation_id
         case ApiKey.CONSUMER_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SERVED_GROUPS:
+            me.member, me.generation = answer.member_id or "", answer.member_epoch
+        case ApiKey.SHARE_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SHARE_GROUPS:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
         case ApiKey.INIT_PRODUCER_ID if answer.error_code == 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from .....protocol.kafka.apis import APIS, Api
+from .....protocol.kafka.apis import ADVERTISED, Api
 
 RELEASES: Final[dict[str, dict[int, int]]] = {
     "2.0": {
@@ -133,6 +133,6 @@ def apis_of(release: str) -> dict[int, Api]:
     maxima = maxima_of(release)
     return {
         key: attrs.evolve(api, highest=min(api.highest, maxima[key]))
-        for key, api in APIS.items()
+        for key, api in ADVERTISED.items()
         if key in maxima and maxima[key] >= api.lowest
     }

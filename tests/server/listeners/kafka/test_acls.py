@@ -104,7 +104,7 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
         answer = await root.call(DeleteAclsRequest(filters=filters), version)
         assert [result.error_code for result in answer.filter_results] == [0, ErrorCode.INVALID_REQUEST, 0]
         assert [[acl.operation for acl in result.matching_acls] for result in answer.filter_results] == [[3], [], []]
-        assert len(server.broker.security._state.acls) == 1
+        assert len(server.broker.security._copies.state.acls) == 1
 
 
 async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
