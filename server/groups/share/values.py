@@ -52,6 +52,17 @@ TARGETS: Final = {
 """What each makes of a record; a renewal leaves it as it is."""
 
 
+class ShareKey(NamedTuple):
+    """A share-partition: a partition as one group reads it."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+    def __str__(self) -> str:
+        return f"group {self.group_id!r}, topic {self.topic_id.hex()}, partition {self.partition}"
+
+
 class OffsetRange(NamedTuple):
     """Offsets, both ends included."""
 
@@ -60,7 +71,7 @@ class OffsetRange(NamedTuple):
 
 
 class AcquiredRecords(NamedTuple):
-    """Offsets that a member was given, both ends included, and the how many-th delivery that is."""
+    """Offsets that a member was given, both ends included, and how often they have been given by now."""
 
     first_offset: int
     last_offset: int
