@@ -3,7 +3,7 @@
 | tier | meaning |
 |---|---|
 | A | produce, consume, groups, topics: what every client needs |
-| B | transactions, authentication, consumer groups (KIP-848) |
+| B | transactions, authentication, consumer groups (KIP-848), share groups (KIP-932) |
 | C | views and administration |
 
 An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
@@ -98,6 +98,8 @@ class ApiKey(enum.IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51, "sasl", 0, 0, 0
     CONSUMER_GROUP_HEARTBEAT = 68, "consumer_groups", 0, 1, 0, ServedBy.GROUP
     CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
+    SHARE_FETCH = 78, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    SHARE_ACKNOWLEDGE = 79, "share_fetch", 1, 2, 0, ServedBy.LEADER
     # Tier C.
     DESCRIBE_TOPIC_PARTITIONS = 75, "metadata", 0, 0, 0
     DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 4, 2

@@ -31,6 +31,8 @@ from .logs import Logs
 from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
+from .share_fetches import ShareFetches
+from .share_partitions import SharePartitions
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -56,6 +58,9 @@ class Broker:
     """Members of groups."""
     offsets: OffsetCommits
     """What groups have committed."""
+    shares: SharePartitions
+    """What share groups have begun in partitions."""
+    share_fetches: ShareFetches
     producers: Producers
     transactions: TransactionCoordinator
     stages: Stages
@@ -84,6 +89,8 @@ class Broker:
         security: Security,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
+        reader = LogReader(manager, manager.disk)
+        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
         return cls(
             config=manager.config,
             cluster_id=manager.cluster_id,
@@ -92,9 +99,11 @@ class Broker:
             topics=TopicAdmin(manager, committed),
             logs=Logs(manager, compaction),
             writer=LogWriter(manager, manager.now_ms),
-            reader=LogReader(manager, manager.disk),
+            reader=reader,
             groups=coordinators.group_coordinator,
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
+            shares=shares,
+            share_fetches=ShareFetches(shares, manager.topics, reader),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,
@@ -140,4 +149,9 @@ async def open_broker_core(
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker.of(manager, coordinators, compaction, scrub=scrub, leases=leases, security=security)
+            broker = Broker.of(manager, coordinators, compaction, scrub=scrub, leases=leases, security=security)
+            manager.nursery.start_soon(broker.shares.run)
+            try:
+                yield broker
+            finally:
+                await broker.shares.stop()

@@ -35,8 +35,8 @@ KIO_TIMES: Final = ("log_append_time_ms", "transaction_start_time_ms", "retentio
 WITHOUT_KIO: Final = frozenset({("ListOffsets", 0)})
 """kio begins where Kafka 4 does; kafka-python alone compares these."""
 
-WITHOUT_KAFKA_PYTHON: Final = frozenset({"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"})
-"""kafka-python 3 has no KIP-848: kio alone compares these."""
+WITHOUT_KAFKA_PYTHON: Final = frozenset({"ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ShareFetch", "ShareAcknowledge"})
+"""kafka-python 3 has neither KIP-848 nor KIP-932: kio alone compares these."""
 
 
 @attrs.frozen

@@ -19,8 +19,8 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT32_MAX
 from .values import ShareKey
 
-FINAL_EPOCH: Final = -1
-INITIAL_EPOCH: Final = 0
+FINAL_SHARE_EPOCH: Final = -1
+INITIAL_SHARE_EPOCH: Final = 0
 MAX_SESSIONS: Final = 2_000
 """Of a broker (Kafka: group.share.max.share.sessions); nobody makes room for others."""
 MAX_SESSION_PARTITIONS: Final = 10_000
@@ -78,7 +78,7 @@ class ShareSessions:
         """The session that a request goes on with. Raises RequestError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
         INVALID_REQUEST for too many partitions."""
         session = self._found(group_id, member_id)
-        if epoch == FINAL_EPOCH:
+        if epoch == FINAL_SHARE_EPOCH:
             return session
         if session.epoch != epoch:
             raise RequestError(
@@ -96,7 +96,7 @@ class ShareSessions:
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """The same for a request that only acknowledges: none begins a session."""
-        if epoch == INITIAL_EPOCH:
+        if epoch == INITIAL_SHARE_EPOCH:
             raise RequestError("an acknowledgement begins no share session", ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         return self.go_on(group_id, member_id, epoch)
 

@@ -19,12 +19,18 @@ FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 """The level of each feature that is in effect. With transaction.version 2 producing joins a transaction (KIP-890)."""
 FIRST_WITH_LOWEST_LEVEL_0: Final = 4
 """Java clients of before 3.9 fail when they meet such a feature in an earlier version."""
+NOT_ADVERTISED: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+"""Served, and of no use as long as nobody can be a member of a share group."""
 
 
 def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """`body` is None when the request's version is not spoken here: then the answer is one of version 0, from which the
     client learns what is."""
-    keys = [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in call.door.apis.values()]
+    keys = [
+        ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest)
+        for api in call.door.apis.values()
+        if api.key not in NOT_ADVERTISED
+    ]
     if body is None:
         keys = [key for key in keys if key.api_key == ApiKey.API_VERSIONS]
         return _response(ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)

@@ -51,7 +51,8 @@ HANDLER_MODULES: Final = (
         "describe_topic_partitions",
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *("offset_commits", "offsets", "quotas", "sasl", "scram_users", "share_acknowledge", "share_fetch", "topics"),
+    *("transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
@@ -185,6 +186,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             open_calls=open_calls,
             in_steps=door.broker.in_steps,
             idle_timeout_s=door.idle_timeout_s,
+            has_ended=door.broker.shares.disconnected,
         )
         return Served(session.serve, session.stop_reading)
 
