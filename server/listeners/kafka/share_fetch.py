@@ -38,7 +38,6 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
         group, member = member_of(body)
         if body.is_renew_ack and (wrong := [name for name in _RENEWS_ALONE if getattr(body, name)]):
             raise InvalidRequestError(f"a request that renews locks has {', '.join(wrong)} other than 0")
-        mode = _mode(body)
         said = {key: batches for key, batches in said_in(group, body).items() if batches}
         partitions = _in_session(call, body, said)
     except RequestError as exc:
@@ -47,6 +46,8 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
                 await trio.sleep_forever()
         return ShareFetchResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
     outcome = await acknowledge(call, member, said, renews=body.is_renew_ack)
+    if body.share_acquire_mode not in set(AcquireMode):
+        return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     fetched: list[ShareFetched] = []
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
         await call.broker.shares.release_member(group, member)
@@ -61,18 +62,11 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
             max_bytes=max_bytes,
             max_records=body.max_records,
             batch_size=body.batch_size,
-            mode=mode,
+            mode=AcquireMode(body.share_acquire_mode),
         )
         fetched = [ShareFetched(key, error=refusal(key)) for key in partitions if key in refused]
         fetched += await _fetched(call, fetch, _wait_s(body))
     return _response(call, group, fetched, outcome)
-
-
-def _mode(body: ShareFetchRequest) -> AcquireMode:
-    try:
-        return AcquireMode(body.share_acquire_mode)
-    except ValueError as exc:
-        raise InvalidRequestError(f"there is no acquire mode {body.share_acquire_mode}") from exc
 
 
 def _wait_s(body: ShareFetchRequest) -> float:

@@ -226,8 +226,11 @@ async def test_who_nobody_can_be_is_refused(member: ShareMember, fields: dict[st
     assert await member.acknowledge() == error
 
 
-async def test_an_unknown_mode_is_refused(member: ShareMember) -> None:
-    assert (await member.ask(share_acquire_mode=2)).error_code == ErrorCode.INVALID_REQUEST
+async def test_an_unknown_mode_is_refused_when_the_session_has_gone_on(member: ShareMember) -> None:
+    """As in Kafka, which meets it last."""
+    assert (await member.ask(share_acquire_mode=2)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    member.epoch += 1
+    assert await member.acquired() == [(0, 9, 1)]
 
 
 async def test_a_renewal_fetches_nothing_and_may_not_want_to(member: ShareMember) -> None:
