@@ -3,7 +3,7 @@
 | tier | meaning |
 |---|---|
 | A | produce, consume, groups, topics: what every client needs |
-| B | transactions, authentication, consumer groups (KIP-848) |
+| B | transactions, authentication, consumer groups (KIP-848), share groups (KIP-932) |
 | C | views and administration |
 
 An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
@@ -100,6 +100,8 @@ class ApiKey(enum.IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
     SHARE_GROUP_HEARTBEAT = 76, "share_groups", 1, 1, 0, ServedBy.GROUP
     SHARE_GROUP_DESCRIBE = 77, "share_groups", 1, 1, 0, ServedBy.GROUP
+    SHARE_FETCH = 78, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    SHARE_ACKNOWLEDGE = 79, "share_fetch", 1, 2, 0, ServedBy.LEADER
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, "share_group_offsets", 0, 1, 0, ServedBy.GROUP
     ALTER_SHARE_GROUP_OFFSETS = 91, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
     DELETE_SHARE_GROUP_OFFSETS = 92, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
@@ -174,6 +176,8 @@ UNADVERTISED: Final = frozenset(
     {
         ApiKey.SHARE_GROUP_HEARTBEAT,
         ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,

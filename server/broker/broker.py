@@ -32,6 +32,8 @@ from .logs import Logs
 from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
+from .share_fetches import ShareFetches
+from .share_partitions import SharePartitions
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -59,6 +61,9 @@ class Broker:
     """What groups are configured with."""
     offsets: OffsetCommits
     """What groups have committed."""
+    shares: SharePartitions
+    """What share groups have begun in partitions."""
+    share_fetches: ShareFetches
     producers: Producers
     transactions: TransactionCoordinator
     stages: Stages
@@ -88,6 +93,8 @@ class Broker:
         group_configs: GroupConfigs,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
+        reader = LogReader(manager, manager.disk)
+        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
         return cls(
             config=manager.config,
             cluster_id=manager.cluster_id,
@@ -96,10 +103,12 @@ class Broker:
             topics=TopicAdmin(manager, committed),
             logs=Logs(manager, compaction),
             writer=LogWriter(manager, manager.now_ms),
-            reader=LogReader(manager, manager.disk),
+            reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
+            shares=shares,
+            share_fetches=ShareFetches(shares, manager.topics, reader),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,
@@ -146,7 +155,7 @@ async def open_broker_core(
         await leases.load()
         manager.nursery.start_soon(leases.run)
         async with open_coordinators(manager, now_ms, group_configs) as coordinators:
-            yield Broker.of(
+            broker = Broker.of(
                 manager,
                 coordinators,
                 compaction,
@@ -155,3 +164,8 @@ async def open_broker_core(
                 security=security,
                 group_configs=group_configs,
             )
+            manager.nursery.start_soon(broker.shares.run)
+            try:
+                yield broker
+            finally:
+                await broker.shares.stop()

@@ -17,7 +17,7 @@ from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode
 from ...protocol.limits import MIB
 from .consumer_values import ConsumerGroupState
-from .share.values import ShareGroupState
+from .share.member_values import ShareGroupState
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""

@@ -44,6 +44,8 @@ WITHOUT_KAFKA_PYTHON: Final = frozenset(
         "DescribeShareGroupOffsets",
         "AlterShareGroupOffsets",
         "DeleteShareGroupOffsets",
+        "ShareFetch",
+        "ShareAcknowledge",
     }
 )
 """kafka-python 3 has neither KIP-848 nor KIP-932: kio alone compares these."""

@@ -10,9 +10,9 @@ from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.consumer_assignors import Partitions
 from triolog.server.groups.share.group import ShareGroup
+from triolog.server.groups.share.member_values import ShareGroupSettings, ShareHeartbeat, ShareHeartbeatAnswer
 from triolog.server.groups.share.share_groups import ShareGroups, SharePlan
 from triolog.server.groups.share.share_states import ShareStateSummary
-from triolog.server.groups.share.values import ShareGroupSettings, ShareHeartbeat, ShareHeartbeatAnswer
 
 from tests.support.consumer_groups import Topics
 

@@ -24,7 +24,7 @@ from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartition
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...groups.classic import ClassicGroups, subscribed_error
 from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from ...groups.share.values import SHARE_TYPE
+from ...groups.share.member_values import SHARE_TYPE
 from ...groups.values import (
     CommittingMember,
     GroupDescription,

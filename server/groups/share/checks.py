@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH
-from .values import MAX_MEMBER_ID_CHARS, ShareHeartbeat
+from .member_values import MAX_MEMBER_ID_CHARS, ShareHeartbeat
 
 
 def check_heartbeat(request: ShareHeartbeat) -> None:

@@ -15,8 +15,8 @@ from ..consumer_group import NOT_SEEN
 from ..managed.assigned_partitions import from_record
 from .assignor import SIMPLE
 from .member import ShareMember
+from .member_values import FIRST_EPOCH, ShareGroupDescription, ShareGroupState
 from .share_states import StatePartitions
-from .values import FIRST_EPOCH, ShareGroupDescription, ShareGroupState
 
 
 @attrs.define(eq=False, kw_only=True)

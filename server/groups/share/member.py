@@ -16,7 +16,7 @@ from ....protocol.errors import ErrorCode, RequestError
 from ..consumer_assignors import NO_PARTITIONS, Partitions
 from ..consumer_values import JOIN_EPOCH
 from ..managed.assigned_partitions import from_record, recorded
-from .values import ShareHeartbeat, ShareMemberDescription
+from .member_values import ShareHeartbeat, ShareMemberDescription
 
 STABLE: Final = 0
 """The only state of a member that Kafka writes."""

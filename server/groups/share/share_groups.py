@@ -29,7 +29,7 @@ from .checks import check_heartbeat, not_empty, unknown_group, unknown_member
 from .draft import ShareDraft
 from .group import ShareGroup
 from .member import ShareMember
-from .values import (
+from .member_values import (
     ShareGroupSettings,
     ShareHeartbeat,
     ShareHeartbeatAnswer,

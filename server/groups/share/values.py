@@ -1,101 +1,95 @@
-"""What goes into the state machine of share groups, and what comes out of it (KIP-932; Kafka: ShareGroupHeartbeat,
-ShareGroupDescribe, without their versions).
-
-Times are whole milliseconds of a clock that only goes forward.
-"""
+"""What a share-partition is asked and answers (KIP-932)."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import attrs
 
-from ..consumer_assignors import NO_PARTITIONS, Partitions
-from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH
+class RecordState(enum.IntEnum):
+    """What has become of a record; the numbers stand in the log (Kafka: RecordState)."""
 
-SHARE_TYPE: Final = "share"
-"""What ListGroups calls groups of this kind, and their protocol type."""
-
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody has joined yet. The first member makes it 2, as in Kafka."""
-MAX_MEMBER_ID_CHARS: Final = 36
-"""Kafka's limit: as long as a UUID is."""
-
-
-class ShareGroupState(enum.Enum):
-    """The values are the names that ShareGroupDescribe and ListGroups use."""
-
-    EMPTY = "Empty"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-@attrs.frozen(kw_only=True)
-class ShareGroupSettings:
-    """What share groups may do, with Kafka's names and its defaults where it has them."""
-
-    max_size: int = 200
-    """Members of a group."""
-    max_groups: int = 10_000
-
-
-@attrs.frozen(kw_only=True)
-class ShareHeartbeat:
-    """A member says that it is there, and what has changed; None for what has not."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int = JOIN_EPOCH
-    rack_id: str | None = None
-    topic_names: tuple[str, ...] | None = None
-    client_id: str = ""
-    client_host: str = ""
+    AVAILABLE = 0
+    ACQUIRED = 1
+    """A member has it, under a lock that ends. Never in the log: after a restart nobody has it."""
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+    """Given up: rejected, delivered too often, or not there."""
 
     @property
-    def is_leaving(self) -> bool:
-        return self.member_epoch == LEAVE_EPOCH
-
-    @property
-    def is_full(self) -> bool:
-        """It says everything, as a client does that does not know what the last answer was."""
-        return self.member_epoch == JOIN_EPOCH or self.topic_names is not None
+    def is_terminal(self) -> bool:
+        return self >= RecordState.ACKNOWLEDGED
 
 
-@attrs.frozen(kw_only=True)
-class ShareHeartbeatAnswer:
-    member_id: str
-    member_epoch: int
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None
-    """What it may read from now on; None: as it is."""
+class AcquireMode(enum.IntEnum):
+    """How many records a member gets (KIP-1206)."""
+
+    BATCH_OPTIMIZED = 0
+    """About as many as it wants: whole batches."""
+    RECORD_LIMIT = 1
+    """Not more than it wants."""
 
 
-class ShareSessionKey(NamedTuple):
-    """Of the timer of one member."""
+class AcknowledgeType(enum.IntEnum):
+    """What a member says of an offset."""
 
-    group_id: str
-    member_id: str
-
-
-@attrs.frozen(kw_only=True)
-class ShareMemberDescription:
-    member_id: str
-    rack_id: str | None
-    member_epoch: int
-    client_id: str
-    client_host: str
-    topic_names: tuple[str, ...]
-    assignment: Partitions = NO_PARTITIONS
+    GAP = 0
+    """There is no record for it."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """It takes longer: the lock begins anew (KIP-1222)."""
 
 
-@attrs.frozen(kw_only=True)
-class ShareGroupDescription:
-    """A group as ShareGroupDescribe shows it."""
+TARGETS: Final = {
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+}
+"""What each makes of a record; a renewal leaves it as it is."""
+
+
+class ShareKey(NamedTuple):
+    """A share-partition: a partition as one group reads it."""
 
     group_id: str
-    state: ShareGroupState
-    group_epoch: int
-    assignment_epoch: int
-    assignor: str
-    members: tuple[ShareMemberDescription, ...] = ()
+    topic_id: bytes
+    partition: int
+
+    def __str__(self) -> str:
+        return f"group {self.group_id!r}, topic {self.topic_id.hex()}, partition {self.partition}"
+
+
+class OffsetRange(NamedTuple):
+    """Offsets, both ends included."""
+
+    first: int
+    last: int
+
+
+class AcquiredRecords(NamedTuple):
+    """Offsets that a member was given, both ends included, and how often they have been given by now."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of offsets, both ends included: one type for all, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+class StateBatch(NamedTuple):
+    """Offsets, both ends included, as they are stored."""
+
+    first_offset: int
+    last_offset: int
+    state: RecordState
+    delivery_count: int

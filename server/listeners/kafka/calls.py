@@ -57,6 +57,8 @@ HANDLER_MODULES: Final = (
         "quotas",
         "sasl",
         "scram_users",
+        "share_acknowledge",
+        "share_fetch",
         "share_group_offsets",
         "share_groups",
         "topics",
@@ -196,6 +198,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             open_calls=open_calls,
             in_steps=door.broker.in_steps,
             idle_timeout_s=door.idle_timeout_s,
+            has_ended=door.broker.shares.disconnected,
         )
         return Served(session.serve, session.stop_reading)
 

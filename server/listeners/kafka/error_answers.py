@@ -75,6 +75,8 @@ OWN: Final[dict[ApiKey, Own]] = {
         copied=("session_id",),
         versions={"responses": Versions.parse("0-12")},
     ),
+    ApiKey.SHARE_FETCH: Own(versions={"responses": Versions.parse("none")}),
+    ApiKey.SHARE_ACKNOWLEDGE: Own(versions={"responses": Versions.parse("none")}),
     ApiKey.METADATA: Own(has_top=False),
     ApiKey.OFFSET_FETCH: Own(fixed={"committed_offset": -1, "metadata": ""}, versions={"topics": Versions.parse("0-1")}),
     ApiKey.OFFSET_DELETE: Own(versions={"topics": Versions.parse("none")}),

@@ -114,6 +114,8 @@ class KafkaSession(Session[Request]):
     """Makes what serves the requests."""
     in_steps: Callable[[Reading], Awaitable[Request]]
     """Reads what is large; others have their turn meanwhile."""
+    has_ended: Callable[[KafkaSession], None] = _ended
+    """Told when the connection is no more."""
     software: str = "-"
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
@@ -138,6 +140,12 @@ class KafkaSession(Session[Request]):
 
     def begin(self) -> None:
         """Nothing is to be said first."""
+
+    async def serve(self) -> None:
+        try:
+            await super().serve()
+        finally:
+            self.has_ended(self)
 
     # ---- requests ------------------------------------------------------------------------------------------------------
 

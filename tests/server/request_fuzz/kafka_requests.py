@@ -25,13 +25,15 @@ OFTEN: Final = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.END_TXN,
     ApiKey.CREATE_TOPICS,
 )
 """What others build on."""
-MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 """For other clients, or for records."""
 UNKNOWN_TAGS: Final = b"\x02\xce\x10\x03abc\xcf\x10\x00"
 """Two tagged fields that no version has."""
@@ -87,6 +89,9 @@ def value_of(cls: type, version: int, world: World) -> Any:
             values[field.name] = _field(field, version, world)
     if "configs" in values and values.get("resource_name") in INTERNAL:
         values["resource_name"] = "plain"  # an administrator can configure them so that the server cannot write to them
+    if "share_session_epoch" in values:
+        values["group_id"] = world.mostly(SERVED_GROUPS[0], values["group_id"], None, usually=0.9)
+        values["member_id"] = world.mostly(world.me.sharer, values["member_id"], None, usually=0.9)
     return cls(**values)
 
 
@@ -200,6 +205,14 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "isolation_level": lambda world: world.mostly(0, 1, 2, -1, usually=0.5),
     "session_id": lambda world: world.mostly(world.me.session_id, 0, 7, -1),
     "session_epoch": lambda world: world.mostly(world.me.session_epoch, 0, -1, 1, INT32_MAX),
+    "share_session_epoch": lambda world: world.mostly(world.me.share_epoch, 0, -1, 1, INT32_MAX, -2, usually=0.9),
+    "max_records": lambda world: world.mostly(5, 0, 1, -1, INT32_MAX),
+    "batch_size": lambda world: world.mostly(3, 0, 1, -1, INT32_MAX),
+    "share_acquire_mode": lambda world: world.mostly(0, 1, 2, -1, usually=0.6),
+    "is_renew_ack": lambda world: world.chance(0.1),
+    "first_offset": World.offset,
+    "last_offset": World.offset,
+    "acknowledge_types": lambda world: world.mostly(1, 0, 2, 3, 4, 5, -1, usually=0.5),
     "current_leader_epoch": lambda world: world.mostly(-1, 0, 1, INT32_MAX, usually=0.9),
     "last_fetched_epoch": lambda world: world.mostly(-1, 0, 1, INT32_MAX, usually=0.9),
     "leader_epoch": lambda world: world.mostly(0, -1, 1, INT32_MAX),
@@ -242,6 +255,8 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
             me.transactional_id = body.transactional_id
         case ApiKey.END_TXN if answer.error_code == 0 and answer.producer_id >= 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0
+        case ApiKey.SHARE_FETCH | ApiKey.SHARE_ACKNOWLEDGE if body.member_id == me.sharer and body.group_id == SERVED_GROUPS[0]:
+            me.share_epoch = 0 if answer.error_code or body.share_session_epoch < 0 else body.share_session_epoch + 1
         case ApiKey.FETCH if answer.error_code == 0 and answer.session_id:
             me.session_epoch = me.session_epoch + 1 if me.session_id == answer.session_id else 1
             me.session_id = answer.session_id

@@ -77,6 +77,9 @@ class Persona:
     sequence: int = 0
     session_id: int = 0
     session_epoch: int = -1
+    sharer: str = "sharer"
+    """As a member of a share group."""
+    share_epoch: int = 0
 
 
 @attrs.define(eq=False)
@@ -99,6 +102,7 @@ class World:
                 group,
                 instance=self.one_of((None, None, f"static-{number}")),
                 transactional_id=self.one_of((None, *TRANSACTIONAL_IDS)),
+                sharer=f"sharer-{number}",
             )
             for number, group in enumerate((*GROUPS, *SERVED_GROUPS, *SHARE_GROUPS))
         ]

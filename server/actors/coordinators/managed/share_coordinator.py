@@ -24,15 +24,15 @@ from .....protocol.types import TopicPartition
 from ....groups.consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
 from ....groups.consumer_values import JOIN_EPOCH
 from ....groups.share.checks import check_heartbeat, other_kind, unknown_group
-from ....groups.share.share_groups import ShareGroups, SharePlan
-from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
-from ....groups.share.values import (
+from ....groups.share.member_values import (
     ShareGroupDescription,
     ShareGroupSettings,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
     ShareSessionKey,
 )
+from ....groups.share.share_groups import ShareGroups, SharePlan
+from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
 from ...manager.state.group_configs import GroupConfigs

@@ -9,7 +9,7 @@ import pytest
 from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.consumer_values import MemberTimes
-from triolog.server.groups.share.values import ShareGroupSettings, ShareGroupState
+from triolog.server.groups.share.member_values import ShareGroupSettings, ShareGroupState
 
 from tests.support.consumer_groups import Topics
 from tests.support.share_groups import GROUP, DrivenShareGroups

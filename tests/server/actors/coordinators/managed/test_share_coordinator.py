@@ -22,8 +22,8 @@ from triolog.server.broker import (
     GroupState,
     Join,
 )
+from triolog.server.groups.share.member_values import ShareGroupState, ShareHeartbeat, ShareHeartbeatAnswer
 from triolog.server.groups.share.share_states import ShareStateSummary
-from triolog.server.groups.share.values import ShareGroupState, ShareHeartbeat, ShareHeartbeatAnswer
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
