@@ -9,7 +9,7 @@
 An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
 in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` there.
 
-Versions are those that are advertised, but for the APIs in `UNADVERTISED`. The lowest are Kafka 4's (KIP-896) or lower where
+Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where
 clients of today still send them. Source: Kafka's message schemas, `ApiKeys`.
 """
 
@@ -171,20 +171,6 @@ class Api:
 APIS: Final[dict[int, Api]] = {
     key: Api(key, "".join(word.capitalize() for word in key.name.split("_")), *key.row) for key in ApiKey
 }
-
-UNADVERTISED: Final = frozenset(
-    {
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        ApiKey.SHARE_GROUP_DESCRIBE,
-        ApiKey.SHARE_FETCH,
-        ApiKey.SHARE_ACKNOWLEDGE,
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-    }
-)
-"""Not offered to anybody who does not name them when he opens a listener: a client needs others beside them."""
-ADVERTISED: Final[dict[int, Api]] = {number: api for number, api in APIS.items() if number not in UNADVERTISED}
 
 
 class ApiTable(Mapping[ApiKey, T]):

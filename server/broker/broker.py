@@ -33,6 +33,7 @@ from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
 from .share_fetches import ShareFetches
+from .share_groups import join_share_groups
 from .share_partitions import SharePartitions
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
@@ -95,6 +96,7 @@ class Broker:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
         shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
+        join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
         return cls(
             config=manager.config,
             cluster_id=manager.cluster_id,

@@ -195,6 +195,12 @@ class SharePartitions:
         if session is not None:
             await self._release(session)
 
+    def gone(self, group_id: str, member: str) -> None:
+        """The same, without waiting for it."""
+        session = self.sessions.remove(group_id, member)
+        if session is not None:
+            self._release_soon(session)
+
     async def _release(self, session: ShareSession) -> None:
         for share in [share for key in session.partitions if (share := self._open.get(key)) is not None]:
             try:
@@ -205,9 +211,11 @@ class SharePartitions:
     def disconnected(self, connection: object) -> None:
         """A connection has ended: so have the sessions that were begun on it."""
         for session in self.sessions.of_connection(connection):
-            self.sessions.remove(session.group_id, session.member_id)
-            if self._background is not None and not self._scope.cancel_called:
-                self._background.start_soon(self._release, session)
+            self.gone(session.group_id, session.member_id)
+
+    def _release_soon(self, session: ShareSession) -> None:
+        if self._background is not None and not self._scope.cancel_called:
+            self._background.start_soon(self._release, session)
 
     # ---- administration --------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from triolog.server.settings.broker_config import Address
 from tests.support.brokers import LARGE, running_broker
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.logs import START_MS
-from tests.support.share_groups import KeptShareStates
 
 LOCALHOST = Address("127.0.0.1", 0)
 TOPIC = "topic"
@@ -55,7 +54,6 @@ async def kafka_server(
     """A server for the time of the block that speaks all APIs; `door` has what `KafkaDoor` takes, settings are
     `running_broker`'s."""
     async with running_broker(path, **settings) as broker, trio.open_nursery() as nursery:
-        broker.groups.share.states = KeptShareStates()
         shared = KafkaDoor(broker, **{"apis": APIS, **(door or {})})
         admission = Admission.of(broker.config)
         listener = listener_of(shared, LOCALHOST, admission, watch)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from ....protocol.kafka.apis import ADVERTISED, APIS, Api, ApiKey
+from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.connection import KafkaConnection, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
@@ -71,7 +71,7 @@ HANDLER_MODULES: Final = (
 TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch, ApiKey.OFFSET_COMMIT: take_offset_commit}
 """What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
 
-SERVED: Final = ADVERTISED
+SERVED: Final = APIS
 """What is spoken, and advertised."""
 
 
@@ -179,7 +179,7 @@ def kafka_listener(
 ) -> Listener:
     """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
     for tests, see `watched`."""
-    return listener_of(KafkaDoor(broker, advertised, apis=ADVERTISED if apis is None else apis), address, admission, watch)
+    return listener_of(KafkaDoor(broker, advertised, apis=APIS if apis is None else apis), address, admission, watch)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from ....protocol.errors import AuthorizationError, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.apis import ADVERTISED, Api
+from ....protocol.kafka.apis import APIS, Api
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
@@ -36,7 +36,7 @@ class KafkaDoor:
     broker: Broker
     advertised: Address | None = None
     """Where clients are sent; None: to the address that they have connected to."""
-    apis: dict[int, Api] = attrs.field(factory=lambda: ADVERTISED)
+    apis: dict[int, Api] = attrs.field(factory=lambda: APIS)
     idle_timeout_s: float = IDLE_TIMEOUT_S
     """A connection without a request for so long is closed."""
     fetch_sessions: FetchSessions = attrs.field(factory=FetchSessions)

@@ -72,6 +72,8 @@ class ShareCoordinator:
     """Whether there is a group of that name, and it is no share group."""
     states: ShareStates | None = None
     """Who keeps share states. Without one nobody can join."""
+    on_gone: Callable[[str, str], None] = lambda _group, _member: None
+    """Told of a member that has left, or was taken out."""
     _claims: set[str] = attrs.field(factory=set)
     """Names that are about to be share groups."""
     _alarm: Alarm = attrs.field(factory=Alarm)
@@ -162,6 +164,8 @@ class ShareCoordinator:
 
     def _commit(self, plan: SharePlan) -> None:
         self._groups.commit(plan, deadline_now_ms())
+        for member_id in plan.base.members.keys() - plan.group.members.keys():
+            self.on_gone(plan.group.group_id, member_id)
         self._alarm.bring_forward(self._groups.next_deadline_ms)
 
     async def _store(self, plan: SharePlan, on_stored: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from .....protocol.kafka.apis import ADVERTISED, Api
+from .....protocol.kafka.apis import APIS, Api
 
 RELEASES: Final[dict[str, dict[int, int]]] = {
     "2.0": {
@@ -110,8 +110,8 @@ RELEASES: Final[dict[str, dict[int, int]]] = {
     "3.8": {0: 11, 10: 5, 16: 5, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4, 66: 1, 69: 0, 75: 0},
     "3.9": {1: 17, 2: 9, 10: 6, 18: 4},
     "4.0": {0: 12, 2: 10, 3: 13, 15: 6, 26: 5, 28: 5, 57: 2, 60: 2, 68: 1, 69: 1},
-    "4.1": {0: 13, 1: 18, 45: 1, 66: 2, 74: 1},
-    "4.2": {2: 11, 8: 10, 9: 10, 27: 2},
+    "4.1": {0: 13, 1: 18, 45: 1, 66: 2, 74: 1, 76: 1, 77: 1, 78: 1, 79: 1, 90: 0, 91: 0, 92: 0},
+    "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 90: 1},
 }
 
 
@@ -133,6 +133,6 @@ def apis_of(release: str) -> dict[int, Api]:
     maxima = maxima_of(release)
     return {
         key: attrs.evolve(api, highest=min(api.highest, maxima[key]))
-        for key, api in ADVERTISED.items()
+        for key, api in APIS.items()
         if key in maxima and maxima[key] >= api.lowest
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from .....protocol.kafka.apis import ADVERTISED, Api
+from .....protocol.kafka.apis import APIS, Api
 from ....broker import Broker
 from ....settings.broker_config import Address
 from ...connections.sockets import Admission, Listener
@@ -74,7 +74,7 @@ async def listen_as_nodes(
     admission, tls = beside.admission, beside.kafka_tls()
     listeners = {}
     for number, node in nodes.addresses.items():
-        door = NodeDoor(broker, apis=ADVERTISED if apis is None else apis, number=number, cluster=nodes)
+        door = NodeDoor(broker, apis=APIS if apis is None else apis, number=number, cluster=nodes)
         listeners[number] = NodeListener(door, Address(node.host, node.port), admission, watch, nursery, tls)
         if number not in nodes.down:
             await listeners[number].start()

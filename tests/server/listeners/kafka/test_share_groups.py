@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import APIS, UNADVERTISED, ApiKey
+from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
@@ -32,7 +32,6 @@ from triolog.protocol.kafka.messages.share_group_offsets import (
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import ShareHeartbeat
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.kafka_acls import allow
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request
@@ -218,11 +217,18 @@ async def test_kinds_do_not_mix(kafka: KafkaServer, client: KafkaStream) -> None
     assert (described.error_code, described.error_message) == (69, "Group other is not a share group.")
 
 
-async def test_they_are_advertised_to_nobody_yet(fast_path: Path) -> None:
-    async with kafka_server(fast_path, door={"apis": SERVED}) as server, server.connected() as client:
-        keys = {each.api_key for each in (await client.call(ApiVersionsRequest(), 4)).api_keys}
-        assert {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.DELETE_SHARE_GROUP_OFFSETS} <= UNADVERTISED
-        assert keys == set(APIS) - UNADVERTISED
+async def test_clients_are_told_that_there_are_share_groups(client: KafkaStream) -> None:
+    answer = await client.call(ApiVersionsRequest(), 4)
+    assert {
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    } <= {each.api_key for each in answer.api_keys}
+    assert ("share.version", 1) in {(each.name, each.max_version_level) for each in answer.finalized_features}
 
 
 # ---- start offsets ---------------------------------------------------------------------------------------------------------
@@ -236,9 +242,9 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert codes == [[(0, 0), (1, 0), (7, 3)], [(0, 3)]]
     assert [topic.topic_id for topic in answer.responses] == [kafka.topic_id(), bytes(16)]
     group = await offsets(client)
-    assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, 2, 0), 1: (0, 0, 0)}})
+    assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, -1, 0), 1: (0, -1, 0)}})
     group = await offsets(client, (TOPIC, [0, 2, 9]), ("nowhere", [0]))
-    assert shown(group) == {TOPIC: {0: (1, 2, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
+    assert shown(group) == {TOPIC: {0: (1, -1, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
     assert [topic.topic_id for topic in group.topics] == [kafka.topic_id(), bytes(16)]
     answer = await deleted(client, TOPIC, "nowhere")
     assert [(each.topic_name, each.error_code) for each in answer.responses] == [(TOPIC, 0), ("nowhere", 3)]
