@@ -24,6 +24,11 @@ STATIC: Final = "groups: static members"
 COOPERATIVE: Final = "groups: cooperative rebalances"
 BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
 GROUPS_DELETED: Final = "groups: deleted"
+SHARING: Final = (
+    "share groups: accepted, given back, rejected",
+    "share groups: what a member had that leaves, others get",
+    "share groups: accepted by the next poll",
+)
 
 
 class DriverOf(Protocol):
@@ -83,12 +88,16 @@ CLIENTS: Final = {
                 COOPERATIVE: "aiokafka has no cooperative assignor",
                 BY_SERVER: "aiokafka has no KIP-848",
                 GROUPS_DELETED: "aiokafka's admin client has no call for it",
+                **dict.fromkeys(SHARING, "aiokafka has no share groups"),
             },
         ),
         Client(
             name="kafka-python",
             running=_of_python(KafkaPythonDriver, lambda: str(kafka.__version__)),
-            cannot={BY_SERVER: "kafka-python has no KIP-848"},
+            cannot={
+                BY_SERVER: "kafka-python has no KIP-848",
+                **dict.fromkeys(SHARING, "kafka-python has no share groups"),
+            },
         ),
         Client(
             name="kafkajs",
@@ -98,6 +107,7 @@ CLIENTS: Final = {
                 STATIC: "kafkajs has no static members",
                 COOPERATIVE: "kafkajs has no cooperative assignor",
                 BY_SERVER: "kafkajs has no KIP-848",
+                **dict.fromkeys(SHARING, "kafkajs has no share groups"),
             },
         ),
         Client(name="franz-go", is_program=True, running=_program("franz-go", partial(external_programs.go, "franz-go"))),
@@ -106,7 +116,10 @@ CLIENTS: Final = {
             name="sarama",
             is_program=True,
             running=_program("sarama", partial(external_programs.go, "sarama")),
-            cannot={BY_SERVER: "sarama has no KIP-848"},
+            cannot={
+                BY_SERVER: "sarama has no KIP-848",
+                **dict.fromkeys(SHARING, "sarama has no share groups"),
+            },
         ),
     )
 }
