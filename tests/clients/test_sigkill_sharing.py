@@ -43,7 +43,12 @@ MEMBERS: Final = 3
 MARKER: Final = b"behind everything"
 RUN_TIMEOUT_S: Final = 240
 QUICK: Final = {"TRIOLOG_LENIENT": "true", "TRIOLOG_GROUP_SHARE_HEARTBEAT_INTERVAL_MS": "200"}
-GROUP_CONFIG: Final = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "1000"}
+GROUP_CONFIG: Final = {
+    "share.auto.offset.reset": "earliest",
+    "share.delivery.count.limit": "1000",
+    "share.session.timeout.ms": "4000",
+}
+"""Who is closed before it has found the coordinator again does not say that it leaves, and keeps its partitions so long."""
 
 
 def run_once(folder: ServerFolder, rng: random.Random, address: str) -> None:
