@@ -63,7 +63,7 @@ def _of_python(driver: DriverOf, version: Callable[[], str]) -> Callable[[], Any
     return running
 
 
-def _program(name: str, command: Callable[[], Command]) -> Callable[[], Any]:
+def program(name: str, command: Callable[[], Command]) -> Callable[[], Any]:
     @contextmanager
     def running() -> Iterator[Running]:
         with ExternalProgram.running(name, command()) as program:
@@ -102,7 +102,7 @@ CLIENTS: Final = {
         Client(
             name="kafkajs",
             is_program=True,
-            running=_program("kafkajs", external_programs.kafkajs),
+            running=program("kafkajs", external_programs.kafkajs),
             cannot={
                 STATIC: "kafkajs has no static members",
                 COOPERATIVE: "kafkajs has no cooperative assignor",
@@ -110,12 +110,12 @@ CLIENTS: Final = {
                 **dict.fromkeys(SHARING, "kafkajs has no share groups"),
             },
         ),
-        Client(name="franz-go", is_program=True, running=_program("franz-go", partial(external_programs.go, "franz-go"))),
-        Client(name="java", is_program=True, running=_program("java", external_programs.java)),
+        Client(name="franz-go", is_program=True, running=program("franz-go", partial(external_programs.go, "franz-go"))),
+        Client(name="java", is_program=True, running=program("java", external_programs.java)),
         Client(
             name="sarama",
             is_program=True,
-            running=_program("sarama", partial(external_programs.go, "sarama")),
+            running=program("sarama", partial(external_programs.go, "sarama")),
             cannot={
                 BY_SERVER: "sarama has no KIP-848",
                 **dict.fromkeys(SHARING, "sarama has no share groups"),

@@ -159,7 +159,7 @@ class Given(NamedTuple):
 
 
 Said = tuple[int, int, str]
-"""(partition, offset, `accept`, `release` or `reject`)"""
+"""(partition, offset, `accept`, `release`, `reject` or `renew`)"""
 
 
 class Sharer(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
-from tests.clients.clients import CLIENTS, Running
+from tests.clients.clients import CLIENTS, Running, program
 from tests.clients.confluent_driver import ConfluentDriver
 from tests.clients.driver import Access, Given, Sharer, SharingDriver
 from tests.clients.external_programs import ProgramUnavailableError
@@ -23,8 +24,24 @@ TOPIC = "orders"
 GROUP = "group"
 LOCK_S = 30.0
 PATIENCE_S = 60.0
-SHARING = ["confluent-kafka", "java", *([pytest.param("franz-go", marks=pytest.mark.full)])]
-"""That of Go is compiled for minutes on a fresh machine."""
+CLIENTS_OF = {
+    "confluent-kafka": CLIENTS["confluent-kafka"].running,
+    "java": CLIENTS["java"].running,
+    "java-4.3.1": program("java-4.3.1", partial(external_programs.java, "4.3.1")),
+    "franz-go": CLIENTS["franz-go"].running,
+}
+SHARING = [
+    "confluent-kafka",
+    "java",
+    pytest.param("java-4.3.1", marks=pytest.mark.full),
+    pytest.param("franz-go", marks=pytest.mark.full),
+]
+"""The last ones are fetched, or compiled for minutes, on a fresh machine."""
+RENEWING = [
+    pytest.param("java-4.3.1", True, marks=pytest.mark.full, id="java-4.3.1"),
+    pytest.param("franz-go", False, marks=pytest.mark.full, id="franz-go"),
+]
+"""Clients that know renewals (KIP-1222), and whether the next poll gives what was renewed once more."""
 
 pytestmark = pytest.mark.timeout(900)  # the first test of a program builds it
 
@@ -45,7 +62,7 @@ def programs() -> Iterator[ExitStack]:
 def running(request: pytest.FixtureRequest, programs: ExitStack) -> Running:
     """As wide as the module, so that what is started is there before a test's leaks are counted."""
     try:
-        running: Running = programs.enter_context(CLIENTS[request.param].running())
+        running: Running = programs.enter_context(CLIENTS_OF[request.param]())
     except ProgramUnavailableError as exc:
         external_programs.unavailable(str(exc))
     return running
@@ -78,6 +95,20 @@ def test_what_is_not_acknowledged_in_time_comes_again(broker: BlockingBroker, ru
     broker.clock.advance(LOCK_S + 1)
     assert [(each.value, each.deliveries) for each in given(sharer, 2)] == [(b"a", 2), (b"b", 2)]
     assert sharer.acknowledge() == []
+    sharer.leave()
+
+
+@pytest.mark.parametrize(("running", "is_polled_again"), RENEWING, indirect=["running"], scope="module")
+def test_a_lock_that_is_renewed_holds(broker: BlockingBroker, running: Running, is_polled_again: bool) -> None:
+    sharer = driver_at(broker, running).sharer(GROUP, TOPIC)
+    broker.append(TOPIC, [b"a"])
+    assert given(sharer, 1)[0].deliveries == 1
+    broker.clock.advance(LOCK_S * 2 / 3)
+    assert sharer.acknowledge([(0, 0, "renew")]) == []
+    if is_polled_again:
+        assert given(sharer, 1)[0].deliveries == 1
+    broker.clock.advance(LOCK_S * 2 / 3)
+    assert sharer.acknowledge([(0, 0, "accept")]) == []
     sharer.leave()
 
 
