@@ -57,6 +57,7 @@ FLOORS: Final = {
     "server.actors.manager": 17,
     "server.actors.compaction": 18,
     "server.actors.coordinators": 18,
+    "server.actors.share": 19,
     "server.actors.stages": 19,
     "server.broker": 20,
     "server.listeners.connections": 21,
@@ -119,6 +120,7 @@ JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
         *("produce", "fetch_partitions", "metadata", "describe_topic_partitions", "add_partitions", "acls", "scram_users"),
+        *("share_fetch", "share_acknowledgements"),
     }
 )
 """Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""

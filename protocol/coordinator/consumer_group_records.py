@@ -11,28 +11,18 @@ and ConsumerGroup*Value).
 | current member assignment | 8 | group, member | what the member has, and what it has to give up |
 | regular expression | 16 | group, expression | the topics that it matched |
 
-A key is its version and strings with two bytes of length; a value is version 0, which is flexible (KIP-482); null takes away
-what the key names. A record that cannot be read raises InvalidRecordError.
+How keys and values lie in bytes is in `record_kinds`.
 """
 
 from __future__ import annotations
 
-import struct as structs
-from typing import Final, TypeVar
+from typing import Final
 
-from ..errors import InvalidRecordError, RemoteProtocolError
-from ..schema.codec import read, write
 from ..schema.fields import BYTES, INT8, INT32, INT64, STRING, UUID, struct, wire
-from ..types import Bytes
-from .fields import check_version, read_version
+from .record_kinds import RecordKinds
 
-T = TypeVar("T")
-
-HIGHEST_VALUE_VERSION: Final = 0
 NO_METADATA_HASH: Final = 0
 NO_REBALANCE_TIMEOUT: Final = -1
-
-_VERSION: Final = structs.Struct(">h")
 
 
 @struct
@@ -183,48 +173,14 @@ ConsumerGroupValue = (
 ConsumerGroupRecord = tuple[ConsumerGroupKey, ConsumerGroupValue | None]
 """A record of the log; None for a value that takes away."""
 
-_KINDS: Final[dict[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue]]]] = {
-    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-}
-_KEY_VERSIONS: Final = {key: version for version, (key, _) in _KINDS.items()}
-_VALUES: Final = dict(_KINDS.values())
-
-
-def encode_consumer_group_key(key: ConsumerGroupKey) -> bytes:
-    """struct.error for a text above 32,767 bytes."""
-    version = _KEY_VERSIONS[type(key)]
-    return _VERSION.pack(version) + b"".join(write(key, 0, flexible=False))
-
-
-def decode_consumer_group_key(data: Bytes) -> ConsumerGroupKey | None:
-    """None for kinds of records that are not declared here."""
-    kind = _KINDS.get(read_version("the key of a group's record", data))
-    return None if kind is None else _read(kind[0], data, flexible=False)
-
-
-def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
-    return _VERSION.pack(HIGHEST_VALUE_VERSION) + b"".join(write(value, HIGHEST_VALUE_VERSION, flexible=True))
-
-
-def decode_consumer_group_value(key: ConsumerGroupKey, data: Bytes) -> ConsumerGroupValue:
-    """What a key's record says."""
-    cls = _VALUES[type(key)]
-    check_version(cls.__name__, data, HIGHEST_VALUE_VERSION)
-    return _read(cls, data, flexible=True)
-
-
-def _read(cls: type[T], data: Bytes, *, flexible: bool) -> T:
-    view = memoryview(data)
-    try:
-        value, stop = read(cls, 0, view, _VERSION.size, flexible=flexible)
-    except RemoteProtocolError as exc:
-        raise InvalidRecordError(f"{cls.__name__}: {exc}") from exc
-    if stop != len(view):
-        raise InvalidRecordError(f"{cls.__name__} has {len(view)} bytes and ends at position {stop}")
-    return value
+CONSUMER_GROUP_RECORDS: Final = RecordKinds[ConsumerGroupKey, ConsumerGroupValue](
+    {
+        3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    }
+)

@@ -3,14 +3,14 @@
 | tier | meaning |
 |---|---|
 | A | produce, consume, groups, topics: what every client needs |
-| B | transactions, authentication, consumer groups (KIP-848) |
+| B | transactions, authentication, consumer groups (KIP-848), share groups (KIP-932) |
 | C | views and administration |
 
 An API is added by its messages, whose fields say what they stand for (`entities`); a row of `ApiKey`; a function with its name
 in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` there.
 
-Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where clients of today still send them.
-Source: Kafka's message schemas, `ApiKeys`.
+Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where
+clients of today still send them. Source: Kafka's message schemas, `ApiKeys`.
 """
 
 from __future__ import annotations
@@ -98,6 +98,13 @@ class ApiKey(enum.IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51, "sasl", 0, 0, 0
     CONSUMER_GROUP_HEARTBEAT = 68, "consumer_groups", 0, 1, 0, ServedBy.GROUP
     CONSUMER_GROUP_DESCRIBE = 69, "consumer_groups", 0, 1, 0, ServedBy.GROUP
+    SHARE_GROUP_HEARTBEAT = 76, "share_groups", 1, 1, 0, ServedBy.GROUP
+    SHARE_GROUP_DESCRIBE = 77, "share_groups", 1, 1, 0, ServedBy.GROUP
+    SHARE_FETCH = 78, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    SHARE_ACKNOWLEDGE = 79, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, "share_group_offsets", 0, 1, 0, ServedBy.GROUP
+    ALTER_SHARE_GROUP_OFFSETS = 91, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
+    DELETE_SHARE_GROUP_OFFSETS = 92, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
     # Tier C.
     DESCRIBE_TOPIC_PARTITIONS = 75, "metadata", 0, 0, 0
     DESCRIBE_LOG_DIRS = 35, "admin.log_dirs", 1, 5, 2

@@ -6,6 +6,7 @@ asked at once, because the others still succeed.
 
 from ..actors.coordinators.commit_batch import Commit as Commit
 from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
+from ..actors.coordinators.managed.share_coordinator import ShareOffset as ShareOffset
 from ..actors.disk.durations import DURATION_BOUNDS_S as DURATION_BOUNDS_S
 from ..actors.disk.durations import Durations as Durations
 from ..actors.disk.gathering import Gathering as Gathering
@@ -22,6 +23,17 @@ from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDe
 from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
 from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
 from ..groups.consumer_values import ConsumerMemberDescription as ConsumerMemberDescription
+from ..groups.share.config import OffsetReset as OffsetReset
+from ..groups.share.config import ShareConfig as ShareConfig
+from ..groups.share.member_values import ShareGroupDescription as ShareGroupDescription
+from ..groups.share.member_values import ShareHeartbeat as ShareHeartbeat
+from ..groups.share.member_values import ShareMemberDescription as ShareMemberDescription
+from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
+from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
+from ..groups.share.values import Acknowledgement as Acknowledgement
+from ..groups.share.values import AcknowledgeType as AcknowledgeType
+from ..groups.share.values import AcquireMode as AcquireMode
+from ..groups.share.values import ShareKey as ShareKey
 from ..groups.values import CommittingMember as CommittingMember
 from ..groups.values import GroupDescription as GroupDescription
 from ..groups.values import GroupListing as GroupListing
@@ -63,6 +75,10 @@ from .fetches import FetchPartition as FetchPartition
 from .fetches import ReaderView as ReaderView
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
+from .share_fetches import ShareFetch as ShareFetch
+from .share_fetches import ShareFetched as ShareFetched
+from .share_partitions import ShareInFlight as ShareInFlight
+from .share_partitions import ShareSummary as ShareSummary
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PartitionAppend as PartitionAppend

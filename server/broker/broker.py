@@ -19,6 +19,7 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
 from ..settings.broker_config import BrokerConfig
@@ -31,6 +32,9 @@ from .logs import Logs
 from .offsets import OffsetCommits
 from .producers import Producers
 from .reader import LogReader
+from .share_fetches import ShareFetches
+from .share_groups import join_share_groups
+from .share_partitions import SharePartitions
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -54,8 +58,13 @@ class Broker:
     reader: LogReader
     groups: GroupCoordinator
     """Members of groups."""
+    group_configs: GroupConfigs
+    """What groups are configured with."""
     offsets: OffsetCommits
     """What groups have committed."""
+    shares: SharePartitions
+    """What share groups have begun in partitions."""
+    share_fetches: ShareFetches
     producers: Producers
     transactions: TransactionCoordinator
     stages: Stages
@@ -82,8 +91,12 @@ class Broker:
         scrub: Scrub,
         leases: SegmentLeases,
         security: Security,
+        group_configs: GroupConfigs,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
+        reader = LogReader(manager, manager.disk)
+        shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
+        join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
         return cls(
             config=manager.config,
             cluster_id=manager.cluster_id,
@@ -92,9 +105,12 @@ class Broker:
             topics=TopicAdmin(manager, committed),
             logs=Logs(manager, compaction),
             writer=LogWriter(manager, manager.now_ms),
-            reader=LogReader(manager, manager.disk),
+            reader=reader,
             groups=coordinators.group_coordinator,
+            group_configs=group_configs,
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
+            shares=shares,
+            share_fetches=ShareFetches(shares, manager.topics, reader),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,
@@ -134,10 +150,24 @@ async def open_broker_core(
         compaction = Compaction(manager)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
+        group_configs = await open_group_configs(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)
         await leases.load()
         manager.nursery.start_soon(leases.run)
-        async with open_coordinators(manager, now_ms) as coordinators:
-            yield Broker.of(manager, coordinators, compaction, scrub=scrub, leases=leases, security=security)
+        async with open_coordinators(manager, now_ms, group_configs) as coordinators:
+            broker = Broker.of(
+                manager,
+                coordinators,
+                compaction,
+                scrub=scrub,
+                leases=leases,
+                security=security,
+                group_configs=group_configs,
+            )
+            manager.nursery.start_soon(broker.shares.run)
+            try:
+                yield broker
+            finally:
+                await broker.shares.stop()

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from ...protocol.coordinator.offsets import OFFSETS_TOPIC
+from ...protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
 from ...protocol.errors import RequestError
@@ -23,7 +24,9 @@ from ..actors.coordinators.hanging_transactions import HangingTransactions
 from ..actors.coordinators.producer_ids import ProducerIds
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.manager.log_manager import LogManager
+from ..actors.manager.state.group_configs import GroupConfigs
 from ..actors.partition.partition import PartitionActor
+from ..actors.share.share_state_log import ShareStateLog
 from ..actors.stages.stage_commits import StageCommits
 from ..system.clock import NowMs
 
@@ -45,13 +48,14 @@ class Coordinators:
     producer_ids: ProducerIds
     hanging: HangingTransactions
     stage_commits: StageCommits
+    share_state: ShareStateLog
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
     @classmethod
-    def of(cls, manager: LogManager, now_ms: NowMs) -> Self:
+    def of(cls, manager: LogManager, now_ms: NowMs, group_configs: GroupConfigs) -> Self:
         offsets, producer_ids = CommittedOffsets.of(manager, now_ms), ProducerIds(manager)
-        group_coordinator = GroupCoordinator.of(manager.config, offsets, now_ms)
+        group_coordinator = GroupCoordinator.of(manager.config, offsets, now_ms, group_configs)
 
         def marker_stored(topic_partition: TopicPartition, producer_id: int, commit: bool) -> None:
             if topic_partition.topic == OFFSETS_TOPIC:
@@ -60,7 +64,8 @@ class Coordinators:
         transactions = TransactionCoordinator.of(manager, now_ms, producer_ids, marker_stored)
         hanging = HangingTransactions(manager, now_ms, transactions.ids.may_be_open, marker_stored)
         stage_commits = StageCommits.of(manager, now_ms, producer_ids)
-        return cls(offsets, group_coordinator, transactions, producer_ids, hanging, stage_commits)
+        share_state = ShareStateLog.of(manager, now_ms)
+        return cls(offsets, group_coordinator, transactions, producer_ids, hanging, stage_commits, share_state)
 
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
@@ -70,6 +75,7 @@ class Coordinators:
         await self.committed_offsets.topic.load()
         await self.transactions.ids.load()
         await self.transactions.finish_overdue()
+        await self.share_state.load()
         await self.stage_commits.load()
         await self.stage_commits.finish_overdue()
         self.group_coordinator.restore()
@@ -89,6 +95,8 @@ class Coordinators:
             await self.transactions.ids.load_partition(topic_partition)
         elif topic_partition.topic == STAGE_COMMITS_TOPIC:
             await self.stage_commits.load_log()
+        elif topic_partition.topic == SHARE_GROUP_STATE_TOPIC:
+            await self.share_state.load()
 
     async def run(self) -> None:
         """What is due from time to time, until `stop`. A commit of staged records may take long, and holds up nothing else."""
@@ -139,9 +147,9 @@ class Coordinators:
 
 
 @asynccontextmanager
-async def open_coordinators(manager: LogManager, now_ms: NowMs) -> AsyncIterator[Coordinators]:
+async def open_coordinators(manager: LogManager, now_ms: NowMs, group_configs: GroupConfigs) -> AsyncIterator[Coordinators]:
     """Loaded, running coordinators for the time of the block."""
-    coordinators = Coordinators.of(manager, now_ms)
+    coordinators = Coordinators.of(manager, now_ms, group_configs)
     await coordinators.load(manager)
     manager.nursery.start_soon(coordinators.run)
     try:

@@ -88,11 +88,12 @@ class LogReader:
         """Wait until `fetch_now` would answer `min_bytes`, or an error. Nothing is read and held meanwhile."""
         while True:
             with waiting_on(self._waiters(partitions)) as moved:
-                if await self._has_bytes(partitions, max_bytes, min_bytes, view):
+                if await self.has_bytes(partitions, max_bytes, min_bytes, view):
                     return
                 await moved.wait()
 
-    async def _has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
+    async def has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
+        """Whether `fetch_now` would answer `min_bytes`, or an error. Nothing is read."""
         size = 0
         for each in partitions:
             look = partial(

@@ -11,14 +11,14 @@ import trio
 from ...protocol.coordinator.consumer_protocol import decode_assignment
 from ...protocol.errors import ErrorCode, RequestError, TriologError
 from ...protocol.types import TopicPartition
-from ..broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember
+from ..broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat
 from ..groups.consumer_values import LEAVE_EPOCH
 from ..groups.values import GroupState
 from .fault_views import FaultsView, FaultView
 from .waiting import PATIENCE_S
 
 LOOK_S: Final = 0.005
-MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat")
+MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
 
 
 class MemberView(NamedTuple):
@@ -106,11 +106,16 @@ class GroupsView:
 
     def state(self, group: str) -> str:
         """Kafka's name of the state: Stable, PreparingRebalance, Reconciling, Empty, Dead ..."""
+        if group in self.core().groups.share:
+            return self.core().groups.share.describe(group).state.value
         described = self._consumer_group(group) or self.core().groups.describe(group)
         return str(described.state.value)
 
     def members(self, group: str) -> list[MemberView]:
-        """The members of a group of either kind, with the partitions that they have."""
+        """The members of a group of any kind, with the partitions that they have."""
+        if group in self.core().groups.share:
+            shared = self.core().groups.share.describe(group)
+            return [MemberView(each.member_id, each.client_id, None, self._named(each.assignment)) for each in shared.members]
         described = self._consumer_group(group)
         if described is not None:
             return [
@@ -146,6 +151,10 @@ class GroupsView:
             leaving = ConsumerHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
             await self.core().groups.consumer_heartbeat(leaving)
             return
+        if group in self.core().groups.share:
+            gone = ShareHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
+            await self.core().groups.share.heartbeat(gone)
+            return
         answer = self.core().groups.leave(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
             if code:
@@ -157,6 +166,8 @@ class GroupsView:
         api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"
         if self._consumer_group(group) is not None:
             api, error = "ConsumerGroupHeartbeat", "FENCED_MEMBER_EPOCH"
+        elif group in self.core().groups.share:
+            api, error = "ShareGroupHeartbeat", "FENCED_MEMBER_EPOCH"
         return self.faults.add(api, group=group, error=error, times=count, once_per_member=True)
 
     def freeze(self, group: str) -> FaultView:

@@ -1,2 +1,3 @@
-"""Classic consumer groups as a state machine: who is a member, which generation it is, who has to wait for what. No trio, no
-clock, no disk: times come in, answers and records come out."""
+"""Groups of consumers as state machines: classic ones, those whose assignments the server makes, and in `share` those whose
+members share partitions. Who is a member, what each reads, who has to wait for what. No trio, no clock, no disk: times come in,
+answers and records come out."""

@@ -35,6 +35,7 @@ from .consumer_values import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
     ConsumerTimerKey,
+    MemberTimes,
     TimerKind,
     TopicImage,
 )
@@ -62,6 +63,8 @@ class ConsumerGroups:
 
     settings: ConsumerGroupSettings
     topics: TopicImage
+    times_of: Callable[[str], MemberTimes] | None = None
+    """Of a group's members, where groups have their own; a change counts from the next heartbeat on."""
     _new_member_id: Callable[[], str] = lambda: str(uuid.uuid4())
     _groups: dict[str, ConsumerGroup] = attrs.field(factory=dict)
     timers: Timers[ConsumerTimerKey] = attrs.field(factory=Timers)
@@ -102,7 +105,7 @@ class ConsumerGroups:
         answer = ConsumerHeartbeatAnswer(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._times(request.group_id).heartbeat_interval_ms,
             assignment=member.assigned if is_told else None,
         )
         return _plan(draft, answer, alive=member_id, seen_version=self.topics.version)
@@ -253,9 +256,14 @@ class ConsumerGroups:
         if member is None:
             self.timers.cancel(key._replace(kind=TimerKind.SESSION))
 
+    def _times(self, group_id: str) -> MemberTimes:
+        if self.times_of is not None:
+            return self.times_of(group_id)
+        return MemberTimes(self.settings.heartbeat_interval_ms, self.settings.session_timeout_ms)
+
     def _time_session(self, group_id: str, member_id: str, now_ms: int) -> None:
         key = ConsumerTimerKey(group_id, member_id, TimerKind.SESSION)
-        self.timers.set(key, now_ms + max(self.settings.session_timeout_ms, 1))
+        self.timers.set(key, now_ms + max(self._times(group_id).session_timeout_ms, 1))
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
 

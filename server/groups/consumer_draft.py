@@ -1,6 +1,4 @@
-"""What a group is to be next: records, and the group as it is once they are in the log. The group that is stays as it is until
-then, so nothing has to be undone when they cannot be stored.
-"""
+"""What a consumer group is to be next, step by step (see `managed.drafting`)."""
 
 from __future__ import annotations
 
@@ -10,41 +8,26 @@ from typing import Final
 import attrs
 
 from ...protocol.coordinator import consumer_group_records as records
-from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupRecord, ConsumerGroupValue
+from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT32_MAX
 from ...protocol.patterns import compiled_pattern
 from .consumer_assignors import ASSIGNORS, NO_PARTITIONS, Subscriber
-from .consumer_group import ConsumerGroup, member_keys, metadata_hash
-from .consumer_member import ConsumerMember, recorded
-from .consumer_values import TopicImage
+from .consumer_group import ConsumerGroup, member_keys
+from .consumer_member import ConsumerMember
+from .managed.assigned_partitions import recorded
+from .managed.drafting import GroupDraft
+from .managed.metadata_hash import metadata_hash
 
 LOGGER: Final = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
-class Draft:
+class Draft(GroupDraft[ConsumerGroup, ConsumerGroupKey, ConsumerGroupValue]):
     """See the module. Made for one command."""
 
-    base: ConsumerGroup
-    topics: TopicImage
-    wall_ms: int
-    """By the wall clock, for records that have a time in them."""
-    records: list[ConsumerGroupRecord] = attrs.field(factory=list)
     touched: set[str] = attrs.field(factory=set)
     """Members that have another assignment, or are gone."""
-    _next: ConsumerGroup | None = None
-
-    @property
-    def group(self) -> ConsumerGroup:
-        """As it is with the records so far. Only `put` changes it."""
-        return self.base if self._next is None else self._next
-
-    def put(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        if self._next is None:
-            self._next = self.base.copy()
-        self._next.put(key, value)
-        self.records.append((key, value))
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 

@@ -4,17 +4,16 @@ in which it changes, whether a record was just decided or read from the log.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable
 
 import attrs
 
 from ...protocol.coordinator import consumer_group_records as records
 from ...protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupRecord, ConsumerGroupValue
 from .consumer_assignors import ASSIGNORS, NO_PARTITIONS, UNIFORM, Partitions, TopicPartitionId
-from .consumer_member import ConsumerMember, from_record
-from .consumer_values import ConsumerGroupDescription, ConsumerGroupState, ConsumerMemberDescription, TopicImage
+from .consumer_member import ConsumerMember
+from .consumer_values import ConsumerGroupDescription, ConsumerGroupState, ConsumerMemberDescription
+from .managed.assigned_partitions import from_record
 
 NOT_SEEN = -1
 
@@ -208,13 +207,3 @@ def member_keys(group_id: str, member_id: str) -> list[ConsumerGroupKey]:
         records.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         records.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id),
     ]
-
-
-def metadata_hash(names: Iterable[str], topics: TopicImage) -> int:
-    """Another one when one of these topics was made, deleted, made anew or given more partitions. 64 bits with a sign."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name in sorted(names):
-        found = topics.find(name)
-        if found is not None:
-            digest.update(found.topic_id + found.partitions.to_bytes(4) + len(name.encode()).to_bytes(4) + name.encode())
-    return int.from_bytes(digest.digest(), signed=True)

@@ -5,7 +5,7 @@ to have (KIP-848; Kafka: ConsumerGroupMember, CurrentAssignmentBuilder).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -13,11 +13,11 @@ import attrs
 from ...protocol.coordinator.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupTopicPartitions,
 )
 from ...protocol.errors import ErrorCode, RequestError
 from .consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
 from .consumer_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT, ConsumerHeartbeat
+from .managed.assigned_partitions import from_record, recorded
 
 
 class MemberState(enum.IntEnum):
@@ -181,18 +181,6 @@ class ConsumerMember:
             assigned=from_record(value.assigned_partitions),
             revoking=from_record(value.partitions_pending_revocation),
         )
-
-
-def recorded(partitions: Partitions) -> list[ConsumerGroupTopicPartitions]:
-    """In order, so that equal assignments have equal bytes."""
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        by_topic.setdefault(topic_id, []).append(number)
-    return [ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in by_topic.items()]
-
-
-def from_record(topics: Iterable[ConsumerGroupTopicPartitions]) -> Partitions:
-    return frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:

@@ -46,6 +46,13 @@ class ConsumerGroupSettings:
     max_groups: int = 10_000
 
 
+class MemberTimes(NamedTuple):
+    """How members of a group show that they are alive, ms."""
+
+    heartbeat_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+
+
 class TopicMetadata(NamedTuple):
     topic_id: bytes
     partitions: int

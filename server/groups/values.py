@@ -17,6 +17,7 @@ from ...protocol.coordinator.group_metadata import GroupMetadataValue
 from ...protocol.errors import ErrorCode
 from ...protocol.limits import MIB
 from .consumer_values import ConsumerGroupState
+from .share.member_values import ShareGroupState
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -200,7 +201,7 @@ class GroupListing(NamedTuple):
 
     group_id: str
     protocol_type: str = ""
-    state: GroupState | ConsumerGroupState = GroupState.EMPTY
+    state: GroupState | ConsumerGroupState | ShareGroupState = GroupState.EMPTY
     group_type: str = CLASSIC_TYPE
 
 

@@ -193,6 +193,16 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = int_key(
         45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
     )
+    group_share_heartbeat_interval_ms: int = int_key(
+        5_000,
+        "How often members of share groups are to send a heartbeat; at least 5000, unless `lenient`.",
+        low=1,
+        high=INT32_MAX,
+    )
+    group_share_session_timeout_ms: int = int_key(
+        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
+    )
+    group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
     group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(

@@ -24,6 +24,11 @@ STATIC: Final = "groups: static members"
 COOPERATIVE: Final = "groups: cooperative rebalances"
 BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
 GROUPS_DELETED: Final = "groups: deleted"
+SHARING: Final = (
+    "share groups: accepted, given back, rejected",
+    "share groups: what a member had that leaves, others get",
+    "share groups: accepted by the next poll",
+)
 
 
 class DriverOf(Protocol):
@@ -58,7 +63,7 @@ def _of_python(driver: DriverOf, version: Callable[[], str]) -> Callable[[], Any
     return running
 
 
-def _program(name: str, command: Callable[[], Command]) -> Callable[[], Any]:
+def program(name: str, command: Callable[[], Command]) -> Callable[[], Any]:
     @contextmanager
     def running() -> Iterator[Running]:
         with ExternalProgram.running(name, command()) as program:
@@ -83,30 +88,38 @@ CLIENTS: Final = {
                 COOPERATIVE: "aiokafka has no cooperative assignor",
                 BY_SERVER: "aiokafka has no KIP-848",
                 GROUPS_DELETED: "aiokafka's admin client has no call for it",
+                **dict.fromkeys(SHARING, "aiokafka has no share groups"),
             },
         ),
         Client(
             name="kafka-python",
             running=_of_python(KafkaPythonDriver, lambda: str(kafka.__version__)),
-            cannot={BY_SERVER: "kafka-python has no KIP-848"},
+            cannot={
+                BY_SERVER: "kafka-python has no KIP-848",
+                **dict.fromkeys(SHARING, "kafka-python has no share groups"),
+            },
         ),
         Client(
             name="kafkajs",
             is_program=True,
-            running=_program("kafkajs", external_programs.kafkajs),
+            running=program("kafkajs", external_programs.kafkajs),
             cannot={
                 STATIC: "kafkajs has no static members",
                 COOPERATIVE: "kafkajs has no cooperative assignor",
                 BY_SERVER: "kafkajs has no KIP-848",
+                **dict.fromkeys(SHARING, "kafkajs has no share groups"),
             },
         ),
-        Client(name="franz-go", is_program=True, running=_program("franz-go", partial(external_programs.go, "franz-go"))),
-        Client(name="java", is_program=True, running=_program("java", external_programs.java)),
+        Client(name="franz-go", is_program=True, running=program("franz-go", partial(external_programs.go, "franz-go"))),
+        Client(name="java", is_program=True, running=program("java", external_programs.java)),
         Client(
             name="sarama",
             is_program=True,
-            running=_program("sarama", partial(external_programs.go, "sarama")),
-            cannot={BY_SERVER: "sarama has no KIP-848"},
+            running=program("sarama", partial(external_programs.go, "sarama")),
+            cannot={
+                BY_SERVER: "sarama has no KIP-848",
+                **dict.fromkeys(SHARING, "sarama has no share groups"),
+            },
         ),
     )
 }

@@ -50,8 +50,14 @@ class ConfluentAdmin(ABC):
         return {name: entry.value for name, entry in found.items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+        self._alter_configs(ResourceType.TOPIC, topic, configs)
+
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None:
+        self._alter_configs(ResourceType.GROUP, group, configs)
+
+    def _alter_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        changes = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()]
+        resource = ConfigResource(kind, name, incremental_configs=changes)
         self._asked(lambda admin: admin.incremental_alter_configs([resource]))
 
     def delete_records(self, topic: str, before: dict[int, int]) -> None:

@@ -12,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.clients.confluent_admin import ConfluentAdmin
+from tests.clients.confluent_sharer import ConfluentSharer
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Message, Received
 from tests.clients.python_driver import PolledMember, PythonDriver
 
@@ -184,6 +185,13 @@ class ConfluentDriver(ConfluentAdmin, PythonDriver):
             on_revoke=lambda _, taken: member.taken(each.partition for each in taken),
         )
         return ConfluentConsuming(consumer)
+
+    def sharer(self, group: str, topic: str, *, explicit: bool = True) -> ConfluentSharer:
+        mode = "explicit" if explicit else "implicit"
+        settings = {"group.id": group, "share.acknowledgement.mode": mode}
+        consumer = confluent_kafka.ShareConsumer(self._settings(**settings))
+        consumer.subscribe([topic])
+        return ConfluentSharer(consumer, topic)
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """librdkafka says the end of the log where there is no such record."""

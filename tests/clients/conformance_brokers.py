@@ -21,6 +21,7 @@ QUICK_GROUPS: Final = {
     "TRIOLOG_LENIENT": "true",
     "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
     "TRIOLOG_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "100",
+    "TRIOLOG_GROUP_SHARE_HEARTBEAT_INTERVAL_MS": "100",
 }
 """Waits of production that a test would sit out."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import attrs
 
@@ -146,3 +146,39 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Members that a failed scenario has left leave."""
+
+
+class Given(NamedTuple):
+    """What a member of a share group was given."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    deliveries: int
+    """How often it was given to somebody by now."""
+
+
+Said = tuple[int, int, str]
+"""(partition, offset, `accept`, `release`, `reject` or `renew`)"""
+
+
+class Sharer(Protocol):
+    """A consumer of a share group, which polls when it is told to."""
+
+    def poll(self) -> list[Given]:
+        """What the next poll gives that gives something."""
+
+    def acknowledge(self, said: Sequence[Said] = ()) -> list[str]:
+        """Say what became of records, or that all of the last poll are done, and wait until the broker has it. Answers what it
+        refuses."""
+
+    def leave(self) -> None: ...
+
+
+@runtime_checkable
+class SharingDriver(Protocol):
+    """A client that has share groups (KIP-932)."""
+
+    def sharer(self, group: str, topic: str, *, explicit: bool = True) -> Sharer: ...
+
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None: ...

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from tests.clients.driver import Access, Message, Received
+from tests.clients.driver import Access, Given, Message, Received, Said
 from tests.clients.external_program import ExternalProgram
 
 
@@ -92,6 +92,24 @@ class ExternalMember:
 
 
 @attrs.define(eq=False)
+class ExternalSharer:
+    """A consumer of a share group with a name within its program."""
+
+    driver: ExternalDriver
+    name: str
+
+    def poll(self) -> list[Given]:
+        given = self.driver.ask("share_poll", name=self.name)
+        return [Given(each["partition"], each["offset"], _decoded(each["value"]), each["deliveries"]) for each in given]
+
+    def acknowledge(self, said: Sequence[Said] = ()) -> list[str]:
+        return list(self.driver.ask("share_acknowledge", name=self.name, said=said))
+
+    def leave(self) -> None:
+        self.driver.ask("share_leave", name=self.name)
+
+
+@attrs.define(eq=False)
 class ExternalDriver:
     """One client of another language, at one broker."""
 
@@ -127,6 +145,14 @@ class ExternalDriver:
         self.ask("join", name=name, group=group, topic=topic, instance=instance, assignor=assignor, committed=True)
         self._members[name] = ExternalMember(self, name)
         return self._members[name]
+
+    def sharer(self, group: str, topic: str, *, explicit: bool = True) -> ExternalSharer:
+        name = f"sharer-{id(self)}-{next(self._names)}"
+        self.ask("share_join", name=name, group=group, topic=topic, explicit=explicit)
+        return ExternalSharer(self, name)
+
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None:
+        self.ask("share_configure", group=group, configs=dict(configs))
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
         found = self.ask("consume", topic=topic, count=count, offsets=_by_partition(starts), committed=committed)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import pytest
+from triolog.tools.bench.kafka.jars import kafka_jars
+from triolog.tools.bench.peers.peer import PeerMissingError
 
 from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_path
 
@@ -61,17 +63,18 @@ def go(client: str) -> Command:
     return str(_built("go", build) / "clients"), client
 
 
-def java() -> Command:
+def java(version: str | None = None) -> Command:
+    """`version`: of Kafka; None: that of the other tests."""
     _need("java", "javac")
     try:
-        jars = class_path()
-    except KafkaUnavailableError as exc:
+        jars = class_path() if version is None else kafka_jars(version)
+    except (KafkaUnavailableError, PeerMissingError) as exc:
         raise ProgramUnavailableError(str(exc)) from exc
 
     def build(folder: Path) -> None:
         _run(folder, "javac", "-d", str(folder), "-cp", jars, *map(str, sorted((SOURCES / "java").glob("*.java"))))
 
-    classes = _built("java", build)
+    classes = _built("java", build, into="java" if version is None else f"java-{version}")
     return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Clients"
 
 
@@ -80,14 +83,15 @@ def _need(*programs: str) -> None:
         raise ProgramUnavailableError(f"{', '.join(missing)} not found")
 
 
-def _built(name: str, build: Callable[[Path], None]) -> Path:
+def _built(name: str, build: Callable[[Path], None], into: str = "") -> Path:
     """The folder with what was built of the sources as they are now."""
+    into = into or name
     sources = sorted(path for path in (SOURCES / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
-    folder = BUILT / name
+    folder = BUILT / into
     ready = folder / f"ready-{digest}"
     BUILT.mkdir(parents=True, exist_ok=True)
-    with _locked(BUILT / f"{name}.lock"):
+    with _locked(BUILT / f"{into}.lock"):
         if not ready.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()

@@ -32,6 +32,7 @@ WRITE: Final = "TRIOLOG_WRITE_TABLE"
 QUICK_FEATURES: Final = (
     "keys, headers, nulls, timestamps",
     "groups: members come, read, commit and go",
+    "share groups: accepted, given back, rejected",
     "transactions: consume, transform, produce",
 )
 """What a library does differently from others of its kind shows here first: batches, membership, transactions."""

@@ -24,6 +24,7 @@ TOOLS: Final = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",

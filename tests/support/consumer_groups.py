@@ -9,10 +9,7 @@ from collections.abc import Iterable
 
 import attrs
 from triolog.protocol.coordinator.consumer_group_records import (
-    decode_consumer_group_key,
-    decode_consumer_group_value,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
+    CONSUMER_GROUP_RECORDS,
 )
 from triolog.server.groups.consumer import ConsumerGroups, Plan
 from triolog.server.groups.consumer_assignors import NO_PARTITIONS, Partitions
@@ -87,8 +84,7 @@ class Driven:
         return plan.answer
 
     def commit(self, plan: Plan) -> None:
-        for key, value in plan.records:
-            self.log.append((encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(value)))
+        self.log.extend(CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records)
         self.groups.commit(plan, self.now_ms)
 
     def pass_time(self, until_ms: int) -> None:
@@ -109,9 +105,9 @@ class Driven:
     def replayed(self, log: Iterable[tuple[bytes, bytes | None]]) -> ConsumerGroups:
         groups = ConsumerGroups(self.settings, self.topics)
         for key_bytes, data in log:
-            key = decode_consumer_group_key(key_bytes)
+            key = CONSUMER_GROUP_RECORDS.decode_key(key_bytes)
             assert key is not None
-            groups.replay(key, None if data is None else decode_consumer_group_value(key, data))
+            groups.replay(key, None if data is None else CONSUMER_GROUP_RECORDS.decode_value(key, data))
         return groups
 
     def compact(self) -> None:

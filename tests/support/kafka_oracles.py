@@ -44,8 +44,20 @@ WITHOUT_KIO: Final = frozenset({("ListOffsets", 0)})
 NEWER: Final = frozenset({("ApiVersions", 5), ("DeleteGroups", 3), ("TxnOffsetCommit", 6)})
 """Kafka 4.4's, which neither library has yet: `kafka/test_message_definitions.py` compares these with Kafka's own files."""
 
-WITHOUT_KAFKA_PYTHON: Final = frozenset({"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"})
-"""kafka-python 3 has no KIP-848: kio alone compares these."""
+WITHOUT_KAFKA_PYTHON: Final = frozenset(
+    {
+        "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
+        "ShareGroupHeartbeat",
+        "ShareGroupDescribe",
+        "DescribeShareGroupOffsets",
+        "AlterShareGroupOffsets",
+        "DeleteShareGroupOffsets",
+        "ShareFetch",
+        "ShareAcknowledge",
+    }
+)
+"""kafka-python 3 has neither KIP-848 nor KIP-932: kio alone compares these."""
 
 
 RENAMED: Final = {"TxnOffsetCommitRequest": ("GenerationIdOrMemberEpoch", "GenerationId")}

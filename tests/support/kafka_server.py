@@ -14,7 +14,7 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
 from triolog.server.listeners.connections.sockets import Admission, Listener
-from triolog.server.listeners.kafka.calls import SERVED, listener_of
+from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
@@ -50,9 +50,10 @@ class KafkaServer:
 async def kafka_server(
     path: Path, *, door: dict[str, Any] | None = None, watch: Watch | None = None, **settings: Any
 ) -> AsyncIterator[KafkaServer]:
-    """A server for the time of the block; `door` has what `KafkaDoor` takes, settings are `running_broker`'s."""
+    """A server for the time of the block that speaks all APIs; `door` has what `KafkaDoor` takes, settings are
+    `running_broker`'s."""
     async with running_broker(path, **settings) as broker, trio.open_nursery() as nursery:
-        shared = KafkaDoor(broker, apis=SERVED, **(door or {}))
+        shared = KafkaDoor(broker, **(door or {}))
         admission = Admission.of(broker.config, quotas=broker.security.quotas)
         listener = listener_of(shared, LOCALHOST, admission, watch)
         address = await nursery.start(listener.run)

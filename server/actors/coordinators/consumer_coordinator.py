@@ -8,20 +8,15 @@ heartbeat without news waits for nothing but the turns before it.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 import attrs
-import trio
 
-from ....protocol.coordinator.consumer_group_records import (
-    ConsumerGroupRecord,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
-)
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError
-from ...groups.classic import STORE_ERRORS, ClassicGroups
+from ...groups.classic import ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
 from ...groups.consumer_checks import check_commit, check_fetch, check_heartbeat
 from ...groups.consumer_values import (
@@ -30,49 +25,21 @@ from ...groups.consumer_values import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
     ConsumerTimerKey,
-    TopicMetadata,
 )
 from ...groups.values import CommittingMember
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
-from ..manager.topics import Topics
+from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
-from .offsets_topic import OffsetsTopic, RawRecord
+from .managed.group_log import check_serving, expire_in_time, member_times, store_records
+from .managed.group_turns import GroupTurns
+from .managed.topic_image import ServerTopics
+from .offsets_topic import OffsetsTopic
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MIN_HEARTBEAT_INTERVAL_MS: Final = 5_000
-"""Kafka's group.consumer.min.heartbeat.interval.ms. A lenient server may ask for more of them: tests do not want to wait."""
 RETRY_MS: Final = 1_000
 """After which a member that is to go is looked at again, when that could not be stored."""
-
-
-@attrs.frozen
-class _Image:
-    """The server's topics, as groups look at them."""
-
-    topics: Topics
-
-    @property
-    def version(self) -> int:
-        return self.topics.version
-
-    def find(self, name: str) -> TopicMetadata | None:
-        if name not in self.topics:
-            return None
-        topic = self.topics.get(name).topic
-        return TopicMetadata(topic.topic_id.bytes, topic.partitions)
-
-    def names(self) -> Iterable[str]:
-        return [hosted.topic.name for hosted in self.topics]
-
-
-@attrs.define(eq=False)
-class _Turns:
-    """The lock of one group's changes, kept while somebody holds it or waits for it."""
-
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
 
 
 @attrs.define(eq=False)
@@ -83,20 +50,26 @@ class ConsumerCoordinator:
     _classic: ClassicGroups
     _groups: ConsumerGroups
     _wall_ms: NowMs
-    _turns: dict[str, _Turns] = attrs.field(factory=dict)
+    _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    is_of_another_kind: Callable[[str], bool] = lambda _: False
+    """Whether a group of that name is neither a classic one nor one of these."""
     _alarm: Alarm = attrs.field(factory=Alarm)
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, topic: OffsetsTopic, classic: ClassicGroups, wall_ms: NowMs) -> ConsumerCoordinator:
-        floor_ms = 0 if config.lenient else MIN_HEARTBEAT_INTERVAL_MS
-        settings = ConsumerGroupSettings(
-            heartbeat_interval_ms=max(config.group_consumer_heartbeat_interval_ms, floor_ms),
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            max_size=config.group_max_size,
-            max_groups=config.max_groups,
-        )
-        return cls(topic, classic, ConsumerGroups(settings, _Image(topic.topics)), wall_ms)
+    def of(
+        cls,
+        config: BrokerConfig,
+        topic: OffsetsTopic,
+        classic: ClassicGroups,
+        wall_ms: NowMs,
+        *,
+        turns: GroupTurns,
+        configs: GroupConfigs,
+    ) -> ConsumerCoordinator:
+        settings = ConsumerGroupSettings(max_size=config.group_max_size, max_groups=config.max_groups)
+        groups = ConsumerGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "consumer"))
+        return cls(topic, classic, groups, wall_ms, turns)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -108,18 +81,14 @@ class ConsumerCoordinator:
 
     async def run(self) -> None:
         """What comes due. Cancelled: a record that is being written is."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                await self._alarm.wait(self._groups.next_deadline_ms)
-                for key in self._groups.due(deadline_now_ms()):
-                    nursery.start_soon(self._expire, key)
+        await expire_in_time(self._alarm, self._groups, self._expire)
 
     def close(self) -> None:
         """Answer everybody who comes that this is the coordinator no more."""
         self._is_closed = True
 
     async def _expire(self, key: ConsumerTimerKey) -> None:
-        async with self._turn(key.group_id):
+        async with self._turns.of(key.group_id):
             plan = self._groups.expire(key, self._wall_ms())
             if plan is None:
                 return
@@ -137,7 +106,9 @@ class ConsumerCoordinator:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)
         self._check_serving(request.group_id)
-        async with self._turn(request.group_id):
+        async with self._turns.of(request.group_id):
+            if self.is_of_another_kind(request.group_id):
+                raise not_a_consumer_group(request.group_id)
             plan = self._groups.heartbeat(request, self._wall_ms())
             is_new = request.group_id not in self._groups
             if is_new and not self._classic.begin_delete(request.group_id):
@@ -156,13 +127,7 @@ class ConsumerCoordinator:
         return plan.answer
 
     def _check_serving(self, group: str) -> None:
-        if self._is_closed:
-            raise RequestError(f"group {group!r}: the coordinator stops", ErrorCode.NOT_COORDINATOR)
-        try:
-            self._topic.check_served(group)
-        except RequestError as exc:
-            code = exc.code if exc.code is ErrorCode.INVALID_GROUP_ID else ErrorCode.NOT_COORDINATOR
-            raise RequestError(exc.message, code) from exc
+        check_serving(self._topic, group, is_closed=self._is_closed)
 
     async def _carry_out(self, plan: Plan, *, replaces_classic: bool = False) -> None:
         """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
@@ -176,28 +141,8 @@ class ConsumerCoordinator:
         self._alarm.bring_forward(self._groups.next_deadline_ms)
 
     async def _store(self, plan: Plan, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
-        group, encoded = plan.group.group_id, [_encoded(record) for record in plan.records]
-        try:
-            with trio.CancelScope(shield=True):
-                await self._topic.ensure()
-                await self._topic.store(group, encoded, on_stored, replaces_classic=replaces_classic)
-        except RequestError as exc:
-            code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-            raise RequestError(
-                f"group {group!r}: what has changed could not be stored: {exc.message}", STORE_ERRORS.get(code, code)
-            ) from exc
-
-    @asynccontextmanager
-    async def _turn(self, group: str) -> AsyncIterator[None]:
-        turns = self._turns.setdefault(group, _Turns())
-        turns.users += 1
-        try:
-            async with turns.lock:
-                yield
-        finally:
-            turns.users -= 1
-            if not turns.users:
-                del self._turns[group]
+        encoded = [CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records]
+        await store_records(self._topic, plan.group.group_id, encoded, on_stored, replaces_classic=replaces_classic)
 
     # ---- between the kinds -----------------------------------------------------------------------------------------------
 
@@ -213,7 +158,7 @@ class ConsumerCoordinator:
         """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
         RequestError: NON_EMPTY_GROUP."""
         while group in self._turns or group in self._groups:
-            async with self._turn(group):
+            async with self._turns.of(group):
                 if group in self._groups:
                     await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 
@@ -260,13 +205,12 @@ class ConsumerCoordinator:
         self._check_serving(group)
         found = self._groups.find(group)
         if found is None:
-            raise unknown_group(group)
+            raise not_a_consumer_group(group) if self.is_of_another_kind(group) else unknown_group(group)
         return found.describe()
 
     def descriptions(self) -> Collection[ConsumerGroupDescription]:
         return [group.describe() for group in self._groups.groups()]
 
 
-def _encoded(record: ConsumerGroupRecord) -> RawRecord:
-    key, value = record
-    return encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(value)
+def not_a_consumer_group(group: str) -> RequestError:
+    return RequestError(f"Group {group} is not a consumer group.", ErrorCode.GROUP_ID_NOT_FOUND)

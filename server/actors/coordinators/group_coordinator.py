@@ -1,5 +1,6 @@
 """The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
-Members of consumer groups are `consumer_coordinator`'s; a name is of one kind at a time.
+Members of consumer groups are `consumer_coordinator`'s, those of share groups `managed.share_coordinator`'s; a name is of one
+kind at a time.
 
 What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
 `__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
@@ -23,6 +24,7 @@ from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartition
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...groups.classic import ClassicGroups, subscribed_error
 from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
+from ...groups.share.member_values import SHARE_TYPE
 from ...groups.values import (
     CommittingMember,
     GroupDescription,
@@ -41,11 +43,14 @@ from ...groups.values import (
 )
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
+from ..manager.state.group_configs import GroupConfigs
 from .alarm import Alarm, deadline_now_ms
 from .commit_batch import AnswerCommit, Commit
 from .committed_offsets import CommittedOffsets
 from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
+from .managed.group_turns import GroupTurns
+from .managed.share_coordinator import ShareCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
 
@@ -67,13 +72,15 @@ class GroupCoordinator:
     _records: GroupRecords
     consumers: ConsumerCoordinator
     """The coordinator of consumer groups (KIP-848)."""
+    share: ShareCoordinator
+    """The coordinator of share groups (KIP-932)."""
     _callers: dict[Token, _Caller] = attrs.field(factory=dict)
     _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
     _alarm: Alarm = attrs.field(factory=Alarm)
     _is_closed: bool = False
 
     @classmethod
-    def of(cls, config: BrokerConfig, offsets: CommittedOffsets, now_ms: NowMs) -> GroupCoordinator:
+    def of(cls, config: BrokerConfig, offsets: CommittedOffsets, now_ms: NowMs, configs: GroupConfigs) -> GroupCoordinator:
         settings = GroupSettings(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -81,9 +88,13 @@ class GroupCoordinator:
             max_size=config.group_max_size,
             max_groups=config.max_groups,
         )
-        members = ClassicGroups(settings)
-        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms)
-        return cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers)
+        members, turns = ClassicGroups(settings), GroupTurns()
+        consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
+        share = ShareCoordinator.of(config, offsets.topic, now_ms, turns=turns, configs=configs)
+        coordinator = cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers, share)
+        consumers.is_of_another_kind = share.__contains__
+        share.is_of_another_kind = coordinator._is_not_shared
+        return coordinator
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -92,18 +103,21 @@ class GroupCoordinator:
         for group, value in self._topic.take_restorable():
             self._settle(self._members.restore(group, value, deadline_now_ms()))
         self.consumers.restore()
+        self.share.restore()
 
     async def run(self) -> None:
         """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
             nursery.start_soon(self.consumers.run)
+            nursery.start_soon(self.share.run)
             nursery.start_soon(self._records.run, self._stored, self._store_failed)
 
     def close(self) -> None:
         """Answer everybody who waits, and everybody who comes, that this is the coordinator no more."""
         self._is_closed = True
         self.consumers.close()
+        self.share.close()
         self._settle(self._members.close())
 
     async def _keep_time(self) -> None:
@@ -133,8 +147,10 @@ class GroupCoordinator:
         """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
         other kind without members becomes a classic one."""
         error = self._refusal(request.group_id)
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and request.group_id not in self.share:
             error = await self.consumers.make_way(request.group_id) or self._refusal(request.group_id)
+        if error is ErrorCode.NONE and request.group_id in self.share:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is not ErrorCode.NONE:
             return JoinAnswer(error=error, member_id=request.member_id)
         answer = await self._wait_for(partial(self._members.join, request))
@@ -174,6 +190,10 @@ class GroupCoordinator:
         while self._members.is_being_stored(request.group_id) and not self._is_closed:
             await self._records.written()
         return await self.consumers.heartbeat(request)
+
+    def _is_not_shared(self, group: str) -> bool:
+        """Whether there is a group of that name, and it is no share group."""
+        return group not in self.share and (group in self.consumers or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group, each with an answer of its own."""
@@ -215,6 +235,8 @@ class GroupCoordinator:
         return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member))
 
     def _check_commit(self, group: str, member: CommittingMember, *, is_transactional: bool = False) -> None:
+        if group in self.share:
+            raise RequestError(f"Group {group} is a share group: it commits no offsets", ErrorCode.GROUP_ID_NOT_FOUND)
         if group in self.consumers:
             self.consumers.check_commit(group, member, is_transactional=is_transactional)
             return
@@ -244,7 +266,7 @@ class GroupCoordinator:
     def describe(self, group: str) -> GroupDescription:
         """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
         self._topic.check_served(group)
-        if group in self.consumers:
+        if group in self.consumers or group in self.share:
             return GroupDescription(group_id=group)
         found = self._members.describe(group)
         if found is not None:
@@ -256,6 +278,8 @@ class GroupCoordinator:
         found = {listing.group_id: listing for listing in self._members.listings()}
         for each in self.consumers.descriptions():
             found[each.group_id] = GroupListing(each.group_id, CONSUMER_PROTOCOL_TYPE, each.state, CONSUMER_TYPE)
+        for shared in self.share.descriptions():
+            found[shared.group_id] = GroupListing(shared.group_id, SHARE_TYPE, shared.state, SHARE_TYPE)
         for name in self._topic.names():
             found.setdefault(name, GroupListing(name))
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
@@ -270,6 +294,9 @@ class GroupCoordinator:
         """Forget a group without members, and its offsets. Raises RequestError. Cancelled once it has begun: it is done all the
         same, and that is waited for."""
         self._topic.check_served(group)
+        if group in self.share:
+            await self.share.remove(group)
+            return
         if group in self.consumers:
             await self._delete_consumer_group(group)
             return

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import attrs
 
 from ....protocol.coordinator.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupKey,
     ConsumerGroupValue,
-    decode_consumer_group_key,
-    decode_consumer_group_value,
 )
 from ....protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
@@ -25,10 +24,15 @@ from ....protocol.coordinator.offsets import (
     decode_offset_commit_value,
     decode_offsets_key,
 )
+from ....protocol.coordinator.record_kinds import RecordKinds
+from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS, ShareGroupKey, ShareGroupValue
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.record import iter_records
 from ....protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MayExpire = Callable[[str], bool]
 """Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
@@ -72,6 +76,8 @@ class GroupOffsets:
     """Their records as the log had them, until somebody has taken them."""
     _consumer_records: dict[bytes, tuple[ConsumerGroupKey, ConsumerGroupValue]] = attrs.field(factory=dict)
     """The newest record of each key of consumer groups (KIP-848), until somebody has taken them."""
+    _share_records: dict[bytes, tuple[ShareGroupKey, ShareGroupValue]] = attrs.field(factory=dict)
+    """The same of share groups (KIP-932)."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
 
@@ -101,13 +107,9 @@ class GroupOffsets:
             elif key is not None:
                 self._replay_group(key.group, record.value)
             else:
-                self._replay_consumer_group(bytes(record.key or b""), record.value)
-
-    def _replay_consumer_group(self, key_bytes: bytes, data: Bytes | None) -> None:
-        key = decode_consumer_group_key(key_bytes)
-        self._consumer_records.pop(key_bytes, None)
-        if key is not None and data is not None:
-            self._consumer_records[key_bytes] = (key, decode_consumer_group_value(key, data))
+                key_bytes = bytes(record.key or b"")
+                _replay_managed(CONSUMER_GROUP_RECORDS, self._consumer_records, key_bytes, record.value)
+                _replay_managed(SHARE_GROUP_RECORDS, self._share_records, key_bytes, record.value)
 
     def _replay_group(self, group: str, data: Bytes | None) -> None:
         if data is None:
@@ -125,6 +127,11 @@ class GroupOffsets:
     def take_consumer_records(self) -> list[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
         """The records of consumer groups (KIP-848), once."""
         found, self._consumer_records = self._consumer_records, {}
+        return list(found.values())
+
+    def take_share_records(self) -> list[tuple[ShareGroupKey, ShareGroupValue]]:
+        """The records of share groups (KIP-932), once."""
+        found, self._share_records = self._share_records, {}
         return list(found.values())
 
     def has_group_record(self, group: str) -> bool:
@@ -211,3 +218,11 @@ class GroupOffsets:
         committed = (OffsetCommitKey(group, each) for group, offsets in self._offsets.items() for each in offsets)
         pending = (key for keys in self._pending.values() for key in keys)
         return [key for key in dict.fromkeys([*committed, *pending]) if key.topic_partition.topic == topic]
+
+
+def _replay_managed(kinds: RecordKinds[K, V], found: dict[bytes, tuple[K, V]], key_bytes: bytes, data: Bytes | None) -> None:
+    """A record of a group whose assignments the server makes, if it is one of these kinds."""
+    key = kinds.decode_key(key_bytes)
+    found.pop(key_bytes, None)
+    if key is not None and data is not None:
+        found[key_bytes] = key, kinds.decode_value(key, data)

@@ -16,6 +16,7 @@ import attrs
 from ....protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
 from ....protocol.coordinator.group_metadata import GroupMetadataValue
 from ....protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
+from ....protocol.coordinator.share_group_records import ShareGroupKey, ShareGroupValue
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.limits import INT16_MAX
 from ....protocol.records.builder import BatchBuilder
@@ -132,6 +133,11 @@ class OffsetsTopic:
         for _, offsets in self.readable():
             yield from offsets.take_consumer_records()
 
+    def take_share_records(self) -> Iterator[tuple[ShareGroupKey, ShareGroupValue]]:
+        """What the logs know of share groups (KIP-932), once, after `load`."""
+        for _, offsets in self.readable():
+            yield from offsets.take_share_records()
+
     def end_transaction(self, topic_partition: TopicPartition, producer_id: int, *, commit: bool) -> None:
         """A marker was stored in a partition of `__consumer_offsets`."""
         offsets = self._loaded.get(topic_partition.partition)
@@ -175,9 +181,9 @@ class OffsetsTopic:
     async def store(
         self, group: str, records: Sequence[RawRecord], on_stored: Callable[[], None], *, replaces_classic: bool
     ) -> None:
-        """Keep records of a consumer group (KIP-848) in one batch; `on_stored` is called in log order. `replaces_classic`: the
-        record of a classic group of that name is deleted in the same batch; its offsets stay. Raises RequestError; then none of
-        them is in the log."""
+        """Keep records of a group whose assignments the server makes in one batch; `on_stored` is called in log order.
+        `replaces_classic`: the record of a classic group of that name is deleted in the same batch; its offsets stay. Raises
+        RequestError; then none of them is in the log."""
         topic_partition = self.partition_of(group)
         offsets, now_ms, builder = self.contents(topic_partition), self._now_ms(), batch_builder()
         if replaces_classic and offsets.has_group_record(group):

@@ -22,7 +22,7 @@ from ...storage.directory.partition_directory import check_topic_id
 from ...storage.directory.topics_file import Topic
 from ...storage.disk.filesystem import FileSystem
 from ...storage.disk.later_syncs import LaterSyncs
-from ...storage.disk.paths import LOG_SUFFIX, base_offset_of, is_internal
+from ...storage.disk.paths import LOG_SUFFIX, base_offset_of, may_be_trimmed
 from ...storage.disk.remembered_names import RememberedNames
 from ...storage.errors import LogOfflineError, is_out_of_space
 from ...storage.log.log import Log
@@ -241,7 +241,7 @@ class LogOpener:
     def request(self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig) -> OpenLog:
         """What opens a partition's log as its log directory remembers it. Nobody deletes records of the server's own topics, so
         a checkpoint that says so is wrong, and the state of the coordinators must not hang on it."""
-        is_trimmed = not is_internal(topic_partition.topic)
+        is_trimmed = may_be_trimmed(topic_partition.topic)
         return OpenLog(
             topic_partition=topic_partition,
             directory=path,

@@ -171,6 +171,13 @@ class LogRetention:
                 answers[slot] = hosted.actor.log.log_start_offset if error is None else error
         return answers  # type: ignore[return-value]
 
+    async def prune(self, topic_partition: TopicPartition, before_offset: int) -> None:
+        """Delete the records of a topic of the server's own that later ones make needless. Raises RequestError, OSError: they
+        may be there again after a restart."""
+        hosted = self.topics.partition(topic_partition)
+        await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
+        await self.directories.write_checkpoints([hosted.directory])
+
     async def _raise_log_start(self, topic_partition: TopicPartition, before_offset: int) -> HostedPartition:
         hosted = self.topics.partition(topic_partition)
         if is_internal(topic_partition.topic):

@@ -25,11 +25,10 @@ from ...security.quota_entities import QuotaEntity
 from ...security.quotas import ClientQuotas
 from ...security.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ...settings.broker_config import BrokerConfig
-from ...storage.directory.log_directory import LogDirectory, is_passing
 from ...storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ...storage.disk.filesystem import read_file
-from ...storage.errors import LogOfflineError
 from .log_manager import LogManager
+from .state.copies import Copies
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -52,18 +51,16 @@ class Security:
     """See the module. Use `open_security`; every method belongs to the trio thread."""
 
     _manager: LogManager
+    _copies: Copies[SecurityState]
     statistics: SecurityStatistics = attrs.field(factory=SecurityStatistics)
     authorizer: AclAuthorizer | None = None
     """None: everybody may do everything."""
     quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
     """Those that are in effect."""
-    _state: SecurityState = attrs.field(factory=SecurityState)
-    _generation: int = 0
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""
     _decoy_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
-    _turn: trio.Lock = attrs.field(factory=trio.Lock)
 
     @classmethod
     def of(cls, manager: LogManager) -> Self:
@@ -71,22 +68,15 @@ class Security:
         authorizer = None
         if config.acl_enable:
             authorizer = AclAuthorizer(frozenset(config.super_users), config.allow_everyone_if_no_acl_found)
-        return cls(manager, authorizer=authorizer)
+        copies = Copies(manager, "users, ACLs and quotas", read_security, write_security, SecurityState())
+        return cls(manager, copies, authorizer=authorizer)
 
     # ---- start -----------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
-        states, self._users = await self._manager.disk.call(self._read)
-        newest = max(states, key=lambda state: state.generation)
-        self._generation = newest.generation
-        self._apply(newest)
-        if any(state.generation != newest.generation for state in states):
-            await self._write(newest)
-
-    def _read(self) -> tuple[list[SecurityState], dict[str, ConfiguredUser]]:
-        states = [read_security(self._manager.fs, each.path) for each in self._manager.log_directories.live]
-        return states, _configured_users(self._manager)
+        self._apply(await self._copies.load())
+        self._users = await self._manager.disk.call(_configured_users, self._manager)
 
     # ---- logins ----------------------------------------------------------------------------------------------------------
 
@@ -100,7 +90,7 @@ class Security:
         """What the user logs in with: what is stored, else what the configuration says, else a decoy that nothing fits."""
         key = user, mechanism
         configured = self._users.get(user)
-        if (stored := self._state.credentials.get(key)) is not None:
+        if (stored := self._copies.state.credentials.get(key)) is not None:
             return stored
         if configured is None:
             return decoy(mechanism, self._decoy_secret, user)
@@ -119,7 +109,7 @@ class Security:
 
     def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:
         """The stored SCRAM credentials."""
-        return self._state.credentials
+        return self._copies.state.credentials
 
     async def alter_scram_users(
         self, upsertions: Mapping[CredentialKey, ScramCredential], deletions: Iterable[CredentialKey]
@@ -137,7 +127,7 @@ class Security:
 
     def acls(self, wanted: AclFilter) -> list[Acl]:
         """The ACLs that match a filter, in order."""
-        return sorted(acl for acl in self._state.acls if wanted.matches(acl))
+        return sorted(acl for acl in self._copies.state.acls if wanted.matches(acl))
 
     async def create_acls(self, acls: Iterable[Acl]) -> None:
         """Add ACLs; durable and in effect when this returns. Raises RequestError."""
@@ -173,7 +163,7 @@ class Security:
 
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         """The stored quotas, by entity and key."""
-        return self._state.quotas
+        return self._copies.state.quotas
 
     async def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
         """Set quotas, or remove those that are None; durable and in effect when this returns. Raises RequestError."""
@@ -191,35 +181,10 @@ class Security:
     # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
-        async with self._turn:
-            changed = change(self._state)
-            if changed == self._state:
-                return
-            self._generation += 1  # also of a change that fails: some directory may have it
-            changed = attrs.evolve(changed, generation=self._generation)
-            with trio.CancelScope(shield=True):
-                await self._write(changed)
-            self._apply(changed)
-
-    async def _write(self, state: SecurityState) -> None:
-        """Write to every directory in service: any of them may be the only one at the next start."""
-        disk, directories = self._manager.disk, self._manager.log_directories
-        try:
-            for directory in list(directories.live):
-                try:
-                    await disk.call(self._write_one, directory, state)
-                except OSError as exc:
-                    if is_passing(exc):
-                        raise
-                    directories.fail(directory, exc)
-        except OSError as exc:
-            raise LogOfflineError(f"users, ACLs and quotas cannot be stored: {exc}; free space, then try again") from exc
-
-    def _write_one(self, directory: LogDirectory, state: SecurityState) -> None:
-        write_security(self._manager.fs, directory.path, state, durable=directory.durable)
+        await self._copies.change(change)
+        self._apply(self._copies.state)
 
     def _apply(self, state: SecurityState) -> None:
-        self._state = state
         self.quotas.replace(state.quotas)
         if self.authorizer is not None:
             self.authorizer.replace(state.acls)

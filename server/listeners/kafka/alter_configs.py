@@ -1,6 +1,6 @@
 """AlterConfigs and IncrementalAlterConfigs. Source: ConfigAdminManager, ConfigurationControlManager, KIP-133, KIP-339.
 
-Topics are configured while the server runs; the broker's keys are not, so to change them is refused.
+Topics and groups are configured while the server runs; the broker's keys are not, so to change them is refused.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ....protocol.errors import InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
@@ -25,7 +26,7 @@ from ....protocol.kafka.messages.admin.configs import (
 )
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
 from ..connections.in_turns import in_turns
-from .configs import ResourceType, check_broker_name, unknown_type
+from .configs import ResourceType, check_broker_name, check_group_name, unknown_type
 from .door import Call, error_code, error_message
 
 
@@ -157,6 +158,12 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
                 "start it again"
             )
         return
+    if resource.resource_type == ResourceType.GROUP:
+        check_group_name(resource.resource_name)
+        await call.broker.group_configs.change(
+            resource.resource_name, partial(_group_overrides, resource), validate_only=validate_only
+        )
+        return
     if resource.resource_type != ResourceType.TOPIC:
         raise unknown_type(resource.resource_type)
     if not resource.resource_name:
@@ -174,3 +181,18 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
     except UnknownTopicOrPartitionError:
         call.broker.config.topic_defaults.overlay(change({}), lenient=call.door.lenient)  # Kafka says first what is wrong
         raise
+
+
+def _group_overrides(resource: Resource, overrides: Mapping[str, str]) -> dict[str, str]:
+    """A group's overrides after a change. None of its keys is a list."""
+    if isinstance(resource, AlterConfigsResource):
+        return {config.name: config.value or "" for config in resource.configs}
+    changed = dict(overrides)
+    for config in resource.configs:
+        if config.config_operation == Operation.DELETE:
+            changed.pop(config.name, None)
+        elif config.config_operation == Operation.SET:
+            changed[config.name] = config.value or ""
+        else:
+            raise InvalidConfigError(f"{config.name} is no list: nothing can be appended to it or subtracted from it")
+    return changed

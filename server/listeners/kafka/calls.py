@@ -51,15 +51,13 @@ HANDLER_MODULES: Final = (
         "describe_topic_partitions",
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
-    *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "topics", "transaction_views", "transactions"),
+    *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "share_acknowledge", "share_fetch"),
+    *("share_group_offsets", "share_groups", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
 TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch, ApiKey.OFFSET_COMMIT: take_offset_commit}
 """What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
-
-SERVED: Final = APIS
-"""What is spoken, and advertised."""
 
 
 @functools.cache
@@ -188,6 +186,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             in_steps=door.broker.in_steps,
             quotas=door.broker.security.quotas,
             idle_timeout_s=door.idle_timeout_s,
+            has_ended=door.broker.shares.disconnected,
         )
         return Served(session.serve, session.stop_reading)
 

@@ -20,6 +20,7 @@ class Source(enum.IntEnum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7}

@@ -1,6 +1,6 @@
 """DescribeConfigs and ListConfigResources. Source: KafkaApis, ConfigHelper, KIP-133, KIP-226, KIP-569, KIP-1142.
 
-Topics and the broker have configurations; loggers, client metrics and groups have none here.
+Topics, the broker and groups have configurations; loggers and client metrics have none here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..connections.in_turns import in_turns
 from .broker_entries import broker_entries
 from .config_entries import Entry, topic_entries
 from .door import Call, error_code, error_message
+from .group_entries import group_entries
 
 ALL_BROKERS: Final = ""
 """As a broker's name: what holds for all of them and was set while they ran. Nothing is."""
@@ -90,7 +91,16 @@ def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
     if resource_type == ResourceType.BROKER:
         check_broker_name(call, name)
         return () if name == ALL_BROKERS else broker_entries(call)
+    if resource_type == ResourceType.GROUP:
+        check_group_name(name)
+        return group_entries(call.broker, name)
     raise unknown_type(resource_type)
+
+
+def check_group_name(name: str) -> None:
+    """Raises RequestError: there is no configuration of all groups."""
+    if not name:
+        raise InvalidRequestError("Group name must not be empty; the server's keys are what groups follow")
 
 
 def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
@@ -121,7 +131,7 @@ def unknown_type(resource_type: int) -> RequestError:
     """What is answered for resources that have no configuration here."""
     known = [kind for kind in ResourceType if kind == resource_type]
     name = known[0].name if known else str(resource_type)
-    return InvalidRequestError(f"resources of type {name} have no configuration here; TOPIC and BROKER have")
+    return InvalidRequestError(f"resources of type {name} have no configuration here; TOPIC, BROKER and GROUP have")
 
 
 # ---- ListConfigResources ---------------------------------------------------------------------------------------------------
@@ -135,6 +145,7 @@ def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListC
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
+        ResourceType.GROUP: sorted(call.broker.group_configs.overrides()),
     }
     return ListConfigResourcesResponse(
         config_resources=[

@@ -4,7 +4,6 @@ Source: KIP-848, KIP-1082 (the client makes the member id), KIP-1099 (the kind o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from ....protocol.errors import RequestError
@@ -24,14 +23,13 @@ from ....protocol.kafka.messages.consumer_groups import (
 from ....protocol.limits import INT32_MIN
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerMemberDescription
 from ..connections.in_turns import in_turns
+from .assigned_topics import Partitions, by_topic, named_topics
 from .door import Call
 from .patterns import check_subscription
 
 FIRST_WITH_MEMBER_ID: Final = 1
 CONSUMER_MEMBER: Final = 1
 """A member that speaks this protocol, and not the classic one."""
-
-Partitions = Iterable[tuple[bytes, int]]
 
 
 async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
@@ -48,7 +46,7 @@ async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatReque
     if answer.assignment is not None:
         topics = [
             ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in _by_topic(answer.assignment)
+            for topic_id, numbers in by_topic(answer.assignment)
         ]
         assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
     return ConsumerGroupHeartbeatResponse(
@@ -135,20 +133,8 @@ def _member(call: Call, member: ConsumerMemberDescription) -> ConsumerGroupDescr
 
 
 def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
-    """An assignment without deleted topics, which have no name."""
-    topics = []
-    for topic_id, numbers in _by_topic(partitions):
-        try:
-            name = call.broker.topics.named(topic_id)
-        except RequestError:
-            continue
-        topics.append(ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers))
+    topics = [
+        ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        for topic_id, name, numbers in named_topics(call, partitions)
+    ]
     return ConsumerGroupDescribeAssignment(topic_partitions=topics)
-
-
-def _by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:
-    """(topic id, partition numbers) for each topic, in order."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        topics.setdefault(topic_id, []).append(number)
-    return list(topics.items())

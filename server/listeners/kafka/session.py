@@ -149,6 +149,8 @@ class KafkaSession(Session[Request]):
     """Of all clients of the broker."""
     owed_s: float = 0.0
     """For how long the client has to be quiet because of what the request reads that is being answered."""
+    has_ended: Callable[[KafkaSession], None] = _ended
+    """Told when the connection is no more."""
     software: str = "-"
     """Name and version of the client's library, as it says."""
     principal: str = ANONYMOUS
@@ -173,6 +175,12 @@ class KafkaSession(Session[Request]):
 
     def begin(self) -> None:
         """Nothing is to be said first."""
+
+    async def serve(self) -> None:
+        try:
+            await super().serve()
+        finally:
+            self.has_ended(self)
 
     # ---- requests ------------------------------------------------------------------------------------------------------
 

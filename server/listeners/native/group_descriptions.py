@@ -1,4 +1,4 @@
-"""The native call `describe_groups`: groups of both kinds, as one kind of answer."""
+"""The native call `describe_groups`: groups of all kinds, as one kind of answer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Final
 from ....protocol.coordinator.consumer_protocol import decode_assignment
 from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
 from ....protocol.native import messages
-from ...broker import Broker, ConsumerGroupDescription, GroupDescription, GroupState
+from ...broker import Broker, ConsumerGroupDescription, GroupDescription, GroupState, ShareGroupDescription
 from ..connections.in_turns import in_turns
 
 CONSUMER: Final = "consumer"
 """Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""
 CLASSIC: Final = "classic"
+SHARE: Final = "share"
 
 
 async def describe_groups(broker: Broker, message: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
@@ -24,6 +25,8 @@ async def describe_groups(broker: Broker, message: messages.DescribeGroupsReques
 
 def _described(broker: Broker, group: str) -> messages.DescribedGroup:
     try:
+        if group in broker.groups.share:
+            return _share_group(broker, broker.groups.share.describe(group))
         found = _consumer_group(broker, group)
         return found or _classic_group(broker.groups.describe(group))
     except RequestError as exc:
@@ -53,6 +56,21 @@ def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | Non
                 each.client_host,
                 _named(broker, each.assignment),
             )
+            for each in told.members
+        ),
+    )
+
+
+def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.DescribedGroup:
+    return messages.DescribedGroup(
+        told.group_id,
+        None,
+        told.state.value,
+        SHARE,
+        SHARE,
+        told.assignor,
+        tuple(
+            messages.GroupMember(each.member_id, None, each.client_id, each.client_host, _named(broker, each.assignment))
             for each in told.members
         ),
     )

@@ -15,6 +15,7 @@ import attrs
 from ....protocol.types import TopicPartition
 from ..cleaner.checkpoint import CLEANER_OFFSET_FILE
 from ..directory.creations_file import CREATIONS_FILE, read_creations
+from ..directory.groups_file import GROUPS_FILE, read_groups
 from ..directory.inventory import StoppedDirectory
 from ..directory.security_file import SECURITY_FILE, read_security
 from ..directory.topics_file import TOPICS_FILE, Topic, decode_topics
@@ -99,6 +100,7 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
     _check_creations(fs, path, reporter)
     _check_producer_ids(fs, path, reporter)
     _check_security(fs, path, reporter)
+    _check_groups(fs, path, reporter)
     says = DirectorySays(
         was_clean=was_clean,
         topics=_read_topics(fs, f"{path}/{TOPICS_FILE}", reporter),
@@ -140,6 +142,13 @@ def _check_security(fs: FileSystem, directory: str, reporter: Reporter) -> None:
         read_security(fs, directory)
     except CheckpointError as exc:
         reporter.damage("users and ACLs", f"{directory}/{SECURITY_FILE}", str(exc))
+
+
+def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
+    try:
+        read_groups(fs, directory)
+    except CheckpointError as exc:
+        reporter.damage("configurations of groups", f"{directory}/{GROUPS_FILE}", str(exc))
 
 
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:

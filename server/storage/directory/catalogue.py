@@ -17,7 +17,7 @@ from ....protocol.limits import MIB
 from ....protocol.types import TopicPartition
 from ..disk.checkpoints import random_uuid
 from ..disk.filesystem import FileSystem
-from ..disk.paths import DELETE_DIR_SUFFIX, is_internal, marked_directory
+from ..disk.paths import DELETE_DIR_SUFFIX, PRUNED_TOPICS, is_internal, marked_directory
 from ..errors import LogDirectoryError
 from .creations_file import Creation, is_left_over
 from .log_directory import Contents, LogDirectory
@@ -31,6 +31,15 @@ ADOPTED_CONFIGS: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """What a topic is adopted with when nobody said how it was configured: all of it is kept."""
 ADOPTED_INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)}
 """Kafka's for its internal topics: the newest value of each key is the state."""
+ADOPTED_PRUNED_CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": str(100 * MIB)}
+"""Kafka's for those where several records of a key count."""
+
+
+def adopted_configs(topic: str) -> Mapping[str, str]:
+    """What a topic is adopted with when nobody said how it was configured."""
+    if topic in PRUNED_TOPICS:
+        return ADOPTED_PRUNED_CONFIGS
+    return ADOPTED_INTERNAL_CONFIGS if is_internal(topic) else ADOPTED_CONFIGS
 
 
 @attrs.define(eq=False)
@@ -125,8 +134,7 @@ class Catalogue:
         for name, there in partitions.items():
             count = there[-1].partition + 1
             topic_id = topic_id_at(self.fs, found.partitions[there[0]][1]) or random_uuid()
-            default = ADOPTED_INTERNAL_CONFIGS if is_internal(name) else ADOPTED_CONFIGS
-            config = dict(configs.get(name, default))
+            config = dict(configs.get(name, adopted_configs(name)))
             LOGGER.info(
                 "topic %s with %d partitions has no entry in topics.json and is adopted with %s",
                 name,

@@ -12,7 +12,6 @@ be allowed. `crc32c` is that of the document without it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -21,16 +20,17 @@ import attrs
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
-from ....protocol.records.crc32c import crc32c
 from ...security.acls import Acl
 from ...security.quota_entities import QuotaEntity, checked_entity
 from ..disk.filesystem import FileSystem, read_file, replace_file
-from ..errors import CheckpointError
+from .checked_json import decode_checked, encode_checked
 
 SECURITY_FILE: Final = "security.json"
-FORMAT_VERSION: Final = 1
 MAX_SECURITY_BYTES: Final = 256 * 1024 * 1024
-CHECKSUM_KEY: Final = "crc32c"
+REMEDY: Final = (
+    "copy the one of another log directory, or of a backup, over it; "
+    "without the file there are neither SCRAM users nor ACLs nor quotas"
+)
 
 CredentialKey = tuple[str, ScramMechanism]
 
@@ -47,8 +47,7 @@ class SecurityState:
 
 
 def encode_security(state: SecurityState) -> bytes:
-    document: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
+    fields: dict[str, Any] = {
         "generation": state.generation,
         "scram_credentials": [
             {"user": user, "mechanism": mechanism.sasl_name, "credential": credential.as_text()}
@@ -57,37 +56,29 @@ def encode_security(state: SecurityState) -> bytes:
         "acls": [_acl_entry(acl) for acl in sorted(state.acls)],
     }
     if state.quotas:
-        document["client_quotas"] = [
+        fields["client_quotas"] = [
             {"entity": dict(entity), "quotas": dict(sorted(values.items()))}
             for entity, values in sorted(state.quotas.items(), key=repr)
         ]
-    document[CHECKSUM_KEY] = _checksum(document)
-    return (json.dumps(document, indent=1) + "\n").encode()
+    return encode_checked(fields)
 
 
 def decode_security(path: str, data: bytes) -> SecurityState:
     """Raises CheckpointError naming the file and what is wrong with it, never what is secret."""
+    return decode_checked(path, data, _state, remedy=REMEDY)
+
+
+def _state(document: dict[str, Any]) -> SecurityState:
     try:
-        document = json.loads(data)
-        version = document["format_version"]
-        if version != FORMAT_VERSION:
-            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
-        found = document.pop(CHECKSUM_KEY)
-        if found != (computed := _checksum(document)):
-            raise CheckpointError(
-                f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: copy the one of another log directory over it"
-            )
-        return SecurityState(
-            int(document["generation"]),
-            dict(_credentials(document["scram_credentials"])),
-            frozenset(map(_acl, document["acls"])),
-            dict(map(_quotas, document.get("client_quotas", ()))),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RequestError) as exc:
-        raise CheckpointError(
-            f"{path} cannot be read ({type(exc).__name__}); copy the one of another log directory, or of a backup, over it; "
-            "without the file there are neither SCRAM users nor ACLs nor quotas"
-        ) from None
+        quotas = dict(map(_quotas, document.get("client_quotas", ())))
+    except RequestError as exc:
+        raise ValueError(exc.message) from exc
+    return SecurityState(
+        int(document["generation"]),
+        dict(_credentials(document["scram_credentials"])),
+        frozenset(map(_acl, document["acls"])),
+        quotas,
+    )
 
 
 def read_security(fs: FileSystem, directory: str) -> SecurityState:
@@ -103,10 +94,6 @@ def read_security(fs: FileSystem, directory: str) -> SecurityState:
 def write_security(fs: FileSystem, directory: str, state: SecurityState, *, durable: bool) -> None:
     """Put the file in place; on the device when this returns. Raises OSError."""
     replace_file(fs, f"{directory}/{SECURITY_FILE}", encode_security(state), durable=durable, private=True)
-
-
-def _checksum(document: dict[str, Any]) -> int:
-    return crc32c(json.dumps(document, indent=1).encode())
 
 
 def _credentials(entries: Iterable[Any]) -> Iterable[tuple[CredentialKey, ScramCredential]]:

@@ -18,11 +18,10 @@ from ..disk.paths import (
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
     IGNORED_DIRECTORIES,
-    is_internal,
     is_marked,
     parse_partition_directory,
 )
-from .catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS
+from .catalogue import adopted_configs
 from .creations_file import left_over
 from .partition_directory import topic_id_at
 from .topics_file import TOPICS_FILE, Topic, decode_topics
@@ -45,9 +44,8 @@ class StoredTopics:
         for topic_partition in partitions:
             name, count = topic_partition.topic, topic_partition.partition + 1
             if name not in topics:
-                config = ADOPTED_INTERNAL_CONFIGS if is_internal(name) else ADOPTED_CONFIGS
                 topic_id = topic_id_at(fs, partitions[topic_partition]) or random_uuid()
-                topics[name] = Topic(name=name, topic_id=topic_id, partitions=count, configs=dict(config))
+                topics[name] = Topic(name=name, topic_id=topic_id, partitions=count, configs=dict(adopted_configs(name)))
             elif topics[name].partitions < count:
                 topics[name] = attrs.evolve(topics[name], partitions=count)
         return cls(topics=tuple(sorted(topics.values(), key=lambda topic: topic.name)), partitions=partitions)

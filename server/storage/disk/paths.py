@@ -50,7 +50,9 @@ LEASE_DIRECTORY: Final = ".lease"
 """Second names of segments that readers of files have leased, in every log directory."""
 IGNORED_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found", STAGE_DIRECTORY, LEASE_DIRECTORY})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__stage_commits"})
+PRUNED_TOPICS: Final = frozenset({"__share_group_state"})
+"""Those whose records the server deletes when later ones say all that they did."""
+INTERNAL_TOPICS: Final = PRUNED_TOPICS | {"__consumer_offsets", "__transaction_state", "__stage_commits"}
 """Topics in which the server keeps state of its own."""
 
 _MAX_DIRECTORY_CHARS: Final = 255
@@ -83,6 +85,12 @@ def check_topic_name(topic: str) -> None:
 
 def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
+
+
+def may_be_trimmed(topic: str) -> bool:
+    """Whether the log of a topic may begin later than its first file does: nobody deletes records of the server's own topics
+    but the server, and of most not even it."""
+    return topic not in INTERNAL_TOPICS or topic in PRUNED_TOPICS
 
 
 def collision_key(topic: str) -> str:

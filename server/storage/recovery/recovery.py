@@ -28,7 +28,7 @@ from ...system.clock import NowMs
 from ..disk.checkpoints import LOG_START_FILE
 from ..disk.diskops import Procedure, drive
 from ..disk.filesystem import FileSystem
-from ..disk.paths import is_internal
+from ..disk.paths import may_be_trimmed
 from ..errors import CorruptIndexError, LostWriteError, SegmentOffsetOverflowError, StorageError
 from ..log.derived_files import FILE_NAME as DERIVED_FILE
 from ..log.derived_files import DerivedFiles
@@ -118,7 +118,7 @@ class _Opening:
         request = self.request
         if not self.segments or known <= max(request.log_start_offset, self.segments.first.base_offset):
             return
-        if is_internal(request.topic_partition.topic) or not drive(self.fs, _reaches(self.segments, known)):
+        if not may_be_trimmed(request.topic_partition.topic) or not drive(self.fs, _reaches(self.segments, known)):
             return
         LOGGER.warning(
             "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the larger one counts, and the "

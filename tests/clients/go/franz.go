@@ -30,8 +30,10 @@ func franzOperations() map[string]operation {
 	} {
 		operations[name] = done
 	}
-	for name, done := range franzAdministration() {
-		operations[name] = done
+	for _, more := range []map[string]operation{franzAdministration(), franzSharing()} {
+		for name, done := range more {
+			operations[name] = done
+		}
 	}
 	return operations
 }

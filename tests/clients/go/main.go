@@ -51,6 +51,7 @@ type request struct {
 	TransactionalID string            `json:"transactional_id"`
 	Configs         map[string]string `json:"configs"`
 	MaxBytes        int32             `json:"max_bytes"`
+	Said            [][]any           `json:"said"`
 	Access          access            `json:"access"`
 }
 

@@ -33,6 +33,7 @@ public final class Clients {
         Map<String, Operation> operations = new TreeMap<>();
         operations.putAll(Producers.OPERATIONS);
         operations.putAll(Consumers.OPERATIONS);
+        operations.putAll(Shares.OPERATIONS);
         operations.putAll(Administration.OPERATIONS);
         operations.put("version", asked -> AppInfoParser.getVersion());
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.coordinator import consumer_group_records as records
 from triolog.protocol.coordinator.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupKey,
     ConsumerGroupValue,
-    decode_consumer_group_key,
-    decode_consumer_group_value,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
 )
 from triolog.protocol.coordinator.offsets import GroupMetadataKey
 from triolog.protocol.errors import InvalidRecordError
@@ -107,19 +104,19 @@ VALUES: Final[list[tuple[ConsumerGroupKey, ConsumerGroupValue, str]]] = [
 
 @pytest.mark.parametrize(("key", "written"), KEYS, ids=lambda each: type(each).__name__)
 def test_keys_are_those_that_kafka_writes(key: ConsumerGroupKey, written: str) -> None:
-    assert encode_consumer_group_key(key).hex() == written
-    assert decode_consumer_group_key(bytes.fromhex(written)) == key
+    assert CONSUMER_GROUP_RECORDS.encode_key(key).hex() == written
+    assert CONSUMER_GROUP_RECORDS.decode_key(bytes.fromhex(written)) == key
 
 
 @pytest.mark.parametrize(("key", "value", "written"), VALUES, ids=lambda each: type(each).__name__)
 def test_values_are_those_that_kafka_writes(key: ConsumerGroupKey, value: ConsumerGroupValue, written: str) -> None:
-    assert encode_consumer_group_value(value).hex() == written
-    assert decode_consumer_group_value(key, bytes.fromhex(written)) == value
+    assert CONSUMER_GROUP_RECORDS.encode_value(value).hex() == written
+    assert CONSUMER_GROUP_RECORDS.decode_value(key, bytes.fromhex(written)) == value
 
 
 def test_keys_of_other_kinds_are_left_alone() -> None:
-    assert decode_consumer_group_key(GroupMetadataKey("group").encode()) is None
-    assert decode_consumer_group_key(b"\x00\x0bwhatever a share group writes") is None
+    assert CONSUMER_GROUP_RECORDS.decode_key(GroupMetadataKey("group").encode()) is None
+    assert CONSUMER_GROUP_RECORDS.decode_key(b"\x00\x0bwhatever a share group writes") is None
 
 
 @pytest.mark.parametrize(("key", "value", "written"), VALUES, ids=lambda each: type(each).__name__)
@@ -127,29 +124,29 @@ def test_a_value_that_is_cut_or_longer_is_refused(key: ConsumerGroupKey, value: 
     data = bytes.fromhex(written)
     for size in range(len(data)):
         with pytest.raises(InvalidRecordError):
-            decode_consumer_group_value(key, data[:size])
+            CONSUMER_GROUP_RECORDS.decode_value(key, data[:size])
     with pytest.raises(InvalidRecordError, match="ends at position"):
-        decode_consumer_group_value(key, data + b"\0")
+        CONSUMER_GROUP_RECORDS.decode_value(key, data + b"\0")
 
 
 def test_a_value_of_a_newer_program_is_refused() -> None:
     with pytest.raises(InvalidRecordError, match="newer program"):
-        decode_consumer_group_value(KEYS[0][0], b"\0\1" + bytes.fromhex(VALUES[0][2])[2:])
+        CONSUMER_GROUP_RECORDS.decode_value(KEYS[0][0], b"\0\1" + bytes.fromhex(VALUES[0][2])[2:])
 
 
 @given(st.sampled_from([key for key, _ in KEYS]), st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(key: ConsumerGroupKey, data: bytes) -> None:
     try:
-        value = decode_consumer_group_value(key, b"\0\0" + data)
+        value = CONSUMER_GROUP_RECORDS.decode_value(key, b"\0\0" + data)
     except InvalidRecordError:
         return
-    assert decode_consumer_group_value(key, encode_consumer_group_value(value)) == value
+    assert CONSUMER_GROUP_RECORDS.decode_value(key, CONSUMER_GROUP_RECORDS.encode_value(value)) == value
 
 
 @given(st.binary(max_size=80))
 def test_any_key_is_read_passed_over_or_refused(data: bytes) -> None:
     try:
-        key = decode_consumer_group_key(data)
+        key = CONSUMER_GROUP_RECORDS.decode_key(data)
     except InvalidRecordError:
         return
-    assert key is None or encode_consumer_group_key(key) == data
+    assert key is None or CONSUMER_GROUP_RECORDS.encode_key(key) == data

@@ -6,17 +6,16 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from triolog.protocol.kafka.apis import Api, ApiKey
+from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
 from triolog.protocol.schema.primitives import write_unsigned_varint
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.kafka_wire import Asked
 
-from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, TRANSACTIONAL_IDS, World
+from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, TRANSACTIONAL_IDS, World
 
-KEYS: Final = tuple(SERVED)
+KEYS: Final = tuple(APIS)
 OFTEN: Final = (
     ApiKey.PRODUCE,
     ApiKey.FETCH,
@@ -25,13 +24,16 @@ OFTEN: Final = (
     ApiKey.SYNC_GROUP,
     ApiKey.OFFSET_COMMIT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.END_TXN,
     ApiKey.CREATE_TOPICS,
 )
 """What others build on."""
-MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 """For other clients, or for records."""
 NOT_REACHED: Final = (2e9,) * 4
 """Quotas that count and that nobody is ever above: who has to be quiet would keep the run waiting."""
@@ -53,7 +55,7 @@ class Sent(NamedTuple):
 
 def draw(world: World, correlation_id: int) -> Sent:
     """The next request of whoever `world.me` is."""
-    api = SERVED[world.one_of(OFTEN if world.chance(0.4) else KEYS)]
+    api = APIS[world.one_of(OFTEN if world.chance(0.4) else KEYS)]
     version = world.random.randint(api.lowest_read, api.highest)
     body = value_of(api.request, version, world)
     has_answer = api.key is not ApiKey.PRODUCE or body.acks != 0
@@ -89,6 +91,9 @@ def value_of(cls: type, version: int, world: World) -> Any:
             values[field.name] = _field(field, version, world)
     if "configs" in values and values.get("resource_name") in INTERNAL:
         values["resource_name"] = "plain"  # an administrator can configure them so that the server cannot write to them
+    if "share_session_epoch" in values:
+        values["group_id"] = world.mostly(SERVED_GROUPS[0], values["group_id"], None, usually=0.9)
+        values["member_id"] = world.mostly(world.me.sharer, values["member_id"], None, usually=0.9)
     return cls(**values)
 
 
@@ -190,6 +195,7 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "fetch_offset": World.offset,
     "offset": World.offset,
     "committed_offset": World.offset,
+    "start_offset": World.offset,
     "timestamp": World.timestamp,
     "max_wait_ms": World.wait_ms,
     "min_bytes": lambda world: world.mostly(0, 1, -1, INT32_MAX),
@@ -201,6 +207,14 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "isolation_level": lambda world: world.mostly(0, 1, 2, -1, usually=0.5),
     "session_id": lambda world: world.mostly(world.me.session_id, 0, 7, -1),
     "session_epoch": lambda world: world.mostly(world.me.session_epoch, 0, -1, 1, INT32_MAX),
+    "share_session_epoch": lambda world: world.mostly(world.me.share_epoch, 0, -1, 1, INT32_MAX, -2, usually=0.9),
+    "max_records": lambda world: world.mostly(5, 0, 1, -1, INT32_MAX),
+    "batch_size": lambda world: world.mostly(3, 0, 1, -1, INT32_MAX),
+    "share_acquire_mode": lambda world: world.mostly(0, 1, 2, -1, usually=0.6),
+    "is_renew_ack": lambda world: world.chance(0.1),
+    "first_offset": World.offset,
+    "last_offset": World.offset,
+    "acknowledge_types": lambda world: world.mostly(1, 0, 2, 3, 4, 5, -1, usually=0.5),
     "current_leader_epoch": lambda world: world.mostly(-1, 0, 1, INT32_MAX, usually=0.9),
     "last_fetched_epoch": lambda world: world.mostly(-1, 0, 1, INT32_MAX, usually=0.9),
     "leader_epoch": lambda world: world.mostly(0, -1, 1, INT32_MAX),
@@ -208,8 +222,8 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "response_partition_limit": lambda world: world.mostly(2000, 0, -1, 1, INT32_MAX),
     "resource_name": _resource,
     "resource_name_filter": _resource,
-    "resource_type": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 99),
-    "resource_types": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 99),
+    "resource_type": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 32, 99),
+    "resource_types": lambda world: world.mostly(2, 4, 0, 1, 3, 8, 32, 99),
     "principal": lambda world: world.mostly("User:alice", "User:*", "User:ANONYMOUS", "alice", ""),
     "principal_filter": lambda world: world.mostly("User:alice", "User:*", "alice", ""),
     "value": World.config_value,
@@ -219,7 +233,7 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "key_type": lambda world: world.mostly(0, 1, 2, -1),
     "state_filters": lambda world: world.one_of(("Ongoing", "Empty", "", "Bogus")),
     "states_filter": lambda world: world.one_of(("Stable", "empty", "", "Bogus")),
-    "types_filter": lambda world: world.one_of(("classic", "consumer", "", "Bogus")),
+    "types_filter": lambda world: world.one_of(("classic", "consumer", "share", "", "Bogus")),
     "mechanism": lambda world: world.one_of(("PLAIN", "SCRAM-SHA-256", "", 1, 2, 0, 99)),
     "iterations": lambda world: world.mostly(4096, 0, -1, 16_384, INT32_MAX),
     "feature": lambda world: world.mostly("transaction.version", "group.version", "", "bogus"),
@@ -241,11 +255,15 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
             me.member, me.generation = answer.member_id, answer.generation_id
         case ApiKey.CONSUMER_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SERVED_GROUPS:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
+        case ApiKey.SHARE_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SHARE_GROUPS:
+            me.member, me.generation = answer.member_id or "", answer.member_epoch
         case ApiKey.INIT_PRODUCER_ID if answer.error_code == 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0
             me.transactional_id = body.transactional_id
         case ApiKey.END_TXN if answer.error_code == 0 and answer.producer_id >= 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0
+        case ApiKey.SHARE_FETCH | ApiKey.SHARE_ACKNOWLEDGE if body.member_id == me.sharer and body.group_id == SERVED_GROUPS[0]:
+            me.share_epoch = 0 if answer.error_code or body.share_session_epoch < 0 else body.share_session_epoch + 1
         case ApiKey.FETCH if answer.error_code == 0 and answer.session_id:
             me.session_epoch = me.session_epoch + 1 if me.session_id == answer.session_id else 1
             me.session_id = answer.session_id

@@ -29,6 +29,7 @@ from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LAST_ERROR_ID
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.server.broker import ShareKey
 from triolog.server.faults.requests import RequestLog
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
@@ -46,7 +47,7 @@ from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 
 from . import kafka_requests, native_requests
-from .world import FURNISHED, World
+from .world import FURNISHED, SERVED_GROUPS, World
 
 ROOT: Final = "root"
 PATIENCE_S: Final = 60.0
@@ -149,6 +150,11 @@ class Fuzzed:
                 for number in range(PARTITIONS):
                     for _ in range(3):
                         await broker.writer.append(TopicPartition(name, number), STORED)
+        for name in FURNISHED:
+            for number in range(PARTITIONS):
+                key = ShareKey(SERVED_GROUPS[0], broker.topics.id_of(name), number)
+                if broker.shares.read_summary(*key) is None:
+                    await broker.shares.initialize(*key, start_offset=0)
         for number in range(2):
             try:
                 producer = await TransactionalProducer.start(broker, f"mover-{number}")

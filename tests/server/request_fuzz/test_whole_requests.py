@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.native import messages
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.counts import counts
 
@@ -27,5 +27,5 @@ async def test_whatever_is_asked_for_has_an_answer_or_a_reason_and_leaves_nothin
     async with fuzzed_broker(fast_path, **VARIANTS[variant]()) as fuzzed:
         await run(fuzzed, EACH, SEED)
         asked = {name.split(" v")[0].removeprefix("native ") for name in fuzzed.asked}
-        assert asked >= {api.name for api in SERVED.values()} | (messages.REQUESTS.keys() - {"hello"}), "some were never sent"
+        assert asked >= {api.name for api in APIS.values()} | (messages.REQUESTS.keys() - {"hello"}), "some were never sent"
         assert fuzzed.ended < EACH // 20, "connections end so often that little is carried out"

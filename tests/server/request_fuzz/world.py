@@ -35,6 +35,7 @@ NO_NAMES: Final = ("", ".", "..", "bad name", "größe", "x" * 249, "x" * 250, "
 MANY: Final = (100, 700, 3000)
 GROUPS: Final = tuple(f"group-{number}" for number in range(6))
 SERVED_GROUPS: Final = tuple(f"served-{number}" for number in range(3))
+SHARE_GROUPS: Final = tuple(f"share-{number}" for number in range(3))
 TRANSACTIONAL_IDS: Final = tuple(f"mover-{number}" for number in range(4))
 TEXTS: Final = ("", "t", "*", "größe", "x" * 255, "x" * 256, "z" * 5000, "\0\n\x1b[0m", "a,b", "-1")
 PATTERNS: Final = (".*", "p.*", "(", "[a-z]+", "a{1000}", "x" * 1000, "(a*)*b", "\\", "")
@@ -51,6 +52,8 @@ CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "min.insync.replicas": ("1", "2"),
     "fetch.check.crcs": ("true", "false"),
     "index.interval.bytes": ("0", "4096"),
+    "share.session.timeout.ms": ("20", "45000", "x", "-1"),
+    "share.auto.offset.reset": ("earliest", "by_duration:PT1H", "by_duration:P1M", ""),
     "no.such.key": ("1",),
     "": ("", "1"),
     "remote.storage.enable": ("true",),
@@ -74,6 +77,9 @@ class Persona:
     sequence: int = 0
     session_id: int = 0
     session_epoch: int = -1
+    sharer: str = "sharer"
+    """As a member of a share group."""
+    share_epoch: int = 0
 
 
 @attrs.define(eq=False)
@@ -96,8 +102,9 @@ class World:
                 group,
                 instance=self.one_of((None, None, f"static-{number}")),
                 transactional_id=self.one_of((None, *TRANSACTIONAL_IDS)),
+                sharer=f"sharer-{number}",
             )
-            for number, group in enumerate((*GROUPS, *SERVED_GROUPS))
+            for number, group in enumerate((*GROUPS, *SERVED_GROUPS, *SHARE_GROUPS))
         ]
         self.me = self.personas[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....protocol.coordinator.consumer_group_records import decode_consumer_group_key, decode_consumer_group_value
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.group_metadata import decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
     OFFSETS_TOPIC,
@@ -13,6 +13,7 @@ from ....protocol.coordinator.offsets import (
     decode_offset_commit_value,
     decode_offsets_key,
 )
+from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from ....protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC, decode_stage_commit_key, decode_stage_commit_value
 from ....protocol.coordinator.transactions import TRANSACTIONS_TOPIC, decode_transaction_key, decode_transaction_value
 from ....protocol.errors import RequestError
@@ -20,6 +21,7 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 from ....protocol.types import Bytes, Record
 from ..groups.group_records import classic_group, consumer_group
+from ..groups.share_group_records import share_group
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STAGE_COMMITS_TOPIC)
 
@@ -59,7 +61,7 @@ def _of_group(record: Record) -> str:
     if isinstance(key, GroupMetadataKey):
         return classic_group(key.group, None if record.value is None else decode_group_metadata_value(record.value))
     if not isinstance(key, OffsetCommitKey):
-        return _consumer_group(record)
+        return _managed_group(record)
     if record.value is None:
         return f"group {key.group}: the offset of {key.topic_partition} is taken back"
     value = decode_offset_commit_value(record.value)
@@ -67,11 +69,16 @@ def _of_group(record: Record) -> str:
     return f"group {key.group}: {key.topic_partition} at offset {value.offset}{metadata}"
 
 
-def _consumer_group(record: Record) -> str:
-    key = decode_consumer_group_key(_key(record))
-    if key is None:
-        return "a record of a newer kind of group"
-    return consumer_group(key, None if record.value is None else decode_consumer_group_value(key, record.value))
+def _managed_group(record: Record) -> str:
+    """Of a group whose assignments the server makes."""
+    data, value = _key(record), record.value
+    consumed = CONSUMER_GROUP_RECORDS.decode_key(data)
+    if consumed is not None:
+        return consumer_group(consumed, None if value is None else CONSUMER_GROUP_RECORDS.decode_value(consumed, value))
+    shared = SHARE_GROUP_RECORDS.decode_key(data)
+    if shared is not None:
+        return share_group(shared, None if value is None else SHARE_GROUP_RECORDS.decode_value(shared, value))
+    return "a record of a newer kind of group"
 
 
 def _transaction(record: Record) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ....server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
+from ....server.storage.directory.groups_file import GROUPS_FILE, decode_groups
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
 from ....server.storage.directory.topics_file import TOPICS_FILE, decode_topics
 from ....server.storage.disk.checkpoints import (
@@ -122,6 +123,13 @@ def _security(path: str, data: bytes) -> Iterator[str]:
         yield f"quota of {whose}: {', '.join(f'{key}={value:g}' for key, value in values.items())}"
 
 
+def _groups(path: str, data: bytes) -> Iterator[str]:
+    state = decode_groups(path, data)
+    yield f"generation {state.generation}"
+    for group, overrides in sorted(state.overrides.items()):
+        yield f"group {group}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
+
+
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     RECOVERY_POINT_FILE: _offsets,
     HIGH_WATERMARK_FILE: _offsets,
@@ -136,5 +144,6 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     CREATIONS_FILE: _creations,
     PRODUCER_ID_BLOCK_FILE: _producer_ids,
     SECURITY_FILE: _security,
+    GROUPS_FILE: _groups,
 }
 """How each file is read, by its name."""

@@ -36,7 +36,7 @@ def _classic_assignment(group: GroupMetadataValue, assignment: bytes) -> str:
     """What it means is the clients' matter; consumers are understood."""
     if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         try:
-            return _listed(_named(decode_assignment(assignment).assigned_partitions))
+            return listed(_named(decode_assignment(assignment).assigned_partitions))
         except RemoteProtocolError:
             pass
     return f"{len(assignment)} bytes of assignment"
@@ -74,13 +74,13 @@ def _said(value: records.ConsumerGroupValue) -> str:
         case records.ConsumerGroupMetadataValue():
             return f"epoch {value.epoch}"
         case records.ConsumerGroupPartitionMetadataValue():
-            return _listed(f"{each.topic_name} ({each.num_partitions} partitions)" for each in value.topics)
+            return listed(f"{each.topic_name} ({each.num_partitions} partitions)" for each in value.topics)
         case records.ConsumerGroupTargetAssignmentMetadataValue():
             return f"epoch {value.assignment_epoch}"
         case records.ConsumerGroupTargetAssignmentMemberValue():
-            return _listed(_by_id(value.topic_partitions))
+            return listed(partitions_by_id(value.topic_partitions))
         case records.ConsumerGroupRegularExpressionValue():
-            return f"matches {_listed(value.topics)}"
+            return f"matches {listed(value.topics)}"
         case records.ConsumerGroupCurrentMemberAssignmentValue():
             return _current(value)
     return _member(value)
@@ -90,22 +90,22 @@ def _member(value: records.ConsumerGroupMemberMetadataValue) -> str:
     instance = "" if value.instance_id is None else f", instance {value.instance_id}"
     regex = f", expression {value.subscribed_topic_regex!r}" if value.subscribed_topic_regex else ""
     classic = ", speaks the classic protocol" if value.classic_member_metadata is not None else ""
-    topics = _listed(value.subscribed_topic_names)
+    topics = listed(value.subscribed_topic_names)
     return f"of client {value.client_id} at {value.client_host}{instance}, subscribed to {topics}{regex}{classic}"
 
 
 def _current(value: records.ConsumerGroupCurrentMemberAssignmentValue) -> str:
     states = {int(state): state.name.lower() for state in MemberState}
-    revoked = list(_by_id(value.partitions_pending_revocation))
-    gives_up = f", gives up {_listed(revoked)}" if revoked else ""
-    has = _listed(_by_id(value.assigned_partitions))
+    revoked = list(partitions_by_id(value.partitions_pending_revocation))
+    gives_up = f", gives up {listed(revoked)}" if revoked else ""
+    has = listed(partitions_by_id(value.assigned_partitions))
     return f"{states.get(value.state, str(value.state))} at epoch {value.member_epoch}, has {has}{gives_up}"
 
 
-def _by_id(partitions: TopicPartitions) -> Iterator[str]:
+def partitions_by_id(partitions: TopicPartitions) -> Iterator[str]:
     """A topic's id is all that the record has of it."""
     return (f"{encode_uuid(uuid.UUID(bytes=each.topic_id))}-{number}" for each in partitions for number in each.partitions)
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "nothing"

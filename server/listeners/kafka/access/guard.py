@@ -9,9 +9,9 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 
 What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
-AddPartitionsToTxn and the APIs of users and ACLs ask `Call.authorize` themselves: what they do while they answer hangs on it (a
-topic that is made by asking for it, a limit that counts what may be seen, partitions that join all or none). No other handler
-does. Where no ACLs are enforced nothing of this is asked for.
+AddPartitionsToTxn, ShareFetch, ShareAcknowledge and the APIs of users and ACLs ask `Call.authorize` themselves: what they do
+while they answer hangs on it (a topic that is made by asking for it, a limit that counts what may be seen, partitions that join
+all or none, or that a session remembers). No other handler does. Where no ACLs are enforced nothing of this is asked for.
 """
 
 from __future__ import annotations
@@ -197,11 +197,18 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.HEARTBEAT: Rules((_IN_GROUP,)),
     ApiKey.LEAVE_GROUP: Rules((_IN_GROUP,)),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
+    ApiKey.SHARE_FETCH: Rules((_IN_GROUP,)),
+    ApiKey.SHARE_ACKNOWLEDGE: Rules((_IN_GROUP,)),
     ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
     ApiKey.OFFSET_FETCH: Rules((_one_group,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
     ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, AclOperation.DESCRIBE)),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
+    ApiKey.SHARE_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.share_offsets),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
     ApiKey.FIND_COORDINATOR: Rules((_one_coordinator,), Each(COORDINATOR_KEY, _coordinator)),

@@ -10,7 +10,6 @@ from typing import Any
 
 from .....protocol.errors import RequestError
 from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
-from .....protocol.kafka.messages.consumer_groups import ConsumerGroupDescribedGroup
 from ..door import NO_TOPIC_ID, Call
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
@@ -71,26 +70,44 @@ def transactions(call: Call, _body: Any, answer: Any) -> None:
 
 def described_groups(call: Call, _body: Any, answer: Any) -> None:
     """A group with an assigned topic that the client may not describe is answered with an error and without details."""
-    answer.groups = [each if _may_see_assignments(call, each) else _hidden(each.group_id) for each in answer.groups]
+    answer.groups = [each if _may_see_assignments(call, each) else _hidden(each) for each in answer.groups]
 
 
 def _may_see_assignments(call: Call, group: Any) -> bool:
-    assignments = (each for member in group.members for each in (member.assignment, member.target_assignment))
+    assignments = (
+        getattr(member, name)
+        for member in group.members
+        for name in ("assignment", "target_assignment")
+        if hasattr(member, name)
+    )
     names = {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
     return all(_may_see(call, TOPIC, name) for name in names)
 
 
-def _hidden(group_id: str) -> ConsumerGroupDescribedGroup:
-    return ConsumerGroupDescribedGroup(
+def _hidden(group: Any) -> Any:
+    return type(group)(
         error_code=DENIED[TOPIC],
         error_message="The group has topics that the client is not authorized to describe.",
-        group_id=group_id,
+        group_id=group.group_id,
         group_state="",
         group_epoch=0,
         assignment_epoch=0,
         assignor_name="",
         members=[],
     )
+
+
+def share_offsets(call: Call, body: Any, answer: Any) -> None:
+    """Start offsets of hidden topics become errors where the request names topics, and are left out where it asks for all."""
+    named = {(group.group_id, topic.topic_name) for group in body.groups for topic in group.topics or ()}
+    for group in answer.groups:
+        hidden = [topic for topic in group.topics if not _may_see(call, TOPIC, topic.topic_name)]
+        group.topics = [each for each in group.topics if each not in hidden or (group.group_id, each.topic_name) in named]
+        for topic in hidden:
+            topic.topic_id = NO_TOPIC_ID
+            for partition in topic.partitions:
+                partition.start_offset, partition.leader_epoch, partition.lag = -1, 0, -1
+                partition.error_code, partition.error_message = DENIED[TOPIC], "Topic authorization failed."
 
 
 def new_topics(call: Call, _body: Any, answer: Any) -> None:

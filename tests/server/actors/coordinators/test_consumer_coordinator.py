@@ -105,7 +105,7 @@ async def test_heartbeats_of_a_group_that_come_at_once_take_turns(broker: Broker
     assert (len(members(broker)), described(broker).group_epoch) == (20, 20)
     owned = [partition for member in described(broker).members for partition in member.assignment]
     assert owned == sorted(the_topic(broker))
-    assert not broker.groups.consumers._turns
+    assert GROUP not in broker.groups.consumers._turns
 
 
 async def test_topics_that_change_are_given_out_anew(broker: Broker) -> None:

@@ -31,7 +31,6 @@ from triolog.protocol.kafka.messages.transactions import (
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.broker import Broker
 from triolog.server.listeners.kafka.access.guard import EACH, WHOLE
-from triolog.server.listeners.kafka.calls import SERVED
 from triolog.server.security.acls import Acl
 
 from tests.support.kafka_login import logged_in, server_with_users
@@ -104,7 +103,7 @@ async def test_acls_are_made_described_and_deleted(tmp_path: Path, version: int)
         answer = await root.call(DeleteAclsRequest(filters=filters), version)
         assert [result.error_code for result in answer.filter_results] == [0, ErrorCode.INVALID_REQUEST, 0]
         assert [[acl.operation for acl in result.matching_acls] for result in answer.filter_results] == [[3], [], []]
-        assert len(server.broker.security._state.acls) == 1
+        assert len(server.broker.security._copies.state.acls) == 1
 
 
 async def test_without_acls_enabled_that_is_said(tmp_path: Path) -> None:
@@ -314,4 +313,3 @@ def test_every_api_is_asked_for_or_asks_itself() -> None:
     }
     only_seen = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TOPIC_PARTITIONS}
     assert set(APIS) == {*free, *ask_themselves, *only_seen, *WHOLE, *EACH}
-    assert set(SERVED) <= set(APIS)

@@ -69,7 +69,7 @@ REFUSED: list[tuple[int, str, list[tuple[str, str | None]], str]] = [
     (BROKER_TYPE, "7", [], "INVALID_REQUEST"),
     (8, "1", [("root", "DEBUG")], "INVALID_REQUEST"),
     (16, "x", [("interval.ms", "1")], "INVALID_REQUEST"),
-    (32, "group", [("consumer.session.timeout.ms", "1")], "INVALID_REQUEST"),
+    (32, "group", [("consumer.session.timeout.ms", "1")], "INVALID_CONFIG"),
     (99, "x", [("x", "1")], "INVALID_REQUEST"),
 ]
 

@@ -15,6 +15,11 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from triolog.protocol.kafka.messages.share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest
 from triolog.protocol.kafka.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
@@ -43,6 +48,11 @@ async def test_a_name_as_long_as_it_can_be_is_quoted_in_part(client: KafkaStream
     [
         (DescribeGroupsRequest(groups=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
         (ConsumerGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
+        (ShareGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
+        (
+            DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * TIMES),
+            lambda answer: [each.group_id for each in answer.groups],
+        ),
         (
             DescribeTransactionsRequest(transactional_ids=["g"] * TIMES),
             lambda answer: [each.transactional_id for each in answer.transaction_states],
@@ -55,7 +65,8 @@ async def test_a_name_as_long_as_it_can_be_is_quoted_in_part(client: KafkaStream
     ids=lambda value: type(value).__name__,
 )
 async def test_what_is_named_again_is_answered_once(client: KafkaStream, request_: Any, answered: Any) -> None:
-    version = {"DescribeGroupsRequest": 5, "ConsumerGroupDescribeRequest": 1, "OffsetFetchRequest": 8}
+    version = {"DescribeGroupsRequest": 5, "OffsetFetchRequest": 8}
+    version |= {"ConsumerGroupDescribeRequest": 1, "ShareGroupDescribeRequest": 1}
     assert answered(await client.call(request_, version.get(type(request_).__name__, 0))) == ["g"]
 
 

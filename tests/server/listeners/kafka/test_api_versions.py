@@ -10,7 +10,6 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.schema import codec
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
@@ -24,7 +23,7 @@ async def test_every_version_lists_what_is_served(client: KafkaStream, version: 
     answer = await client.call(REQUEST, version)
     assert answer.error_code == 0
     assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == {
-        key: (api.lowest, api.highest) for key, api in SERVED.items()
+        key: (api.lowest, api.highest) for key, api in APIS.items()
     }
 
 

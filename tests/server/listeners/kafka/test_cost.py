@@ -15,6 +15,7 @@ import trio.testing
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.kafka.entities import ITSELF
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
+from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.kafka.error_answers import element_of
 from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
@@ -165,6 +166,8 @@ async def test_a_request_costs_what_its_topics_cost(kafka: KafkaServer, client: 
     [
         (ApiKey.DESCRIBE_GROUPS, "groups"),
         (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.SHARE_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups"),
         (ApiKey.DELETE_GROUPS, "groups_names"),
         (ApiKey.OFFSET_FETCH, "groups"),
         (ApiKey.FIND_COORDINATOR, "coordinator_keys"),
@@ -182,6 +185,8 @@ async def test_a_request_costs_what_its_groups_cost(kafka: KafkaServer, client: 
         groups: list[Any] = names[:count]
         if key is ApiKey.OFFSET_FETCH:
             groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in groups]
+        if key is ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+            groups = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in groups]
         return made(api.request, **{path: groups})
 
     await client.call(request(1), api.highest)

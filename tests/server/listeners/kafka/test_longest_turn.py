@@ -17,6 +17,7 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
 from triolog.server.listeners.kafka.error_answers import element_of
 
 from tests.server.listeners.kafka.test_cost import made, request_of, topic_class
@@ -136,6 +137,8 @@ async def test_missing_topics_are_looked_for_in_turns(kafka: KafkaServer, client
     [
         (ApiKey.DESCRIBE_GROUPS, "groups"),
         (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.SHARE_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups"),
         (ApiKey.DELETE_GROUPS, "groups_names"),
         (ApiKey.OFFSET_FETCH, "groups"),
         (ApiKey.FIND_COORDINATOR, "coordinator_keys"),
@@ -153,6 +156,8 @@ async def test_what_else_is_named_is_looked_for_in_turns(client: KafkaStream, ke
     def element(number: int) -> Any:
         if key is ApiKey.OFFSET_FETCH:
             return OffsetFetchRequestGroup(group_id=f"group-{number}", topics=None)
+        if key is ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+            return DescribeShareGroupOffsetsRequestGroup(group_id=f"group-{number}", topics=None)
         if key is ApiKey.DELETE_ACLS:
             return DeleteAclsFilter(resource_name_filter=f"name-{number}", principal_filter=None, host_filter=None)
         if path == "resources":

@@ -1,4 +1,4 @@
-"""The native call `describe_groups`, for groups of both kinds, as the client reads it."""
+"""The native call `describe_groups`, for groups of all kinds, as the client reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from triolog.protocol.coordinator.consumer_protocol import (
 )
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native.messages import GroupMember, OffsetsPartition
-from triolog.server.broker import Broker, ConsumerHeartbeat, Join, Sync
+from triolog.server.broker import Broker, ConsumerHeartbeat, Join, ShareHeartbeat, Sync
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
 from triolog.server.settings.broker_config import Address
@@ -23,6 +23,7 @@ from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition
+from tests.support.share_groups import KeptShareStates
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 
@@ -105,3 +106,18 @@ async def test_a_group_of_kafkas_clients_with_a_long_name_is_listed_described_an
         assert list(await admin.group_offsets(name)) == [PARTITION]
         await admin.delete_groups(name)
         assert await admin.list_groups() == []
+
+
+async def test_members_of_a_share_group_have_what_they_share(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (broker, admin):
+        broker.groups.share.states = KeptShareStates()
+        for member_id, epoch in (("a", 0), ("a", 2), ("b", 0)):
+            names = (TOPIC,) if epoch == 0 else None
+            await broker.groups.share.heartbeat(
+                ShareHeartbeat(group_id="g", member_id=member_id, member_epoch=epoch, topic_names=names, client_id="reader")
+            )
+        (group,) = await admin.describe_groups("g")
+        assert (group.state, group.type, group.protocol_type, group.protocol) == ("Stable", "share", "share", "simple")
+        assert [each.member_id for each in group.members] == ["a", "b"]
+        assert [each.assignment for each in group.members] == [(OffsetsPartition(TOPIC, 0),)] * 2
+        assert await admin.list_groups() == ["g"]

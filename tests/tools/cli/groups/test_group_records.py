@@ -138,10 +138,10 @@ def test_a_group_without_members_says_so() -> None:
 def test_a_group_whose_assignments_the_server_makes(
     key: records.ConsumerGroupKey, value: records.ConsumerGroupValue | None, told: str
 ) -> None:
-    data = None if value is None else records.encode_consumer_group_value(value)
-    assert words(records.encode_consumer_group_key(key), data) == told
+    data = None if value is None else records.CONSUMER_GROUP_RECORDS.encode_value(value)
+    assert words(records.CONSUMER_GROUP_RECORDS.encode_key(key), data) == told
 
 
 def test_one_that_cannot_be_read_says_so() -> None:
-    key = records.encode_consumer_group_key(records.ConsumerGroupMetadataKey(group_id="g"))
+    key = records.CONSUMER_GROUP_RECORDS.encode_key(records.ConsumerGroupMetadataKey(group_id="g"))
     assert (words(key, b"\0\0\0") or "").startswith("cannot be read: ")

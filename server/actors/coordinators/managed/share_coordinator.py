@@ -1,0 +1,324 @@
+"""The coordinator of share groups (KIP-932; Kafka: GroupCoordinatorService).
+
+What is decided is `server.groups.share`'s matter. Here are the turns, the clock, the log and who keeps share states: each group
+has one change at a time, in the order of the requests, and its records are in `__consumer_offsets` before anybody is told what
+they say. A heartbeat that finds partitions without a share state is answered when they have one.
+
+A name is a share group's until the group is deleted: it changes to no other kind, and no other kind to this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from .....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
+from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from .....protocol.types import TopicPartition
+from ....groups.consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
+from ....groups.consumer_values import JOIN_EPOCH
+from ....groups.share.checks import check_heartbeat, other_kind, unknown_group
+from ....groups.share.member_values import (
+    ShareGroupDescription,
+    ShareGroupSettings,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareSessionKey,
+)
+from ....groups.share.share_groups import ShareGroups, SharePlan
+from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
+from ....settings.broker_config import BrokerConfig
+from ....system.clock import NowMs
+from ...manager.state.group_configs import GroupConfigs
+from ..alarm import Alarm, deadline_now_ms
+from ..offsets_topic import OffsetsTopic
+from .group_log import check_serving, expire_in_time, member_times, store_records
+from .group_turns import GroupTurns
+from .topic_image import ServerTopics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""After which a member that is to go is looked at again, when that could not be stored."""
+NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
+
+
+@attrs.frozen(kw_only=True)
+class ShareOffset:
+    """Where a group begins to read a partition, as DescribeShareGroupOffsets shows it."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes | None
+    """None: there is no such topic."""
+    summary: ShareStateSummary = NO_STATE
+    error: RequestError | None = None
+
+
+@attrs.define(eq=False)
+class ShareCoordinator:
+    """See the module. Owner of the members of all share groups; called from any task of the trio thread."""
+
+    _topic: OffsetsTopic
+    _groups: ShareGroups
+    _wall_ms: NowMs
+    _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    is_of_another_kind: Callable[[str], bool] = lambda _: False
+    """Whether there is a group of that name, and it is no share group."""
+    states: ShareStates | None = None
+    """Who keeps share states. Without one nobody can join."""
+    on_gone: Callable[[str, str], None] = lambda _group, _member: None
+    """Told of a member that has left, or was taken out."""
+    _claims: set[str] = attrs.field(factory=set)
+    """Names that are about to be share groups."""
+    _alarm: Alarm = attrs.field(factory=Alarm)
+    _is_closed: bool = False
+
+    @classmethod
+    def of(
+        cls, config: BrokerConfig, topic: OffsetsTopic, wall_ms: NowMs, *, turns: GroupTurns, configs: GroupConfigs
+    ) -> ShareCoordinator:
+        settings = ShareGroupSettings(max_size=config.group_share_max_size, max_groups=config.max_groups)
+        groups = ShareGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "share"))
+        return cls(topic, groups, wall_ms, turns)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
+        for key, value in self._topic.take_share_records():
+            self._groups.replay(key, value)
+        self._groups.begin_sessions(deadline_now_ms())
+
+    async def run(self) -> None:
+        """What comes due. Cancelled: a record that is being written is."""
+        await expire_in_time(self._alarm, self._groups, self._expire)
+
+    def close(self) -> None:
+        """Answer everybody who comes that this is the coordinator no more."""
+        self._is_closed = True
+
+    async def _expire(self, key: ShareSessionKey) -> None:
+        async with self._turns.of(key.group_id):
+            plan = self._groups.expire(key, self._wall_ms())
+            if plan is None:
+                return
+            LOGGER.info("share group %s: member %s is out, its session is over", key.group_id, key.member_id)
+            try:
+                await self._carry_out(plan)
+            except RequestError as exc:
+                LOGGER.warning(
+                    "share group %s: that member %s is out could not be stored: %s", key.group_id, key.member_id, exc
+                )
+                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
+                self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
+        check_heartbeat(request)
+        self._check_serving(request.group_id)
+        async with self._changing(request.group_id, may_be_new=request.member_epoch == JOIN_EPOCH):
+            plan = self._groups.heartbeat(request, self._wall_ms())
+            await self._carry_out(plan)
+            if not request.is_leaving:
+                await self._settle_states(request.group_id)
+        assert plan.answer is not None
+        return plan.answer
+
+    @asynccontextmanager
+    async def _changing(self, group: str, *, may_be_new: bool) -> AsyncIterator[None]:
+        """The group's turn for the time of the block. Raises GROUP_ID_NOT_FOUND for one of another kind."""
+        async with self._turns.of(group):
+            if self.is_of_another_kind(group):
+                raise other_kind(group)
+            is_claimed = may_be_new and group not in self._groups
+            if is_claimed:
+                self._claims.add(group)
+            try:
+                yield
+            finally:
+                if is_claimed:
+                    self._claims.discard(group)
+
+    def _check_serving(self, group: str) -> ShareStates:
+        check_serving(self._topic, group, is_closed=self._is_closed)
+        if self.states is None:
+            raise RequestError("share states are not kept here", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self.states
+
+    # ---- plans -----------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, plan: SharePlan) -> None:
+        """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
+        if plan.records:
+            await self._store(plan, lambda: self._commit(plan))
+        else:
+            self._commit(plan)
+
+    def _commit(self, plan: SharePlan) -> None:
+        self._groups.commit(plan, deadline_now_ms())
+        for member_id in plan.base.members.keys() - plan.group.members.keys():
+            self.on_gone(plan.group.group_id, member_id)
+        self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    async def _store(self, plan: SharePlan, on_stored: Callable[[], None]) -> None:
+        encoded = [SHARE_GROUP_RECORDS.encode(record) for record in plan.records]
+        await store_records(self._topic, plan.group.group_id, encoded, on_stored)
+
+    async def _settle_states(self, group: str) -> None:
+        """Delete share states that are to go and make those that are missing. What fails is tried again with the next
+        heartbeat. Raises RequestError. Cancelled: it is done all the same."""
+        found, states = self._groups.find(group), self.states
+        if found is None or states is None or not (found.states.deleting or found.states.initializing):
+            return
+        with trio.CancelScope(shield=True):
+            await self._delete_states(group, found.states.deleting)
+            made = set()
+            try:
+                for topic_id, number in sorted(found.states.initializing):
+                    await states.initialize(group, topic_id, number, UNINITIALIZED_OFFSET, found.epoch)
+                    made.add((topic_id, number))
+            finally:
+                if made:
+                    await self._carry_out(self._groups.states_done(group, frozenset(made), self._wall_ms()))
+
+    async def _delete_states(self, group: str, topic_ids: frozenset[bytes]) -> None:
+        """Delete the states of topics that are written down as to go. Those of topics that are gone went with these."""
+        states, known = self.states, self._groups.known(group).states.names
+        if states is None or not topic_ids:
+            return
+        for topic_id in sorted(topic_ids):
+            topic = self._groups.topics.find(known[topic_id])
+            if topic is not None and topic.topic_id == topic_id:
+                for number in range(topic.partitions):
+                    await states.delete(group, topic_id, number)
+        await self._carry_out(self._groups.states_gone(group, topic_ids, self._wall_ms()))
+
+    # ---- start offsets ---------------------------------------------------------------------------------------------------
+
+    async def offsets(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> list[ShareOffset]:
+        """Where reading begins, of these partitions or of all that have a share state. What has none begins at -1, also in a
+        group that nobody knows. Raises RequestError."""
+        if group:
+            self._check_serving(group)
+        found = self._groups.find(group)
+        known = NO_PARTITIONS if found is None else found.states.known
+        names = {} if found is None else found.states.names
+        if partitions is None:
+            partitions = sorted(TopicPartition(names[topic_id], number) for topic_id, number in known)
+        return [await self._offset(group, each, known) for each in partitions]
+
+    async def _offset(self, group: str, topic_partition: TopicPartition, known: Partitions) -> ShareOffset:
+        topic = self._groups.topics.find(topic_partition.topic)
+        if topic is None or self.states is None or (topic.topic_id, topic_partition.partition) not in known:
+            return ShareOffset(topic_partition=topic_partition, topic_id=None if topic is None else topic.topic_id)
+        try:
+            summary = await self.states.read_summary(group, topic.topic_id, topic_partition.partition)
+        except RequestError as exc:
+            return ShareOffset(topic_partition=topic_partition, topic_id=topic.topic_id, error=exc.as_answer())
+        return ShareOffset(topic_partition=topic_partition, topic_id=topic.topic_id, summary=summary)
+
+    async def alter_offsets(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> list[RequestError | None]:
+        """Let a group without members read from there; one answer for each, in order. A group that nobody knows is made.
+        Raises RequestError for all of them: NON_EMPTY_GROUP. Cancelled: it is done all the same."""
+        states = self._check_serving(group)
+        if not offsets:
+            return []
+        async with self._changing(group, may_be_new=True):
+            found = [self._alterable(*each) for each in offsets]
+            wanted, names = dict[TopicPartitionId, int](), dict[bytes, str]()
+            for partition, (topic_partition, offset) in zip(found, offsets, strict=True):
+                if not isinstance(partition, RequestError):
+                    wanted[partition] = offset
+                    names[partition[0]] = topic_partition.topic
+            with trio.CancelScope(shield=True):
+                failed = await self._begin_anew(group, states, wanted, names)
+        return [each if isinstance(each, RequestError) else failed.get(each) for each in found]
+
+    def _alterable(self, topic_partition: TopicPartition, offset: int) -> TopicPartitionId | RequestError:
+        topic = self._groups.topics.find(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < topic.partitions:
+            return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
+        if offset < UNINITIALIZED_OFFSET:
+            return InvalidRequestError(f"{topic_partition}: reading cannot begin at offset {offset}")
+        return topic.topic_id, topic_partition.partition
+
+    async def _begin_anew(
+        self, group: str, states: ShareStates, wanted: Mapping[TopicPartitionId, int], names: Mapping[bytes, str]
+    ) -> dict[TopicPartitionId, RequestError]:
+        """Answers which have failed. Raises NON_EMPTY_GROUP."""
+        before = self._groups.find(group)
+        were_there = NO_PARTITIONS if before is None else before.states.initialized
+        plan = self._groups.plan_states(group, frozenset(wanted), names, self._wall_ms())
+        await self._carry_out(plan)
+        failed: dict[TopicPartitionId, RequestError] = {}
+        for partition, offset in wanted.items():
+            change = states.alter if partition in were_there else states.initialize
+            try:
+                await change(group, *partition, offset, plan.group.epoch)
+            except RequestError as exc:
+                failed[partition] = exc.as_answer()
+        if done := frozenset(wanted.keys() - failed.keys()):
+            await self._carry_out(self._groups.states_done(group, done, self._wall_ms()))
+        return failed
+
+    async def delete_offsets(self, group: str, topics: Sequence[str]) -> list[RequestError | None]:
+        """Forget where a group without members reads topics; one answer for each, in order. Raises RequestError for all of
+        them: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Cancelled: it is done all the same."""
+        self._check_serving(group)
+        answers: list[RequestError | None] = []
+        async with self._changing(group, may_be_new=False):
+            states, ids = self._groups.known(group).states, set()
+            for name in topics:
+                topic = self._groups.topics.find(name)
+                has_state = topic is not None and bool(states.of_topic(topic.topic_id))
+                answers.append(None if has_state else _nothing_to_delete(name, is_there=topic is not None))
+                if topic is not None and has_state:
+                    ids.add(topic.topic_id)
+            await self._forget_states(group, frozenset(ids))
+        return answers
+
+    async def _forget_states(self, group: str, topic_ids: frozenset[bytes]) -> None:
+        """Raises NON_EMPTY_GROUP, also where there is nothing to forget."""
+        with trio.CancelScope(shield=True):
+            await self._carry_out(self._groups.plan_deletion(group, topic_ids, self._wall_ms()))
+            await self._delete_states(group, self._groups.known(group).states.deleting)
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, group: object) -> bool:
+        """Whether the name is a share group's, or about to be."""
+        return group in self._groups or group in self._claims
+
+    async def remove(self, group: str) -> None:
+        """Take a group without members out, with its share states. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. Cancelled: it
+        is done all the same."""
+        self._check_serving(group)
+        async with self._changing(group, may_be_new=False):
+            with trio.CancelScope(shield=True):
+                await self._forget_states(group, frozenset(self._groups.known(group).states.names))
+                await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
+
+    def describe(self, group: str) -> ShareGroupDescription:
+        """Raises GROUP_ID_NOT_FOUND for a group that is not of this kind."""
+        check_serving(self._topic, group, is_closed=self._is_closed)
+        found = self._groups.find(group)
+        if found is None:
+            raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)
+        return found.describe()
+
+    def descriptions(self) -> Collection[ShareGroupDescription]:
+        return [group.describe() for group in self._groups.groups()]
+
+
+def _nothing_to_delete(topic: str, *, is_there: bool) -> RequestError:
+    if is_there:
+        return UnknownTopicOrPartitionError("There is no offset information to delete.")
+    return UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")

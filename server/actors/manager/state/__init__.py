@@ -1,0 +1,1 @@
+"""What is not one log's and is kept in a small file in every log directory."""

@@ -1,0 +1,227 @@
+"""What has become of the records that share groups were given, kept in `__share_group_state` in Kafka's format (Kafka:
+ShareCoordinatorService, ShareCoordinatorShard, DefaultStatePersister).
+
+Of each share-partition there is a snapshot and the updates since. After UPDATES_PER_SNAPSHOT updates comes the next snapshot;
+what is before the oldest snapshot that still counts is deleted from time to time, and one that holds up the others is written
+once more. The topic is never compacted. What is in memory is what a replay gives: it changes in the answer of an append.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+from uuid import UUID
+
+import attrs
+import trio
+
+from ....protocol.coordinator.share_group_state import (
+    NO_START_OFFSET,
+    SHARE_GROUP_STATE_TOPIC,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareStateValue,
+    ShareUpdateKey,
+    decode_share_state_key,
+    decode_share_state_value,
+    encode_share_state_key,
+    encode_share_state_value,
+)
+from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.limits import INT16_MAX, MIB
+from ....protocol.records.batch import BatchHeader
+from ....protocol.records.builder import build_batch
+from ....protocol.records.record import iter_records
+from ....protocol.types import Bytes, TopicPartition
+from ...groups.share.stored_state import StoredShare, applied, plan_initial, plan_snapshot
+from ...groups.share.values import ShareKey
+from ...storage.disk.checkpoints import encode_uuid
+from ...storage.errors import LogOfflineError
+from ...storage.log.append import AppendResult
+from ...system.clock import NowMs
+from ..coordinators.internal_topic import InternalTopic
+from ..manager.log_manager import LogManager
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_SHARES: Final = 100_000
+"""Share-partitions that are kept, at about 1 KB."""
+COLD_RECORDS: Final = 5_000
+"""A snapshot that so many records are behind is written once more, so that those before it can go."""
+TOPIC_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "retention.ms": "-1",
+    "segment.bytes": str(100 * MIB),
+}
+"""As Kafka makes it."""
+
+Plan = Callable[[StoredShare | None], ShareStateValue | None]
+"""From what is stored of a share-partition to the next record; None takes it away. May raise RequestError."""
+
+
+@attrs.define(eq=False)
+class _Turns:
+    """The lock of one share-partition's writes, kept while somebody holds it or waits for it."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    users: int = 0
+
+
+@attrs.define(eq=False)
+class ShareStateLog:
+    """See the module. Called from any task of the trio thread; `load` comes first."""
+
+    _topic: InternalTopic
+    _now_ms: NowMs
+    _shares: dict[ShareKey, StoredShare] = attrs.field(factory=dict)
+    _snapshots: dict[ShareKey, tuple[int, int]] = attrs.field(factory=dict)
+    """Where the snapshot of each is that counts: partition of the topic and offset."""
+    _turns: dict[ShareKey, _Turns] = attrs.field(factory=dict)
+    _unreadable: RequestError | None = None
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs) -> ShareStateLog:
+        return cls(InternalTopic(manager, now_ms, SHARE_GROUP_STATE_TOPIC, 1, TOPIC_CONFIG), now_ms)
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read the log. One that cannot be read answers with the reason from then on."""
+        self._shares.clear()
+        self._snapshots.clear()
+        self._unreadable = None
+        try:
+            for number in range(self._topic.partitions if self._exists else 0):
+                await self._topic.replay(TopicPartition(SHARE_GROUP_STATE_TOPIC, number), self._replayer(number))
+        except (TriologError, OSError) as exc:
+            self._unreadable = LogOfflineError(
+                f"the state of share groups cannot be served: {exc}; `triolog verify` says what is wrong with the log"
+            )
+            LOGGER.error("%s", self._unreadable)
+
+    @property
+    def _exists(self) -> bool:
+        return SHARE_GROUP_STATE_TOPIC in self._topic.manager.topics
+
+    def _replayer(self, number: int) -> Callable[[BatchHeader, memoryview], None]:
+        def take(header: BatchHeader, batch: Bytes) -> None:
+            for record in () if header.is_control else iter_records(batch, header):
+                key = decode_share_state_key(record.key or b"")
+                if key is None:
+                    continue
+                value = None if record.value is None else decode_share_state_value(key, record.value)
+                self._take(ShareKey(key.group_id, key.topic_id, key.partition), value, number, record.offset)
+
+        return take
+
+    def _take(self, key: ShareKey, value: ShareStateValue | None, number: int, offset: int) -> None:
+        """A record is in the log. Updates whose snapshot was deleted count no longer: a later one is behind them."""
+        if value is None:
+            self._shares.pop(key, None)
+            self._snapshots.pop(key, None)
+            return
+        before = self._shares.get(key)
+        if isinstance(value, ShareSnapshotValue):
+            self._snapshots[key] = number, offset
+        elif before is None:
+            return
+        self._shares[key] = applied(before, value)
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def find(self, key: ShareKey) -> StoredShare | None:
+        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        if self._unreadable is not None:
+            raise self._unreadable.as_answer()
+        return self._shares.get(key)
+
+    def known(self) -> Iterator[ShareKey]:
+        """All share-partitions that something is stored of."""
+        return iter(list(self._shares))
+
+    # ---- the log ---------------------------------------------------------------------------------------------------------
+
+    async def write(self, key: ShareKey, plan: Plan) -> None:
+        """Have the next record of a share-partition planned, and store it. As durable as the topic demands when this returns.
+        Raises RequestError, then it is not stored. Cancelled: it is stored all the same."""
+        with trio.CancelScope(shield=True):
+            async with self._turn(key):
+                await self._write(key, plan)
+
+    async def initialize(self, key: ShareKey, *, start_offset: int = NO_START_OFFSET, state_epoch: int = 0) -> None:
+        """Let a share-partition begin, or begin anew, at an offset. Raises RequestError: FENCED_STATE_EPOCH."""
+
+        def plan(before: StoredShare | None) -> ShareStateValue:
+            if before is None and len(self._shares) >= MAX_SHARES:
+                raise RequestError(f"{key}: {MAX_SHARES} share-partitions are kept already", ErrorCode.INVALID_REQUEST)
+            if before is not None and before.state_epoch > state_epoch:
+                raise fenced(key, before.state_epoch, state_epoch)
+            return plan_initial(before, state_epoch=state_epoch, start_offset=start_offset, now_ms=self._now_ms())
+
+        await self.write(key, plan)
+
+    async def delete(self, key: ShareKey) -> None:
+        """Forget a share-partition. Raises RequestError."""
+        if self.find(key) is not None:
+            await self.write(key, lambda _: None)
+
+    async def _write(self, key: ShareKey, plan: Plan) -> None:
+        if not key.group_id or len(key.group_id.encode()) > INT16_MAX:
+            raise RequestError(f"a group's name has 1 to {INT16_MAX} bytes", ErrorCode.INVALID_GROUP_ID)
+        await self._topic.ensure()
+        value = plan(self.find(key))
+        place = self._topic.partition_of(f"{key.group_id}:{encode_uuid(UUID(bytes=key.topic_id))}:{key.partition}")
+        is_snapshot = value is None or isinstance(value, ShareSnapshotValue)
+        name = (ShareSnapshotKey if is_snapshot else ShareUpdateKey)(
+            group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+        )
+        encoded = None if value is None else encode_share_state_value(value)
+        batch = build_batch([(self._now_ms(), encode_share_state_key(name), encoded, ())])
+
+        def on_stored(result: AppendResult) -> None:
+            self._take(key, value, place.partition, result.base_offset)
+
+        await self._topic.append(place, batch, on_stored)
+
+    @asynccontextmanager
+    async def _turn(self, key: ShareKey) -> AsyncIterator[None]:
+        turns = self._turns.setdefault(key, _Turns())
+        turns.users += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[key]
+
+    # ---- what is needed no longer ----------------------------------------------------------------------------------------
+
+    async def prune(self) -> None:
+        """Write snapshots once more that hold up the others, and delete what is before all of them. Raises RequestError,
+        OSError; then it is done the next time."""
+        if not self._exists or self._unreadable is not None:
+            return
+        for number in range(self._topic.partitions):
+            place = TopicPartition(SHARE_GROUP_STATE_TOPIC, number)
+            end = self._topic.actor(place).snapshot().high_watermark
+            for key in [key for key, at in self._snapshots.items() if at[0] == number and end - at[1] > COLD_RECORDS]:
+                await self._write_again(key)
+            snapshot = self._topic.actor(place).snapshot()
+            needed = min((at[1] for at in self._snapshots.values() if at[0] == number), default=end)
+            if needed > snapshot.log_start_offset:
+                await self._topic.manager.retention.prune(place, needed)
+
+    async def _write_again(self, key: ShareKey) -> None:
+        def plan(before: StoredShare | None) -> ShareStateValue | None:
+            return None if before is None else plan_snapshot(before, now_ms=self._now_ms())
+
+        await self.write(key, plan)
+
+
+def fenced(key: ShareKey, stored: int, epoch: int) -> RequestError:
+    """Whoever has an older state epoch speaks of what was before."""
+    return RequestError(f"{key}: the state epoch is {stored}, the request's {epoch}", ErrorCode.FENCED_STATE_EPOCH)

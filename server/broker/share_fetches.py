@@ -1,0 +1,203 @@
+"""What members of share groups are given: read through the partition's reader, acquired, answered (Kafka: DelayedShareFetch,
+ShareFetchUtils)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, NamedTuple
+
+import attrs
+
+from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.limits import MIB
+from ...protocol.records.batch import BatchHeader, iter_batches
+from ...protocol.types import Bytes
+from ..actors.manager.topics import Topics
+from ..actors.partition.waiters import Waiters, waiting_on
+from ..actors.share.share_partition import SharePartition, Wanted
+from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey
+from ..storage.lookups.fetch import FetchedRecords
+from .fetches import FetchPartition, ReaderView
+from .reader import LogReader
+from .share_partitions import SharePartitions
+
+NOTHING: Final = b""
+READ_BYTES: Final = 2 * MIB
+"""Read of a partition at a time. Members want 500 records, mostly of 1 KB, and may have 50 MiB: what is read beyond the former
+is thrown away."""
+
+
+@attrs.frozen(kw_only=True)
+class ShareFetch:
+    """What a member asks for."""
+
+    group_id: str
+    member_id: str
+    partitions: Sequence[ShareKey]
+    """In the order in which they are served."""
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: AcquireMode
+
+    @property
+    def wanted_bytes(self) -> int:
+        """How much it may be answered."""
+        return min(self.max_bytes, READ_BYTES * len(self.partitions))
+
+    @property
+    def wants_nothing(self) -> bool:
+        return not self.partitions or self.max_records <= 0 or self.max_bytes <= 0
+
+
+class ShareFetched(NamedTuple):
+    """What a member was given of a partition, or why not."""
+
+    key: ShareKey
+    records: Bytes = NOTHING
+    acquired: Sequence[AcquiredRecords] = ()
+    error: RequestError | None = None
+
+
+@attrs.frozen(eq=False)
+class ShareFetches:
+    """See the module. It owns nothing."""
+
+    shares: SharePartitions
+    _topics: Topics
+    _reader: LogReader
+
+    async def take(self, fetch: ShareFetch, *, is_last: bool) -> tuple[list[ShareFetched], bool]:
+        """What there is for a member, and whether waiting for more is pointless. Unless it `is_last` nothing is given before
+        `min_bytes` are there. Partitions that there is nothing of are not among the answers."""
+        if fetch.wants_nothing:
+            return [], True
+        opened, failed = await self._open(fetch.partitions)
+        if not opened:
+            return failed, True
+        with ExitStack() as reading:
+            asked = self._acquirable(opened, fetch)
+            for share in asked:
+                reading.enter_context(_reading(share))
+            is_enough = bool(asked) and await self._has_bytes(asked, fetch)
+            if not is_enough and not is_last:
+                return failed, False
+            return failed + await self._read(asked, fetch), True
+
+    async def wait(self, fetch: ShareFetch) -> None:
+        """Wait until `take` would give something, or an error."""
+        while True:
+            opened, _ = await self._open(fetch.partitions)
+            if not opened:
+                return
+            with waiting_on(self._waiters(opened)) as moved:
+                asked = self._acquirable(opened, fetch)
+                if any(share.is_over for share in opened) or (asked and await self._has_bytes(asked, fetch)):
+                    return
+                await moved.wait()
+
+    async def _open(self, keys: Sequence[ShareKey]) -> tuple[list[SharePartition], list[ShareFetched]]:
+        opened, failed = [], []
+        for key in keys:
+            try:
+                opened.append(await self.shares.open(key))
+            except RequestError as exc:
+                failed.append(ShareFetched(key, error=exc.as_answer()))
+        return opened, failed
+
+    def _waiters(self, shares: Sequence[SharePartition]) -> Iterator[Waiters]:
+        for share in shares:
+            yield share.waiters
+            with suppress(RequestError):
+                yield self._topics.actor(share.topic_partition).waiters
+
+    def _acquirable(self, shares: Sequence[SharePartition], fetch: ShareFetch) -> dict[SharePartition, FetchPartition]:
+        """Which of them may give something, and what is to be read of them: each its share of the bytes."""
+        found = [share for share in shares if not share.is_being_read and not share.is_over and self._has_more(share)]
+        max_bytes = min(READ_BYTES, fetch.max_bytes // max(1, len(found)))
+        return {share: FetchPartition(share.topic_partition, share.state.next_fetch_offset(), max_bytes) for share in found}
+
+    def _has_more(self, share: SharePartition) -> bool:
+        """A partition whose log ends before what the group has seen, because the end was lost, has nothing until it is there
+        again."""
+        try:
+            snapshot = self._topics.actor(share.topic_partition).snapshot()
+        except RequestError:
+            return True
+        end = snapshot.end_offset(share.state.config.isolation)
+        return share.state.can_acquire() and share.state.next_fetch_offset() < end
+
+    async def _has_bytes(self, asked: dict[SharePartition, FetchPartition], fetch: ShareFetch) -> bool:
+        min_bytes = min(fetch.min_bytes, fetch.max_bytes, sum(each.max_bytes for each in asked.values()))
+        return await self._reader.has_bytes(list(asked.values()), fetch.max_bytes, min_bytes, _view(asked))
+
+    async def _read(self, asked: dict[SharePartition, FetchPartition], fetch: ShareFetch) -> list[ShareFetched]:
+        if not asked:
+            return []
+        answers, _ = await self._reader.fetch_now(list(asked.values()), max_bytes=fetch.max_bytes, view=_view(asked))
+        taken: list[ShareFetched] = []
+        left, wanted = fetch.max_records, Wanted(fetch.mode, fetch.batch_size)
+        for (share, question), answer in zip(asked.items(), answers, strict=True):
+            if answer.fetched is None:
+                if answer.error is not None and answer.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    taken.append(ShareFetched(share.key, error=answer.error))
+            elif not share.is_over and left > 0:
+                headers = [header for header, _ in iter_batches(answer.fetched.records)]
+                acquired = share.acquire(
+                    fetch.member_id,
+                    wanted,
+                    [OffsetRange(header.base_offset, header.last_offset) for header in headers],
+                    fetch_offset=question.offset,
+                    max_records=left,
+                    aborted=aborted_ranges(answer.fetched, headers),
+                )
+                if acquired:
+                    left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+                    records = _cut(answer.fetched.records, headers, acquired[0].first_offset, acquired[-1].last_offset)
+                    taken.append(ShareFetched(share.key, records, acquired))
+        return taken
+
+
+@contextmanager
+def _reading(share: SharePartition) -> Iterator[None]:
+    """Others wait meanwhile: they would be told to read the same."""
+    share.is_being_read = True
+    try:
+        yield
+    finally:
+        share.is_being_read = False
+        share.waiters.wake_all()
+
+
+def _view(asked: dict[SharePartition, FetchPartition]) -> ReaderView:
+    """As the group reads; all are of one group."""
+    return ReaderView(next(iter(asked)).state.config.isolation, skip_gaps=True)
+
+
+def aborted_ranges(fetched: FetchedRecords, headers: Sequence[BatchHeader]) -> list[OffsetRange]:
+    """The batches among what was read whose transactions came to nothing."""
+    aborted = fetched.aborted or ()
+    return [
+        OffsetRange(header.base_offset, header.last_offset)
+        for header in headers
+        if header.is_transactional
+        and not header.is_control
+        and any(
+            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+            for each in aborted
+        )
+    ]
+
+
+def _cut(records: Bytes, headers: Sequence[BatchHeader], first: int, last: int) -> Bytes:
+    """The batches from the one with the first offset to the one with the last."""
+    start = stop = 0
+    for header in headers:
+        if header.base_offset > last:
+            break
+        stop += header.size_bytes
+        if header.last_offset < first:
+            start = stop
+    return memoryview(records)[start:stop]

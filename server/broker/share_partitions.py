@@ -1,0 +1,259 @@
+"""Share groups' partitions (KIP-932): opened when a member asks for them, closed when they are taken away (Kafka:
+SharePartitionManager). What members are given is in `share_fetches`.
+
+Who is a member of a group, and which partitions are its, is decided elsewhere; here a member is whoever has a share session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+import trio
+
+from ...protocol.coordinator.share_group_state import NO_START_OFFSET
+from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.limits import INT64_MAX
+from ...protocol.types import TopicPartition
+from ..actors.coordinators.alarm import Alarm
+from ..actors.manager.topics import Topics
+from ..actors.share.share_partition import SharePartition
+from ..actors.share.share_state_log import ShareStateLog
+from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
+from ..groups.share.partition_state import SharePartitionState
+from ..groups.share.sessions import ShareSession, ShareSessions
+from ..groups.share.values import Acknowledgement, ShareKey
+from ..system.clock import NowMs
+from .reader import LogReader
+
+LOGGER: Final = logging.getLogger(__name__)
+
+LATEST: Final = -1
+PRUNE_S: Final = 300.0
+"""Kafka's share.coordinator.state.topic.prune.interval.ms."""
+
+ConfigOf = Callable[[str], ShareConfig]
+"""From a group's name to how it behaves; asked anew for each request."""
+
+
+class ShareSummary(NamedTuple):
+    """What is stored of a share-partition."""
+
+    state_epoch: int
+    start_offset: int
+    """-1: nobody has looked yet where the group begins."""
+    leader_epoch: int
+    delivery_complete_count: int
+
+
+class ShareInFlight(NamedTuple):
+    """What a share-partition has begun and not finished, now."""
+
+    start_offset: int
+    next_offset: int
+    """The first offset that nobody was given yet."""
+    acquired_count: int
+    delivery_complete_count: int
+
+
+def _defaults(_: str) -> ShareConfig:
+    return DEFAULT_SHARE_CONFIG
+
+
+@attrs.define(eq=False)
+class SharePartitions:
+    """Owner of the share-partitions that are open, and of share sessions. Called from any task of the trio thread."""
+
+    _log: ShareStateLog
+    _topics: Topics
+    _reader: LogReader
+    _wall_ms: NowMs
+    config_of: ConfigOf = _defaults
+    sessions: ShareSessions = attrs.field(factory=ShareSessions)
+    _open: dict[ShareKey, SharePartition] = attrs.field(factory=dict)
+    _alarm: Alarm = attrs.field(factory=Alarm)
+    _background: trio.Nursery | None = None
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _stopped: trio.Event = attrs.field(factory=trio.Event)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Locks end, and what is needed no longer is deleted, until `stop`."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    self._background = nursery
+                    nursery.start_soon(self._expire_locks)
+                    nursery.start_soon(self._prune)
+        finally:
+            self._background = None
+            self._stopped.set()
+
+    async def stop(self) -> None:
+        """End `run`; what is being written is written first."""
+        self._scope.cancel()
+        with trio.CancelScope(shield=True):
+            await self._stopped.wait()
+
+    async def _expire_locks(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._alarm.wait(self._next_deadline_ms())
+                for share in list(self._open.values()):
+                    if expired := share.expire():
+                        nursery.start_soon(share.store_expired, expired)
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines = (share.state.next_deadline_ms for share in self._open.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    async def _prune(self) -> None:
+        while True:
+            await trio.sleep(PRUNE_S)
+            try:
+                await self._forget_deleted()
+                await self._log.prune()
+            except (RequestError, OSError) as exc:
+                LOGGER.warning(
+                    "what the state of share groups needs no longer could not be deleted, it is tried again: %s", exc
+                )
+
+    async def _forget_deleted(self) -> None:
+        """Forget the partitions of topics that are there no more."""
+        for key in self._log.known():
+            try:
+                self._topics.name_of(key.topic_id)
+            except RequestError:
+                await self.delete(*key)
+
+    # ---- share-partitions ------------------------------------------------------------------------------------------------
+
+    async def open(self, key: ShareKey) -> SharePartition:
+        """The share-partition, with the configuration that its group has now. Raises RequestError."""
+        config = self.config_of(key.group_id)
+        topic_partition = TopicPartition(self._topics.name_of(key.topic_id), key.partition)
+        log_start_offset = self._topics.actor(topic_partition).snapshot().log_start_offset
+        share = self._open.get(key) or await self._opened(key, topic_partition, config)
+        share.state.config = config
+        share.state.move_start(log_start_offset)
+        return share
+
+    async def _opened(self, key: ShareKey, topic_partition: TopicPartition, config: ShareConfig) -> SharePartition:
+        stored = self._log.find(key)
+        if stored is None:
+            raise RequestError(
+                f"{key} was never initialized: the group's coordinator does that when a member subscribes to the topic",
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+            )
+        start_offset = stored.start_offset
+        if start_offset == NO_START_OFFSET:
+            start_offset = await self._first_offset(topic_partition, config)
+        found = self._open.get(key)
+        if found is not None:
+            return found
+        if self._log.find(key) is not stored:
+            return await self._opened(key, topic_partition, config)
+        state = SharePartitionState.restored(start_offset, stored.batches, config)
+        share = SharePartition(
+            key, topic_partition, state, stored.state_epoch, log=self._log, alarm=self._alarm, wall_ms=self._wall_ms
+        )
+        self._open[key] = share
+        return share
+
+    async def _first_offset(self, topic_partition: TopicPartition, config: ShareConfig) -> int:
+        """Where a group begins that was never here: share.auto.offset.reset."""
+        snapshot = self._reader.snapshot(topic_partition)
+        if config.offset_reset is OffsetReset.EARLIEST:
+            return snapshot.log_start_offset
+        if config.offset_reset is OffsetReset.BY_DURATION:
+            timestamp = max(0, min(self._wall_ms() - config.offset_reset_duration_ms, INT64_MAX))
+            found = await self._reader.offset_for_time(topic_partition, timestamp)
+            if found.offset >= 0:
+                return found.offset
+        return self._reader.snapshot(topic_partition).high_watermark
+
+    def find(self, key: ShareKey) -> SharePartition | None:
+        """The share-partition if somebody has asked for it since the start."""
+        return self._open.get(key)
+
+    # ---- members ---------------------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, key: ShareKey, member: str, said: Sequence[Acknowledgement]) -> None:
+        """See SharePartition.acknowledge. Raises RequestError, as UNKNOWN_TOPIC_OR_PARTITION where nobody has anything."""
+        share = self._open.get(key)
+        if share is None:
+            raise RequestError(f"{key}: nobody has acquired any of its records", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        share.state.config = self.config_of(key.group_id)
+        await share.acknowledge(member, said)
+
+    async def release_member(self, group_id: str, member: str) -> None:
+        """A member is gone: its session is over, and what it has others may get."""
+        session = self.sessions.remove(group_id, member)
+        if session is not None:
+            await self._release(session)
+
+    def gone(self, group_id: str, member: str) -> None:
+        """The same, without waiting for it."""
+        session = self.sessions.remove(group_id, member)
+        if session is not None:
+            self._release_soon(session)
+
+    async def _release(self, session: ShareSession) -> None:
+        for share in [share for key in session.partitions if (share := self._open.get(key)) is not None]:
+            try:
+                await share.release(session.member_id)
+            except RequestError as exc:
+                LOGGER.warning("%s: what member %s had waits for the end of its locks: %s", share.key, session.member_id, exc)
+
+    def disconnected(self, connection: object) -> None:
+        """A connection has ended: so have the sessions that were begun on it."""
+        for session in self.sessions.of_connection(connection):
+            self.gone(session.group_id, session.member_id)
+
+    def _release_soon(self, session: ShareSession) -> None:
+        if self._background is not None and not self._scope.cancel_called:
+            self._background.start_soon(self._release, session)
+
+    # ---- administration --------------------------------------------------------------------------------------------------
+
+    async def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, start_offset: int = NO_START_OFFSET, state_epoch: int = 0
+    ) -> None:
+        """Let a group begin in a partition, at an offset or where its configuration says; or let it begin anew there: what was
+        acquired is forgotten. Raises RequestError: FENCED_STATE_EPOCH when it is at a later state epoch."""
+        key = ShareKey(group_id, topic_id, partition)
+        await self._log.initialize(key, start_offset=start_offset, state_epoch=state_epoch)
+        self._close(key)
+
+    async def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
+        """Forget what a group has done in a partition. Raises RequestError."""
+        key = ShareKey(group_id, topic_id, partition)
+        await self._log.delete(key)
+        self._close(key)
+
+    def _close(self, key: ShareKey) -> None:
+        share = self._open.pop(key, None)
+        if share is not None:
+            share.end()
+
+    def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> ShareSummary | None:
+        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        stored = self._log.find(ShareKey(group_id, topic_id, partition))
+        if stored is None:
+            return None
+        return ShareSummary(stored.state_epoch, stored.start_offset, stored.leader_epoch, stored.delivery_complete_count)
+
+    def in_flight(self, group_id: str, topic_id: bytes, partition: int) -> ShareInFlight | None:
+        """What is in flight; None: nobody has asked for it since the start."""
+        share = self._open.get(ShareKey(group_id, topic_id, partition))
+        if share is None:
+            return None
+        state = share.state
+        return ShareInFlight(state.start_offset, state.next_offset, state.acquired_count, state.delivery_complete_count)
+
+    def stored_of(self, group_id: str) -> Iterator[tuple[bytes, int]]:
+        """(topic id, partition) of everything that is stored of a group."""
+        return ((key.topic_id, key.partition) for key in self._log.known() if key.group_id == group_id)

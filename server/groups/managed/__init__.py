@@ -1,0 +1,1 @@
+"""What groups whose assignments the server makes have in common, consumer groups and share groups."""

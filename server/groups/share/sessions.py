@@ -1,0 +1,125 @@
+"""Share sessions (KIP-932): a member names the partitions that it reads once, and from then on what changes about them (Kafka:
+SharePartitionManager.newContext, ShareSessionCache).
+
+| epoch of a request | meaning |
+|---|---|
+| 0 | a session begins; one that the member had is forgotten, and it may say nothing of records yet |
+| n | the next request of the session |
+| -1 | the last one: what the member still has is given back |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.limits import INT32_MAX
+from .values import ShareKey
+
+FINAL_SHARE_EPOCH: Final = -1
+INITIAL_SHARE_EPOCH: Final = 0
+MAX_SESSIONS: Final = 2_000
+"""Of a broker (Kafka: group.share.max.share.sessions); nobody makes room for others."""
+MAX_SESSION_PARTITIONS: Final = 10_000
+MAX_PARTITIONS: Final = 200_000
+"""Of all sessions together."""
+
+
+@attrs.define(eq=False)
+class ShareSession:
+    """One member's."""
+
+    group_id: str
+    member_id: str
+    connection: object
+    """Whose end is that of the session."""
+    epoch: int = 1
+    """Of the next request."""
+    partitions: dict[ShareKey, None] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class ShareSessions:
+    """The sessions of a broker."""
+
+    _sessions: dict[tuple[str, str], ShareSession] = attrs.field(factory=dict)
+    _partitions: int = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, group_id: str, member_id: str) -> ShareSession | None:
+        return self._sessions.get((group_id, member_id))
+
+    def begin(
+        self, group_id: str, member_id: str, partitions: Collection[ShareKey], connection: object, *, says_something: bool
+    ) -> ShareSession:
+        """A new session of these partitions. Raises RequestError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED."""
+        if says_something:
+            raise RequestError("the first request of a share session acknowledges records", ErrorCode.INVALID_REQUEST)
+        _check_size(len(partitions))
+        self.remove(group_id, member_id)
+        if len(self._sessions) >= MAX_SESSIONS or self._partitions + len(partitions) > MAX_PARTITIONS:
+            raise RequestError(
+                f"there are {len(self._sessions)} share sessions of {self._partitions} partitions, as many as there may be",
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+            )
+        session = ShareSession(group_id, member_id, connection, partitions=dict.fromkeys(partitions))
+        self._sessions[group_id, member_id] = session
+        self._partitions += len(session.partitions)
+        return session
+
+    def go_on(
+        self, group_id: str, member_id: str, epoch: int, added: Iterable[ShareKey] = (), forgotten: Iterable[ShareKey] = ()
+    ) -> ShareSession:
+        """The session that a request goes on with. Raises RequestError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
+        INVALID_REQUEST for too many partitions."""
+        session = self._found(group_id, member_id)
+        if epoch == FINAL_SHARE_EPOCH:
+            return session
+        if session.epoch != epoch:
+            raise RequestError(
+                f"the share session of member {member_id!r} is at epoch {session.epoch}, the request at {epoch}",
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+            )
+        partitions = session.partitions | dict.fromkeys(added)
+        for key in forgotten:
+            partitions.pop(key, None)
+        _check_size(len(partitions))
+        self._partitions += len(partitions) - len(session.partitions)
+        session.partitions = partitions
+        session.epoch = 1 if epoch == INT32_MAX else epoch + 1
+        return session
+
+    def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """The same for a request that only acknowledges: none begins a session."""
+        if epoch == INITIAL_SHARE_EPOCH:
+            raise RequestError("an acknowledgement begins no share session", ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        return self.go_on(group_id, member_id, epoch)
+
+    def remove(self, group_id: str, member_id: str) -> ShareSession | None:
+        """It is over, if there is one."""
+        session = self._sessions.pop((group_id, member_id), None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+        return session
+
+    def of_connection(self, connection: object) -> list[ShareSession]:
+        """Those that were begun on a connection."""
+        return [session for session in self._sessions.values() if session.connection is connection]
+
+    def _found(self, group_id: str, member_id: str) -> ShareSession:
+        session = self.find(group_id, member_id)
+        if session is None:
+            raise RequestError(
+                f"group {group_id!r}: there is no share session of member {member_id!r}", ErrorCode.SHARE_SESSION_NOT_FOUND
+            )
+        return session
+
+
+def _check_size(partitions: int) -> None:
+    if partitions > MAX_SESSION_PARTITIONS:
+        raise RequestError(f"a share session has at most {MAX_SESSION_PARTITIONS} partitions", ErrorCode.INVALID_REQUEST)

@@ -1,0 +1,113 @@
+"""Share groups (KIP-932): ShareGroupHeartbeat and ShareGroupDescribe. What they mean is in `server.groups.share`."""
+
+from __future__ import annotations
+
+from ....protocol.errors import RequestError
+from ....protocol.kafka.authorization import ResourceType
+from ....protocol.kafka.messages.share_groups import (
+    ShareGroupDescribeAssignment,
+    ShareGroupDescribedGroup,
+    ShareGroupDescribeMember,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupDescribeTopicPartitions,
+    ShareGroupHeartbeatAssignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatTopicPartitions,
+)
+from ....protocol.limits import INT32_MIN
+from ...broker import ShareGroupDescription, ShareHeartbeat, ShareMemberDescription
+from ..connections.in_turns import in_turns
+from .assigned_topics import by_topic, named_topics
+from .door import Call
+
+
+async def share_group_heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
+    names = body.subscribed_topic_names
+    try:
+        answer = await call.broker.groups.share.heartbeat(
+            ShareHeartbeat(
+                group_id=body.group_id,
+                member_id=body.member_id,
+                member_epoch=body.member_epoch,
+                rack_id=body.rack_id,
+                topic_names=None if names is None else tuple(names),
+                client_id=call.session.client_id,
+                client_host=f"/{call.session.transport.host}",
+            )
+        )
+    except RequestError as exc:
+        return ShareGroupHeartbeatResponse(
+            error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
+        )
+    assignment = None
+    if answer.assignment is not None:
+        topics = [
+            ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in by_topic(answer.assignment)
+        ]
+        assignment = ShareGroupHeartbeatAssignment(topic_partitions=topics)
+    return ShareGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+async def share_group_describe(call: Call, body: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    """State, epochs, members and what they read; a group that is named twice is answered once."""
+    return ShareGroupDescribeResponse(
+        groups=[
+            _described(call, group, with_operations=body.include_authorized_operations)
+            async for group in in_turns(dict.fromkeys(body.group_ids))
+        ]
+    )
+
+
+def _described(call: Call, group: str, *, with_operations: bool) -> ShareGroupDescribedGroup:
+    try:
+        description = call.broker.groups.share.describe(group)
+    except RequestError as exc:
+        return ShareGroupDescribedGroup(
+            error_code=exc.code,
+            error_message=exc.message,
+            group_id=group,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    operations = call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN
+    return _shown(call, description, operations)
+
+
+def _shown(call: Call, description: ShareGroupDescription, operations: int) -> ShareGroupDescribedGroup:
+    return ShareGroupDescribedGroup(
+        group_id=description.group_id,
+        group_state=description.state.value,
+        group_epoch=description.group_epoch,
+        assignment_epoch=description.assignment_epoch,
+        assignor_name=description.assignor,
+        members=[_member(call, each) for each in description.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(call: Call, member: ShareMemberDescription) -> ShareGroupDescribeMember:
+    topics = [
+        ShareGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        for topic_id, name, numbers in named_topics(call, member.assignment)
+    ]
+    return ShareGroupDescribeMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        assignment=ShareGroupDescribeAssignment(topic_partitions=topics),
+    )

@@ -1,0 +1,371 @@
+"""Share groups in a broker: turns, deadlines, records before answers, share states, names that are of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import (
+    Broker,
+    CommittingMember,
+    ConsumerHeartbeat,
+    GroupListing,
+    GroupState,
+    Join,
+)
+from triolog.server.groups.share.member_values import ShareGroupState, ShareHeartbeat, ShareHeartbeatAnswer
+from triolog.server.groups.share.share_states import ShareStateSummary
+
+from tests.support.brokers import PARTITION, TOPIC, one_partition, until
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.share_groups import KeptShareStates
+
+GROUP = "group"
+SESSION_S = 45.0
+JOIN = ShareHeartbeat(group_id=GROUP, member_id="a", topic_names=(TOPIC,), client_id="client", client_host="/host")
+BEAT = ShareHeartbeat(group_id=GROUP, member_id="a", member_epoch=2)
+LEAVE = ShareHeartbeat(group_id=GROUP, member_id="a", member_epoch=-1)
+CONSUMER = ConsumerHeartbeat(
+    group_id=GROUP, member_id="c", rebalance_timeout_ms=60_000, topic_names=(TOPIC,), owned=frozenset()
+)
+CLASSIC = Join(
+    group_id=GROUP,
+    protocol_type="consumer",
+    protocols=(("range", b""),),
+    session_timeout_ms=10_000,
+    requires_known_member_id=False,
+)
+
+
+@asynccontextmanager
+async def sharing(path: Path, states: KeptShareStates, **settings: Any) -> AsyncIterator[Broker]:
+    async with one_partition(path, **settings) as broker:
+        broker.groups.share.states = states
+        yield broker
+
+
+@pytest.fixture
+def states() -> KeptShareStates:
+    return KeptShareStates()
+
+
+@pytest.fixture
+async def broker(fast_path: Path, states: KeptShareStates) -> AsyncIterator[Broker]:
+    async with sharing(fast_path, states) as opened:
+        yield opened
+
+
+async def heartbeat(broker: Broker, request: ShareHeartbeat = JOIN, **changes: Any) -> ShareHeartbeatAnswer:
+    return await broker.groups.share.heartbeat(attrs.evolve(request, **changes))
+
+
+async def refusal(broker: Broker, request: ShareHeartbeat = JOIN, **changes: Any) -> tuple[ErrorCode, str]:
+    with pytest.raises(RequestError) as refused:
+        await heartbeat(broker, request, **changes)
+    assert isinstance(refused.value.code, ErrorCode)
+    return refused.value.code, refused.value.message
+
+
+def members(broker: Broker) -> set[str]:
+    return {member.member_id for member in broker.groups.share.describe(GROUP).members}
+
+
+def the_topic(broker: Broker) -> frozenset[tuple[bytes, int]]:
+    topic = broker.topics.metadata(TOPIC)
+    return frozenset((topic.topic_id, number) for number in range(len(topic.leader_epochs)))
+
+
+# ---- members ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShareStates) -> None:
+    answer = await heartbeat(broker)
+    assert (answer.member_epoch, answer.assignment) == (2, frozenset())
+    assert states.states == {(GROUP, *each): ShareStateSummary(2, -1, 0, 0) for each in the_topic(broker)}
+    answer = await heartbeat(broker, BEAT)
+    assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
+    assert await heartbeat(broker, LEAVE) == ShareHeartbeatAnswer(member_id="a", member_epoch=-1)
+    described = broker.groups.share.describe(GROUP)
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 4, 3)
+
+
+async def test_members_that_come_at_once_take_turns(broker: Broker) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(heartbeat, broker, attrs.evolve(JOIN, member_id=name))
+    assert members(broker) == {"a", "b", "c"}
+    epochs = {each.member_epoch for each in broker.groups.share.describe(GROUP).members}
+    assert len(epochs) == 3
+
+
+async def test_a_cancelled_join_is_stored_all_the_same(fast_path: Path, states: KeptShareStates) -> None:
+    fs = GateFileSystem()
+    async with sharing(fast_path, states, fs=fs, durability="fsync") as broker:
+        await heartbeat(broker, group_id="other")  # makes the topic
+        async with held(fs.hold("sync", ".log"), heartbeat, broker) as nursery:
+            with pytest.raises(RequestError, match="not found"):
+                members(broker)
+            nursery.cancel_scope.cancel()
+        assert members(broker) == {"a"}
+
+
+async def test_what_cannot_be_written_has_not_happened(fast_path: Path, states: KeptShareStates) -> None:
+    fs = GateFileSystem()
+    async with sharing(fast_path, states, fs=fs) as broker:
+        await heartbeat(broker)
+        await heartbeat(broker, BEAT)
+        before = broker.groups.share.describe(GROUP)
+        fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
+        await refusal(broker, member_id="b")
+        assert broker.groups.share.describe(GROUP) == before
+
+
+async def test_a_session_ends_in_time(autojump_clock: trio.testing.MockClock, fast_path: Path, states: KeptShareStates) -> None:
+    async with sharing(fast_path, states) as broker:
+        await heartbeat(broker)
+        await heartbeat(broker, member_id="b")
+        await trio.sleep(SESSION_S - 1)
+        await heartbeat(broker, member_id="b")
+        await trio.sleep(2)
+        await until(lambda: members(broker) == {"b"})
+        await trio.sleep(SESSION_S)
+        await until(lambda: members(broker) == set())
+
+
+async def test_a_restart_finds_groups_and_their_members(
+    autojump_clock: trio.testing.MockClock, fast_path: Path, states: KeptShareStates
+) -> None:
+    async with sharing(fast_path, states) as broker:
+        await heartbeat(broker)
+        await heartbeat(broker, BEAT)
+        before = broker.groups.share.describe(GROUP)
+    async with sharing(fast_path, states) as broker:
+        assert broker.groups.share.describe(GROUP) == before
+        answer = await heartbeat(broker, BEAT, member_epoch=3)
+        assert (answer.member_epoch, answer.assignment) == (3, None)
+        await trio.sleep(SESSION_S + 1)
+        await until(lambda: members(broker) == set())
+    async with sharing(fast_path, states) as broker:
+        assert broker.groups.share.describe(GROUP).state is ShareGroupState.EMPTY
+
+
+async def test_nobody_joins_where_share_states_are_not_kept(broker: Broker) -> None:
+    broker.groups.share.states = None
+    assert (await refusal(broker))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.groups.listings() == []
+
+
+async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
+    states.failing = True
+    assert (await refusal(broker))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+    assert members(broker) == {"a"}
+    states.failing = False
+    assert (await heartbeat(broker, BEAT)).assignment is None
+    assert (await heartbeat(broker, BEAT)).assignment == the_topic(broker)
+
+
+async def test_a_stop_sends_members_away(fast_path: Path, states: KeptShareStates) -> None:
+    async with sharing(fast_path, states) as broker:
+        pass
+    assert (await refusal(broker))[0] is ErrorCode.NOT_COORDINATOR
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_share_group_is_listed_with_its_kind_and_state(broker: Broker) -> None:
+    await heartbeat(broker)
+    listing = GroupListing(GROUP, "share", ShareGroupState.STABLE, "share")
+    assert broker.groups.listings() == [listing]
+    assert broker.groups.listings(["STABLE"], ["Share"]) == [listing]
+    assert broker.groups.listings(["empty"]) == broker.groups.listings([], ["consumer"]) == []
+    await heartbeat(broker, LEAVE)
+    assert broker.groups.listings() == [listing._replace(state=ShareGroupState.EMPTY)]
+    assert broker.groups.describe(GROUP).state is GroupState.DEAD
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_a_share_group_is_no_other_kind_until_it_is_deleted(broker: Broker, is_empty: bool) -> None:
+    await heartbeat(broker)
+    if is_empty:
+        await heartbeat(broker, LEAVE)
+    assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    with pytest.raises(RequestError, match="Group group is not a consumer group") as refused:
+        await broker.groups.consumer_heartbeat(CONSUMER)
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(RequestError, match="not a consumer group"):
+        broker.groups.consumers.describe(GROUP)
+    with pytest.raises(RequestError) as refused:
+        await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(RequestError) as refused:
+        await broker.offsets.delete(GROUP, [PARTITION])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    if is_empty:
+        await broker.groups.delete(GROUP)
+        assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 1
+
+
+async def consumer_group(broker: Broker) -> None:
+    await broker.groups.consumer_heartbeat(CONSUMER)
+
+
+async def empty_consumer_group(broker: Broker) -> None:
+    await broker.groups.consumer_heartbeat(CONSUMER)
+    await broker.groups.consumer_heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
+
+
+async def classic_group(broker: Broker) -> None:
+    assert (await broker.groups.join(CLASSIC)).error is ErrorCode.NONE
+
+
+async def committed_offsets(broker: Broker) -> None:
+    assert await broker.offsets.commit(GROUP, [(PARTITION, 1, None)]) == [None]
+
+
+@pytest.mark.parametrize("make", [consumer_group, empty_consumer_group, classic_group, committed_offsets])
+async def test_a_group_of_another_kind_is_no_share_group(
+    autojump_clock: trio.testing.MockClock, fast_path: Path, states: KeptShareStates, make: Any
+) -> None:
+    async with sharing(fast_path, states) as broker:
+        await make(broker)
+        expected = ErrorCode.GROUP_ID_NOT_FOUND, "Group group is not a share group."
+        for epoch in (0, 3, -1):
+            assert await refusal(broker, member_epoch=epoch) == expected
+        for admin in (
+            broker.groups.share.alter_offsets(GROUP, [(PARTITION, 1)]),
+            broker.groups.share.delete_offsets(GROUP, [TOPIC]),
+        ):
+            with pytest.raises(RequestError, match="not a share group"):
+                await admin
+        with pytest.raises(RequestError, match="not a share group"):
+            broker.groups.share.describe(GROUP)
+        assert not states.states
+
+
+async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, states: KeptShareStates) -> None:
+    fs = GateFileSystem()
+    async with sharing(fast_path, states, fs=fs, durability="fsync") as broker:
+        await heartbeat(broker, group_id="other")  # makes the topic
+        async with held(fs.hold("sync", ".log"), heartbeat, broker):
+            assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            with pytest.raises(RequestError) as refused:
+                await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
+            assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        assert await broker.offsets.fetch(GROUP) == []
+        assert [each.group_type for each in broker.groups.listings()] == ["share", "share"]
+
+
+async def test_a_deleted_group_is_gone_with_its_states(fast_path: Path, states: KeptShareStates) -> None:
+    async with sharing(fast_path, states) as broker:
+        await heartbeat(broker)
+        with pytest.raises(RequestError) as refused:
+            await broker.groups.delete(GROUP)
+        assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+        await heartbeat(broker, LEAVE)
+        await broker.groups.delete(GROUP)
+        assert (states.states, broker.groups.listings()) == ({}, [])
+        with pytest.raises(RequestError) as refused:
+            await broker.groups.delete(GROUP)
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    async with sharing(fast_path, states) as broker:
+        assert broker.groups.listings() == []
+        assert (await heartbeat(broker)).member_epoch == 2
+
+
+# ---- start offsets ---------------------------------------------------------------------------------------------------------
+
+
+async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:
+    missing, nowhere = TopicPartition(TOPIC, 7), TopicPartition("nowhere", 0)
+    asked = [(PARTITION, 5), (missing, 1), (nowhere, 1), (PARTITION, -2)]
+    share = broker.groups.share
+    assert [each and each.code for each in await share.alter_offsets(GROUP, asked)] == [
+        None,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    (offset,) = await share.offsets(GROUP)
+    assert (offset.topic_partition, offset.summary) == (PARTITION, ShareStateSummary(1, 5, 0, 0))
+    assert await share.alter_offsets(GROUP, [(PARTITION, 3), (PARTITION, 4)]) == [None, None]
+    found = await share.offsets(GROUP, [PARTITION, missing, nowhere])
+    assert [each.summary.start_offset for each in found] == [4, -1, -1]
+    assert [each.topic_id is None for each in found] == [False, False, True]
+    answers = await share.delete_offsets(GROUP, [TOPIC, "nowhere"])
+    assert [each and each.message for each in answers] == [None, "topic 'nowhere' does not exist"]
+    (again,) = await share.delete_offsets(GROUP, [TOPIC])
+    assert again is not None
+    assert again.message == "There is no offset information to delete."
+    assert (await share.offsets(GROUP), states.states) == ([], {})
+
+
+async def test_offsets_of_a_group_with_members_stay(broker: Broker) -> None:
+    await heartbeat(broker)
+    share = broker.groups.share
+    for changing in (share.alter_offsets(GROUP, [(PARTITION, 1)]), share.delete_offsets(GROUP, [TOPIC])):
+        with pytest.raises(RequestError, match=r"The group is not empty\.") as refused:
+            await changing
+        assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+async def test_offsets_of_a_group_that_nobody_knows(broker: Broker) -> None:
+    share = broker.groups.share
+    assert await share.offsets(GROUP) == await share.offsets("") == []
+    (offset,) = await share.offsets(GROUP, [PARTITION])
+    assert (offset.summary.start_offset, offset.summary.delivery_complete_count) == (-1, -1)
+    with pytest.raises(RequestError) as refused:
+        await share.delete_offsets(GROUP, [TOPIC])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await share.alter_offsets(GROUP, []) == []
+    assert broker.groups.listings() == []
+    for changing in (share.alter_offsets("", []), share.delete_offsets("", [TOPIC])):
+        with pytest.raises(RequestError) as refused:
+            await changing
+        assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_what_could_not_be_altered_is_told_for_each(broker: Broker, states: KeptShareStates) -> None:
+    share = broker.groups.share
+    states.failing = True
+    (error,) = await share.alter_offsets(GROUP, [(PARTITION, 1)])
+    assert error is not None
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    (offset,) = await share.offsets(GROUP)
+    assert offset.error is not None
+    with pytest.raises(RequestError):
+        await share.delete_offsets(GROUP, [TOPIC])
+    states.failing = False
+    await heartbeat(broker)
+    assert not states.states
+    await heartbeat(broker, BEAT)
+    assert [each.summary.start_offset for each in await share.offsets(GROUP)] == [-1]
+
+
+async def test_a_deletion_that_failed_takes_nothing_away_that_was_altered_since(
+    broker: Broker, states: KeptShareStates
+) -> None:
+    share = broker.groups.share
+    await share.alter_offsets(GROUP, [(PARTITION, 1)])
+    states.failing = True
+    with pytest.raises(RequestError):
+        await share.delete_offsets(GROUP, [TOPIC])
+    states.failing = False
+    assert await share.alter_offsets(GROUP, [(PARTITION, 2)]) == [None]
+    await heartbeat(broker)
+    assert [each.summary.start_offset for each in await share.offsets(GROUP)] == [2]
+
+
+async def test_committing_is_for_groups_of_other_kinds(broker: Broker) -> None:
+    await heartbeat(broker)
+    with pytest.raises(RequestError):
+        await broker.offsets.commit(GROUP, [(PARTITION, 1, None)], member=CommittingMember(member_id="a", generation=2))

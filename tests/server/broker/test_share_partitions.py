@@ -1,0 +1,204 @@
+"""Share-partitions of a running broker: locks end by its clock, what is said is on the device before it counts, a restart
+forgets who had what and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+import trio.testing
+from triolog.protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import (
+    Acknowledgement,
+    AcquireMode,
+    Broker,
+    OffsetReset,
+    ShareConfig,
+    ShareFetch,
+    ShareKey,
+)
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS
+
+GROUP: Final = "group"
+ACCEPT, RELEASE = 1, 2
+LOCK_S: Final = 30
+STATE: Final = TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)
+CONFIG: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST, delivery_count_limit=2)
+
+
+def key_of(broker: Broker) -> ShareKey:
+    return ShareKey(GROUP, broker.topics.id_of(TOPIC), 0)
+
+
+async def ten_records(broker: Broker) -> None:
+    broker.shares.config_of = lambda _: CONFIG
+    if broker.shares.read_summary(*key_of(broker)) is None:
+        await broker.shares.initialize(*key_of(broker))
+        await broker.writer.append(PARTITION, build_batch([(START_MS, None, b"value", ())] * 10))
+
+
+@pytest.fixture
+def fs() -> GateFileSystem:
+    return GateFileSystem()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        yield broker
+
+
+def asked(broker: Broker, member: str, max_records: int = 100) -> ShareFetch:
+    return ShareFetch(
+        group_id=GROUP,
+        member_id=member,
+        partitions=[key_of(broker)],
+        min_bytes=1,
+        max_bytes=2**20,
+        max_records=max_records,
+        batch_size=100,
+        mode=AcquireMode.RECORD_LIMIT,
+    )
+
+
+async def take(broker: Broker, member: str = "a", max_records: int = 100) -> Sequence[tuple[int, int, int]]:
+    fetched, _ = await broker.share_fetches.take(asked(broker, member, max_records), is_last=True)
+    assert all(each.error is None for each in fetched)
+    return [acquired for each in fetched for acquired in each.acquired]
+
+
+async def say(broker: Broker, first: int, last: int, kind: int, member: str = "a") -> None:
+    await broker.shares.acknowledge(key_of(broker), member, [Acknowledgement(first, last, [kind])])
+
+
+async def test_a_lock_ends_and_who_waits_gets_the_records(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        assert await take(broker) == [(0, 9, 1)]
+        mock_clock.jump(LOCK_S - 1)
+        assert await take(broker, "b") == []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.share_fetches.wait, asked(broker, "b"))
+            mock_clock.jump(1.01)
+        assert await take(broker, "b") == [(0, 9, 2)]
+        with pytest.raises(RequestError) as caught:
+            await say(broker, 0, 9, ACCEPT)
+        assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
+        mock_clock.jump(LOCK_S + 0.01)
+        await until(lambda: broker.shares.in_flight(*key_of(broker)) == (10, 10, 0, 0))
+        await until(lambda: broker.shares.read_summary(*key_of(broker)) == (0, 10, 0, 0))
+
+
+async def test_a_renewed_lock_begins_anew(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        await take(broker)
+        mock_clock.jump(LOCK_S - 1)
+        await say(broker, 0, 4, 4)
+        mock_clock.jump(LOCK_S - 1)
+        await until(lambda: broker.shares.in_flight(*key_of(broker)) == (0, 10, 5, 0))
+        await say(broker, 0, 4, ACCEPT)
+        assert await take(broker, "b") == [(5, 9, 2)]
+
+
+async def test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        assert await take(broker) == [(0, 9, 1)]
+        await say(broker, 2, 4, ACCEPT)
+        await say(broker, 6, 7, RELEASE)
+        summary = broker.shares.read_summary(*key_of(broker))
+        assert summary == (0, 0, 0, 3)
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        assert broker.shares.read_summary(*key_of(broker)) == summary
+        assert await take(broker) == [(0, 1, 1), (5, 5, 1), (6, 7, 2), (8, 9, 1)]
+
+
+async def test_nobody_is_told_what_is_not_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        await ten_records(broker)
+        await take(broker)
+        async with held(fs.hold("sync", ".log"), say, broker, 0, 9, ACCEPT):
+            assert broker.shares.read_summary(*key_of(broker)) == (0, -1, 0, -1)
+            assert broker.shares.in_flight(*key_of(broker)) == (0, 10, 10, 10)
+            with pytest.raises(RequestError):
+                await say(broker, 0, 0, ACCEPT)
+        assert broker.shares.in_flight(*key_of(broker)) == (10, 10, 0, 0)
+
+
+async def test_what_cannot_be_stored_has_not_happened(broker: Broker) -> None:
+    await take(broker)
+    actor_of(broker, STATE).take_offline("it burns")
+    with pytest.raises(RequestError) as caught:
+        await say(broker, 0, 9, ACCEPT)
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.shares.in_flight(*key_of(broker)) == (0, 10, 10, 0)
+
+
+async def test_who_spoke_with_the_share_partition_before_it_began_anew_is_fenced(broker: Broker) -> None:
+    await take(broker)
+    share = broker.shares.find(key_of(broker))
+    assert share is not None
+    await broker.shares.initialize(*key_of(broker), start_offset=5, state_epoch=1)
+    with pytest.raises(RequestError) as caught:
+        await share.acknowledge("a", [Acknowledgement(0, 9, [ACCEPT])])
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await take(broker) == [(5, 9, 1)]
+
+
+async def test_a_member_that_is_gone_gives_back_what_it_had(broker: Broker) -> None:
+    broker.shares.sessions.begin(GROUP, "a", [key_of(broker)], object(), says_something=False)
+    await take(broker, max_records=4)
+    await take(broker, "b", max_records=3)
+    await broker.shares.release_member(GROUP, "a")
+    await broker.shares.release_member(GROUP, "nobody")
+    assert await take(broker, "c") == [(0, 3, 2), (7, 9, 1)]
+
+
+async def test_one_fetch_reads_a_partition_at_a_time(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await ten_records(broker)
+        share = await broker.shares.open(key_of(broker))
+        share.is_being_read = True
+        assert await broker.share_fetches.take(asked(broker, "a"), is_last=False) == ([], False)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.share_fetches.wait, asked(broker, "a"))
+            await until(lambda: len(share.waiters) == 1)
+            share.is_being_read = False
+            share.waiters.wake_all()
+        assert await take(broker) == [(0, 9, 1)]
+
+
+async def test_what_is_stored_of_a_deleted_topic_is_forgotten(broker: Broker) -> None:
+    key = key_of(broker)
+    await take(broker)
+    assert list(broker.shares.stored_of(GROUP)) == [(key.topic_id, 0)]
+    await broker.topics.delete(TOPIC)
+    fetched, is_enough = await broker.share_fetches.take(
+        ShareFetch(
+            group_id=GROUP,
+            member_id="a",
+            partitions=[key],
+            min_bytes=1,
+            max_bytes=1,
+            max_records=1,
+            batch_size=1,
+            mode=AcquireMode.RECORD_LIMIT,
+        ),
+        is_last=False,
+    )
+    assert is_enough
+    assert [each.error and each.error.code for each in fetched] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    await broker.shares._forget_deleted()
+    assert list(broker.shares.stored_of(GROUP)) == []

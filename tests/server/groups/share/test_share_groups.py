@@ -1,0 +1,295 @@
+"""Heartbeats of share groups, step by step. Epochs, codes and messages are those that Apache Kafka 4.3.1 answered to the same
+requests, but that it makes assignments at most once in a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.server.groups.consumer_values import MemberTimes
+from triolog.server.groups.share.member_values import ShareGroupSettings, ShareGroupState
+
+from tests.support.consumer_groups import Topics
+from tests.support.share_groups import GROUP, DrivenShareGroups
+
+
+@pytest.fixture
+def driven() -> DrivenShareGroups:
+    topics = Topics()
+    topics.create("t", 3)
+    topics.create("u", 1)
+    return DrivenShareGroups(topics)
+
+
+def refused(driven: DrivenShareGroups, *arguments: Any, **more: Any) -> tuple[ErrorCode, str]:
+    written = len(driven.log)
+    with pytest.raises(RequestError) as caught:
+        driven.heartbeat(*arguments, **more)
+    assert len(driven.log) == written
+    assert isinstance(caught.value.code, ErrorCode)
+    return caught.value.code, caught.value.message
+
+
+# ---- joining ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_member_has_nothing_until_there_are_share_states(driven: DrivenShareGroups) -> None:
+    answer = driven.heartbeat("a", 0, ["t"])
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment) == (2, 5_000, frozenset())
+    assert driven.groups.waiting_states(GROUP) == driven.topics.all_of("t")
+    assert driven.heartbeat("a", 2).assignment is None
+    driven.make_states()
+    answer = driven.heartbeat("a", 2)
+    assert (answer.member_epoch, answer.assignment) == (3, driven.topics.all_of("t"))
+    assert driven.heartbeat("a", 3).assignment is None
+
+
+def test_members_share_partitions_when_there_are_more_of_them(driven: DrivenShareGroups) -> None:
+    driven.join("a", "u")
+    assert driven.join("b", "u").assignment == driven.topics.all_of("u")
+    assert driven.heartbeat("a", 3).assignment is None
+    described = driven.group.describe()
+    assert [each.assignment for each in described.members] == [driven.topics.all_of("u")] * 2
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.STABLE, 4, 4)
+
+
+def test_who_joins_again_is_the_one_he_was(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    written = len(driven.log)
+    answer = driven.heartbeat("a", 0, ["t"])
+    assert (answer.member_epoch, answer.assignment) == (3, driven.topics.all_of("t"))
+    assert len(driven.log) == written
+
+
+def test_another_subscription_takes_away_and_gives(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    answer = driven.heartbeat("a", 3, ["u"])
+    assert (answer.member_epoch, answer.assignment) == (4, frozenset())
+    driven.make_states()
+    answer = driven.heartbeat("a", 4)
+    assert (answer.member_epoch, answer.assignment) == (5, driven.topics.all_of("u"))
+
+
+def test_a_topic_that_is_not_there_yet_is_read_when_it_is(driven: DrivenShareGroups) -> None:
+    assert driven.join("a", "later").assignment == frozenset()
+    driven.topics.create("later", 2)
+    driven.heartbeat("a", 2)
+    driven.make_states()
+    assert driven.heartbeat("a", 3).assignment == driven.topics.all_of("later")
+
+
+def test_new_partitions_are_read_when_they_have_a_state(driven: DrivenShareGroups) -> None:
+    driven.join("a", "u")
+    driven.topics.grow("u", 2)
+    assert driven.heartbeat("a", 3).assignment is None
+    assert {number for _, number in driven.make_states()} == {1}
+    assert driven.heartbeat("a", 4).assignment == driven.topics.all_of("u")
+
+
+def test_a_deleted_topic_is_not_read_and_its_states_are_forgotten(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t", "u")
+    driven.topics.delete("t")
+    assert driven.heartbeat("a", 3).assignment == driven.topics.all_of("u")
+    assert driven.group.states.known == driven.topics.all_of("u")
+    driven.topics.create("t", 1)
+    driven.heartbeat("a", 4)
+    assert driven.make_states() == driven.topics.all_of("t")
+    assert driven.heartbeat("a", 5).assignment == driven.topics.all_of("t") | driven.topics.all_of("u")
+
+
+def test_a_heartbeat_without_news_writes_nothing(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    written = len(driven.log)
+    driven.heartbeat("a", 3)
+    driven.heartbeat("a", 3, ["t", "t"])
+    assert len(driven.log) == written
+    driven.heartbeat("a", 3, rack_id="rack")
+    assert len(driven.log) == written + 1
+
+
+# ---- epochs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_epoch_before_is_right_too(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    assert driven.heartbeat("a", 2).member_epoch == 3
+
+
+def test_wrong_epochs_are_fenced(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    assert refused(driven, "a", 4) == (
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        "The share group member has a greater member epoch (4) than the one known by the group coordinator (3). The member "
+        "must abandon all its partitions and rejoin.",
+    )
+    assert refused(driven, "a", 1) == (
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        "The share group member has a smaller member epoch (1) than the one known by the group coordinator (3), and it does "
+        "not match the previous member epoch (2). The member must abandon all its partitions and rejoin.",
+    )
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "names", "more", "message"),
+    [
+        ("", -5, None, {"group_id": ""}, "a member id has 1 to 36 characters, this one has 0"),
+        ("m" * 37, 0, ["t"], {}, "a member id has 1 to 36 characters, this one has 37"),
+        (" ", 0, ["t"], {"group_id": " "}, "MemberId can't be empty."),
+        ("m", -2, None, {"group_id": " ", "rack_id": ""}, "GroupId can't be empty."),
+        ("m", -2, None, {"rack_id": " "}, "RackId can't be empty."),
+        ("m", -2, None, {}, "MemberEpoch is invalid."),
+        ("m", 0, None, {}, "SubscribedTopicNames must be set in first request."),
+        ("m", 0, [], {}, "SubscribedTopicNames must be set in first request."),
+    ],
+)
+def test_what_says_too_little_is_refused(
+    driven: DrivenShareGroups, member_id: str, epoch: int, names: list[str] | None, more: dict[str, str], message: str
+) -> None:
+    assert refused(driven, member_id, epoch, names, **more) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_unknown_groups_and_members(driven: DrivenShareGroups) -> None:
+    assert refused(driven, "a", 3) == (ErrorCode.GROUP_ID_NOT_FOUND, "Share group group not found.")
+    assert refused(driven, "a", -1) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group group not found.")
+    driven.join("a", "t")
+    for epoch in (3, -1):
+        assert refused(driven, "b", epoch) == (ErrorCode.UNKNOWN_MEMBER_ID, "Member b is not a member of group group.")
+
+
+def test_a_full_group_lets_nobody_in_but_those_who_are(driven: DrivenShareGroups) -> None:
+    driven.groups.settings = ShareGroupSettings(max_size=1, max_groups=1)
+    driven.join("a", "t")
+    code, message = refused(driven, "b", 0, ["t"])
+    assert (code, message) == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        "The share group has reached its maximum capacity of 1 members.",
+    )
+    assert driven.heartbeat("a", 0, ["t"]).member_epoch == 3
+    assert refused(driven, "b", 0, ["t"], group_id="other")[0] is ErrorCode.POLICY_VIOLATION
+
+
+# ---- leaving ---------------------------------------------------------------------------------------------------------------
+
+
+def test_who_leaves_is_out_and_the_others_share_what_he_had(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    driven.join("b", "t")
+    assert driven.heartbeat("a", 3).assignment < driven.topics.all_of("t")
+    answer = driven.heartbeat("b", -1)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment) == (-1, 0, None)
+    assert driven.heartbeat("a", 4).assignment == driven.topics.all_of("t")
+    driven.heartbeat("a", -1)
+    described = driven.group.describe()
+    assert (described.state, described.members) == (ShareGroupState.EMPTY, ())
+    assert described.group_epoch == described.assignment_epoch + 1
+    assert driven.group.metadata_hash == 0
+
+
+def test_a_silent_member_is_out_when_its_session_ends(driven: DrivenShareGroups) -> None:
+    driven.groups.times_of = lambda group: MemberTimes(1_000, 10_000 if group == GROUP else 1)
+    driven.join("a", "t")
+    driven.join("b", "t")
+    driven.pass_time(9_999)
+    driven.heartbeat("b", 4)
+    driven.pass_time(10_000)
+    assert set(driven.group.members) == {"b"}
+    assert driven.heartbeat("b", 4).assignment == driven.topics.all_of("t")
+    driven.pass_time(60_000)
+    assert not driven.group.members
+    assert driven.groups.next_deadline_ms is None
+
+
+# ---- administrators --------------------------------------------------------------------------------------------------------
+
+
+def test_an_administrator_makes_states_of_a_group_that_nobody_has_joined(driven: DrivenShareGroups) -> None:
+    topic_id = driven.topics.found["t"].topic_id
+    driven.commit(driven.groups.plan_states(GROUP, frozenset({(topic_id, 1)}), {topic_id: "t"}, 0))
+    assert driven.make_states() == {(topic_id, 1)}
+    described = driven.group.describe()
+    assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 1, 1)
+    assert driven.heartbeat("a", 0, ["t"]).assignment == {(topic_id, 1)}
+    with pytest.raises(RequestError, match=r"The group is not empty\.") as caught:
+        driven.groups.plan_states(GROUP, frozenset({(topic_id, 0)}), {topic_id: "t"}, 0)
+    assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_states_of_a_topic_are_deleted_in_two_steps(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t", "u")
+    topic_id = driven.topics.found["t"].topic_id
+    with pytest.raises(RequestError, match="not empty"):
+        driven.groups.plan_deletion(GROUP, frozenset({topic_id}), 0)
+    driven.heartbeat("a", -1)
+    driven.commit(driven.groups.plan_deletion(GROUP, frozenset({topic_id, b"?" * 16}), 0))
+    assert (driven.group.states.deleting, driven.group.states.known) == ({topic_id}, driven.topics.all_of("u"))
+    driven.commit(driven.groups.states_gone(GROUP, frozenset({topic_id}), 0))
+    assert not driven.group.states.deleting
+    assert driven.group.states.names == {driven.topics.found["u"].topic_id: "u"}
+
+
+def test_a_removed_group_is_gone_from_the_log(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t")
+    with pytest.raises(RequestError, match="not empty"):
+        driven.groups.plan_removal(GROUP)
+    driven.heartbeat("a", -1)
+    driven.remove()
+    assert not len(driven.groups)
+    driven.restart()
+    assert GROUP not in driven.groups
+    driven.compact()
+    assert all(data is None for _, data in driven.log)
+
+
+# ---- the log ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_heartbeat_writes_what_kafka_does_in_its_order(driven: DrivenShareGroups) -> None:
+    driven.now_ms = 1_700_000_000_000
+    driven.heartbeat("a", 0, ["t"])
+    assert [int.from_bytes(key[:2]) for key, _ in driven.log] == [10, 11, 13, 12, 14, 15]
+    values = {int.from_bytes(key[:2]): data for key, data in driven.log}
+    assert values[12] == bytes.fromhex("0000000000020100080000018bcfe56800")
+    assert values[14] == bytes.fromhex("00000000000200000000000100")
+    del driven.log[:]
+    driven.heartbeat("a", -1)
+    assert [(int.from_bytes(key[:2]), data is None) for key, data in driven.log] == [
+        (14, True),
+        (13, True),
+        (10, True),
+        (11, False),
+    ]
+
+
+def test_a_restart_finds_members_assignments_and_states(driven: DrivenShareGroups) -> None:
+    driven.join("a", "t", "u")
+    driven.join("b", "t")
+    before = driven.group.describe(), driven.group.states, driven.group.targets
+    for _ in range(2):
+        driven.restart()
+        assert (driven.group.describe(), driven.group.states, driven.group.targets) == before
+        driven.compact()
+    assert driven.heartbeat("b", 4).assignment is None
+    driven.pass_time(100_000)
+    assert not driven.group.members
+
+
+def test_a_state_that_was_asked_for_before_a_restart_is_still_waited_for(driven: DrivenShareGroups) -> None:
+    driven.heartbeat("a", 0, ["t"])
+    driven.restart()
+    assert driven.make_states() == driven.topics.all_of("t")
+    assert driven.heartbeat("a", 2).assignment == driven.topics.all_of("t")
+
+
+def test_a_group_whose_only_record_is_of_its_states_is_a_group(driven: DrivenShareGroups) -> None:
+    topic_id = driven.topics.found["t"].topic_id
+    driven.commit(driven.groups.plan_states(GROUP, frozenset({(topic_id, 1)}), {topic_id: "t"}, 0))
+    assert [type(SHARE_GROUP_RECORDS.decode_key(key)).__name__ for key, _ in driven.log] == [
+        "ShareGroupStatePartitionMetadataKey"
+    ]
+    driven.restart()
+    assert driven.group.describe().group_epoch == 1

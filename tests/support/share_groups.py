@@ -1,0 +1,131 @@
+"""Share groups, driven by hand: a log of what was decided, share states that are there as soon as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.server.groups.consumer_assignors import Partitions
+from triolog.server.groups.share.group import ShareGroup
+from triolog.server.groups.share.member_values import ShareGroupSettings, ShareHeartbeat, ShareHeartbeatAnswer
+from triolog.server.groups.share.share_groups import ShareGroups, SharePlan
+from triolog.server.groups.share.share_states import ShareStateSummary
+
+from tests.support.consumer_groups import Topics
+
+GROUP: Final = "group"
+
+
+@attrs.define(eq=False)
+class DrivenShareGroups:
+    """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
+
+    topics: Topics
+    settings: ShareGroupSettings = attrs.field(factory=ShareGroupSettings)
+    now_ms: int = 0
+    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
+    groups: ShareGroups = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.groups = ShareGroups(self.settings, self.topics)
+
+    @property
+    def group(self) -> ShareGroup:
+        return self.groups.known(GROUP)
+
+    def heartbeat(self, member_id: str, epoch: int, names: Iterable[str] | None = None, **more: Any) -> ShareHeartbeatAnswer:
+        request = ShareHeartbeat(
+            group_id=more.pop("group_id", GROUP),
+            member_id=member_id,
+            member_epoch=epoch,
+            topic_names=None if names is None else tuple(names),
+            **more,
+        )
+        plan = self.groups.heartbeat(request, self.now_ms)
+        self.commit(plan)
+        assert plan.answer is not None
+        return plan.answer
+
+    def make_states(self) -> Partitions:
+        """Those that were asked for are there."""
+        waiting = self.groups.waiting_states(GROUP)
+        if waiting:
+            self.commit(self.groups.states_done(GROUP, waiting, self.now_ms))
+        return waiting
+
+    def join(self, member_id: str, *names: str) -> ShareHeartbeatAnswer:
+        """Join, wait for states, and hear what there is to read."""
+        answer = self.heartbeat(member_id, 0, names)
+        self.make_states()
+        again = self.heartbeat(member_id, answer.member_epoch)
+        return attrs.evolve(again, assignment=answer.assignment if again.assignment is None else again.assignment)
+
+    def commit(self, plan: SharePlan) -> None:
+        self.log.extend(SHARE_GROUP_RECORDS.encode(record) for record in plan.records)
+        self.groups.commit(plan, self.now_ms)
+
+    def remove(self) -> None:
+        plan = self.groups.plan_removal(GROUP)
+        self.log.extend(SHARE_GROUP_RECORDS.encode(record) for record in plan.records)
+        self.groups.forget(GROUP)
+
+    def pass_time(self, until_ms: int) -> None:
+        """Everything that comes due on the way."""
+        while (deadline_ms := self.groups.next_deadline_ms) is not None and deadline_ms <= until_ms:
+            self.now_ms = deadline_ms
+            for key in self.groups.due(self.now_ms):
+                plan = self.groups.expire(key, self.now_ms)
+                if plan is not None:
+                    self.commit(plan)
+        self.now_ms = until_ms
+
+    def restart(self) -> None:
+        """As a new process would find it."""
+        self.groups = self.replayed()
+        self.groups.begin_sessions(self.now_ms)
+
+    def replayed(self) -> ShareGroups:
+        groups = ShareGroups(self.settings, self.topics)
+        for key_bytes, data in self.log:
+            key = SHARE_GROUP_RECORDS.decode_key(key_bytes)
+            assert key is not None
+            groups.replay(key, None if data is None else SHARE_GROUP_RECORDS.decode_value(key, data))
+        return groups
+
+    def compact(self) -> None:
+        """Keep the newest record of each key, where it is."""
+        last = {key: place for place, (key, _) in enumerate(self.log)}
+        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+
+
+@attrs.define(eq=False)
+class KeptShareStates:
+    """Share states in memory."""
+
+    states: dict[tuple[str, bytes, int], ShareStateSummary] = attrs.field(factory=dict)
+    failing: bool = False
+    """Nothing can be stored."""
+
+    async def initialize(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
+        self._check()
+        self.states[group, topic_id, partition] = ShareStateSummary(state_epoch, start_offset, 0, 0)
+
+    async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
+        self._check()
+        assert (group, topic_id, partition) in self.states
+        self.states[group, topic_id, partition] = ShareStateSummary(state_epoch, start_offset, 0, 0)
+
+    async def read_summary(self, group: str, topic_id: bytes, partition: int) -> ShareStateSummary:
+        self._check()
+        return self.states[group, topic_id, partition]
+
+    async def delete(self, group: str, topic_id: bytes, partition: int) -> None:
+        self._check()
+        self.states.pop((group, topic_id, partition), None)
+
+    def _check(self) -> None:
+        if self.failing:
+            raise RequestError("share states cannot be stored", ErrorCode.KAFKA_STORAGE_ERROR)
