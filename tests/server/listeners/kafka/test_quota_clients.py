@@ -1,0 +1,57 @@
+"""A real client above its quota: librdkafka is told, its records are stored all the same, and it goes on when its time is over.
+
+Nothing would go on within the test if the broker's clock were not moved. Of admin clients only Java's knows quotas, of which is
+kafka/test_admin_tools.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer, ThrottleEvent
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
+
+from tests.support.kafka_quotas import PRODUCED, altering
+from tests.support.kafka_wire import KafkaWire
+
+TOPIC: Final = "topic"
+CLIENT_ID: Final = "greedy"
+VALUE: Final = b"x" * 20_000
+BOUND: Final = 100.0
+LEAST_S: Final = (len(VALUE) / 10 - BOUND) / BOUND * 10
+"""For how long who has used this much at once is quiet at least."""
+PATIENCE_S: Final = 60.0
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 1}) as broker:
+        yield broker
+
+
+def limited(broker: BlockingBroker, key: str, told: list[ThrottleEvent]) -> dict[str, Any]:
+    """What a client is configured with that has this quota."""
+    assert broker.kafka is not None
+    with KafkaWire.connect(broker.kafka) as admin:
+        [entry] = admin.call(altering(([("client-id", CLIENT_ID)], [(key, BOUND)])), 1).entries
+    assert entry.error_code == 0
+    return {"bootstrap.servers": str(broker.kafka), "client.id": CLIENT_ID, "throttle_cb": told.append}
+
+
+def test_a_throttled_producer_is_told_and_goes_on_when_its_time_is_over(broker: BlockingBroker) -> None:
+    told: list[ThrottleEvent] = []
+    producer = Producer({**limited(broker, PRODUCED, told), "linger.ms": 0})
+    try:
+        producer.produce(TOPIC, VALUE)
+        while not told:
+            assert producer.poll(PATIENCE_S), "nothing was told"
+        assert told[0].throttle_time >= LEAST_S
+        producer.produce(TOPIC, VALUE)
+        broker.clock.advance(told[-1].throttle_time)
+        assert producer.flush(PATIENCE_S) == 0
+    finally:
+        producer.close()
+    assert [record.value for record in broker.log(TOPIC).records()] == [VALUE, VALUE]
