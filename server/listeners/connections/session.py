@@ -205,6 +205,7 @@ class Session(ABC, Generic[RequestT]):
                 if self.lingers:
                     await transport.linger()
         finally:
+            self.takes_no_more, self.wants_bytes = True, False  # what lies behind a request that was cancelled is dropped
             self.forget()
             self.task.forget()
             self._held_up = None

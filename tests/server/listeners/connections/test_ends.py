@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.limits import MIB
 from triolog.server.listeners.connections.session import Session
 
@@ -19,8 +20,10 @@ from tests.support.brokers import until
 from tests.support.counts import counts
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import frame
 
 PATIENCE_MS = 120_000
+METADATA = MetadataRequest(topics=None)
 SMALL_BUFFER_BYTES = 4096
 
 Phase = Callable[[BothListeners, KafkaStream], Awaitable[None]]
@@ -51,6 +54,13 @@ async def parked(server: BothListeners, peer: KafkaStream) -> None:
     await until(lambda: any(session._parked for session in sessions(server)))
 
 
+async def parked_before_others(server: BothListeners, peer: KafkaStream) -> None:
+    """They were received together."""
+    waits = fetch_request(fetch_partition(3), max_wait_ms=PATIENCE_MS, min_bytes=10)
+    await peer.send_raw(frame(waits, 11, 1) + frame(METADATA, 9, 2) + frame(METADATA, 9, 3))
+    await until(lambda: any(session._parked for session in sessions(server)))
+
+
 async def reading_no_answers(server: BothListeners, peer: KafkaStream) -> None:
     for _ in range(8):
         await peer.send(fetch_request(fetch_partition(), max_wait_ms=0), 11)
@@ -67,6 +77,7 @@ PHASES: dict[str, Phase] = {
     "in a frame": in_a_frame,
     "waiting for memory": waiting_for_memory,
     "parked": parked,
+    "parked before others": parked_before_others,
     "reading no answers": reading_no_answers,
     "behind produces in flight": behind_produces_in_flight,
 }
@@ -96,7 +107,22 @@ async def test_a_connection_that_ends_in_any_phase_gives_everything_back(fast_pa
             assert not server.admission.budget.shares
             assert not server.kafka.listener._reactor._watched
             assert not server.kafka.listener._reactor.deadlines
+            assert server.admission.counters("kafka").bugs == 0
         assert [each async for each in _served_by_others(server)] == ["native"]
+
+
+async def test_a_server_that_is_cancelled_takes_nothing_up_any_more(fast_path: Path) -> None:
+    """Not even what lies behind the request that was cancelled; its socket is closed already."""
+    async with AsyncExitStack() as peers:
+        async with both_listeners(fast_path) as server:
+            peer = await peers.enter_async_context(server.kafka_client())
+            async with server.kafka_client() as producer:
+                await produced(producer, batch("1", "2", "3"))
+            await until(lambda: server.kafka.listener.connections == 1)
+            await parked_before_others(server, peer)
+            [session] = sessions(server)
+        assert session.taken_count == 1
+        assert server.admission.counters("kafka").bugs == 0
 
 
 async def _served_by_others(server: BothListeners) -> Any:
