@@ -1,5 +1,5 @@
 """What may not wait for ever, of all connections of a listener: one task looks once a second, and none while nothing waits. Who
-waits asks no clock: the time of the last look is exact enough."""
+begins to wait asks no clock: the next look does."""
 
 from __future__ import annotations
 
@@ -23,40 +23,44 @@ class Expires(Protocol):
 class Deadlines:
     """Owner: a listener. `run` is its task."""
 
+    _new: dict[Expires, float] = attrs.field(factory=dict)
+    """What began to wait since the last look, and for how many seconds: its time begins with the next one, however far the
+    clock has gone meanwhile."""
     _waiting: dict[Expires, float] = attrs.field(factory=dict)
-    """By what waits, when its time is over."""
-    _looked_at: float = 0.0
-    """In trio's time."""
+    """By what waits, when its time is over, in trio's time."""
     _first: trio.Event | None = None
     """Set when something begins to wait, while nothing does."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._new) + len(self._waiting)
 
     def add(self, who: Expires, seconds: float) -> None:
         """Have `expire` called after so long, and at most two checks."""
         if self._first is not None:
-            self._looked_at = trio.current_time()
             self._first.set()
             self._first = None
-        self._waiting[who] = self._looked_at + CHECK_S + seconds
+        self._new[who] = seconds
 
     def remove(self, who: Expires) -> None:
         """It waits no longer."""
-        self._waiting.pop(who, None)
+        if self._new.pop(who, None) is None:
+            self._waiting.pop(who, None)
 
     async def run(self) -> None:
         """Tell who has waited for too long, until cancelled."""
         while True:
-            if not self._waiting:
+            if not (self._new or self._waiting):
                 first = self._first = trio.Event()
                 await first.wait()
             await trio.sleep(CHECK_S)
-            self._looked_at = trio.current_time()
-            self._expire()
+            self._look(trio.current_time())
 
-    def _expire(self) -> None:
+    def _look(self, now: float) -> None:
         """Apart from `run`, whose frame would keep who expired last, with its connection, until the next one does."""
-        for who in [each for each, deadline in self._waiting.items() if deadline <= self._looked_at]:
+        over = [who for who, deadline in self._waiting.items() if deadline <= now]
+        for who, seconds in self._new.items():
+            self._waiting[who] = now + seconds
+        self._new.clear()
+        for who in over:
             if self._waiting.pop(who, None) is not None:
                 who.expire()

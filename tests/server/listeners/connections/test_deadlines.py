@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 import trio.testing
+from triolog.server.control.clock import MovedClock
 from triolog.server.listeners.connections.deadlines import CHECK_S, Deadlines
+
+from tests.support.brokers import until
 
 
 @attrs.define(eq=False)
@@ -88,3 +91,23 @@ async def test_who_was_told_is_not_kept(autojump_clock: trio.testing.MockClock) 
         del late
         await trio.sleep(10)
         assert kept() is None
+
+
+def test_the_time_of_one_that_begins_to_wait_as_the_clock_is_moved_is_not_over_at_once() -> None:
+    clock = MovedClock()
+
+    async def main() -> None:
+        async with running() as deadlines:
+            first, late = Waits(), Waits()
+            deadlines.add(first, 100)
+            await trio.testing.wait_all_tasks_blocked()
+            clock.advance(2)
+            await until(lambda: first in deadlines._waiting)
+            clock.advance(200)
+            deadlines.add(late, 100)
+            await until(lambda: bool(first.ended))
+            assert not late.ended
+            clock.advance(200)
+            await until(lambda: bool(late.ended))
+
+    trio.run(main, clock=clock)

@@ -50,7 +50,7 @@ def test_a_throttled_producer_is_told_and_goes_on_when_its_time_is_over(broker: 
             assert producer.poll(PATIENCE_S), "nothing was told"
         assert told[0].throttle_time >= LEAST_S
         producer.produce(TOPIC, VALUE)
-        broker.clock.advance(told[-1].throttle_time)
+        broker.clock.advance(told[0].throttle_time)  # the next event may be one of 0 ms
         assert producer.flush(PATIENCE_S) == 0
     finally:
         producer.close()
