@@ -7,61 +7,25 @@ failure ends the connection (as Kafka does).
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
-from ....protocol.errors import (
-    CorruptRecordError,
-    ErrorCode,
-    InvalidRecordError,
-    InvalidRequestError,
-    RequestError,
-    RequestTimedOutError,
-    UnsupportedCompressionTypeError,
-)
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.produce import (
-    ProducePartition,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopicResponse,
-)
-from ....protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
-from ....protocol.records.batch import (
-    COMPRESSION_MASK,
-    LOG_OVERHEAD,
-    MAGIC,
-    RECORD_BATCH_OVERHEAD,
-    TRANSACTIONAL_FLAG,
-    parse_header,
-)
-from ....protocol.types import Bytes, CompressionType, TopicPartition
-from ...broker import AppendResult, PartitionAppend
+from ....protocol.kafka.messages.produce import ProducePartition, ProduceRequest
+from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, TRANSACTIONAL_FLAG, parse_header
+from ....protocol.types import Bytes, TopicPartition
+from ...broker import PartitionAppend
 from ..connections.connection_task import Work
 from .door import Call
+from .pending_produce import PendingProduce, put_answer, put_answer_of_log
+from .produce_checks import ACKS, checked_records, is_one_batch
 from .session import Turn
 
-ACKS: Final = (-1, 0, 1)
-FIRST_WITH_ZSTD: Final = 7
-ZSTD: Final = CompressionType.ZSTD.value
-ERRORS_WITH_LOG_START: Final = frozenset(
-    {
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-    }
-)
 FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_JOINS: Final = 12
 """From this version on producing joins a transaction; before it AddPartitionsToTxn does (KIP-890)."""
@@ -72,123 +36,12 @@ PARTITIONS_PER_TURN: Final = 128
 """Appends of a request that are enqueued before others have their turn."""
 CHECKED_PER_TURN: Final = 64
 """Partitions of a request that are looked at before others have their turn. What one refuses costs most: 10 to 40 us."""
-MAGIC_POSITION: Final = 16
 FLAGS_POSITION: Final = 22
 """The lower byte of the attributes."""
-_FRAMING: Final = struct.Struct(">8xi4xb4xh")
-"""Of a batch: its length, magic and attributes."""
-LEAST_SIZE: Final = LOG_OVERHEAD + 14
-"""Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 
 Wanted = tuple[TopicPartition, Bytes]
 Append = tuple[int, TopicPartition, PartitionAppend]
 """(slot, partition, what is to be appended where)"""
-
-
-@attrs.define(eq=False)
-class PendingProduce:
-    """A produce that waits for its partitions' answers, which come from their actors' tasks."""
-
-    turn: Turn
-    request: ProduceRequest
-    _missing: int
-    """Partitions without an answer."""
-    _results: list[AppendResult | RequestError | None] = attrs.field(init=False)
-    _log_starts: dict[int, int] = attrs.field(init=False, factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        request = self.request
-        self._results = [None] * self._missing
-        if request.acks:
-            # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
-            # append was tried: the deadlines are not that exact.
-            self.turn.expires = self
-            self.turn.session.deadlines.add(self, max(0, request.timeout_ms) / 1000)
-
-    @property
-    def waits_for_anybody(self) -> bool:
-        """Whether it names any partition."""
-        return bool(self._results)
-
-    def put(self, slot: int, result: AppendResult | RequestError, log_start_offset: int = -1) -> None:
-        """One partition's answer, with the log's start where the log refused; the last one makes the response."""
-        if log_start_offset >= 0:
-            self._log_starts[slot] = log_start_offset
-        self._results[slot] = result
-        self._missing -= 1
-        if self.request.acks:
-            if not self._missing:
-                self.answer()
-        elif isinstance(result, RequestError):
-            self.turn.session.fail(f"a produce with acks=0 failed: {result}")
-
-    def expire(self) -> None:
-        """Answer what is there; whether the rest is stored is unknown."""
-        for slot, result in enumerate(self._results):
-            if result is None:
-                self._results[slot] = RequestTimedOutError(
-                    f"no acknowledgement within timeout_ms={self.request.timeout_ms}; the outcome is unknown"
-                )
-        self.answer()
-
-    def answer(self) -> None:
-        """Say how every partition fared."""
-        turn = self.turn
-        topics = None if turn.needs_body else self._produced()
-        if topics is not None:
-            throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-            turn.answer(None, produced(turn.request, topics, throttle_ms), ())
-        else:
-            codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
-            turn.answer(self._message(), errors=tuple(codes))
-
-    def _produced(self) -> list[TopicProduced] | None:
-        """What is told where every partition was appended to; None where one was not."""
-        results = iter(self._results)
-        topics: list[TopicProduced] = []
-        for topic in self.request.topic_data:
-            partitions: list[PartitionProduced] = []
-            for asked in topic.partition_data:
-                result = next(results)
-                if not isinstance(result, AppendResult):
-                    return None
-                partitions.append((asked.index, result.base_offset, result.log_append_time, result.log_start_offset))
-            topics.append((topic.name, topic.topic_id, partitions))
-        return topics
-
-    def _message(self) -> ProduceResponse:
-        results = iter(enumerate(self._results))
-        return ProduceResponse(
-            responses=[
-                ProduceTopicResponse(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_responses=[self._partition(each, *next(results)) for each in topic.partition_data],
-                )
-                for topic in self.request.topic_data
-            ]
-        )
-
-    def _partition(
-        self, asked: ProducePartition, slot: int, result: AppendResult | RequestError | None
-    ) -> ProducePartitionResponse:
-        if isinstance(result, AppendResult):
-            return ProducePartitionResponse(
-                index=asked.index,
-                base_offset=result.base_offset,
-                log_append_time_ms=result.log_append_time,
-                log_start_offset=result.log_start_offset,
-                record_errors=[],
-            )
-        assert result is not None
-        return ProducePartitionResponse(
-            index=asked.index,
-            error_code=result.code,
-            base_offset=-1,
-            log_start_offset=self._log_starts.get(slot, -1),
-            record_errors=[],
-            error_message=result.message,
-        )
 
 
 def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None:
@@ -203,7 +56,7 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
         return partial(_take_later, call, pending)
     while appends:
         slot, topic_partition, (actor, prepared) = appends[0]
-        if not actor.try_append(prepared, request.acks, partial(_put_answer, call, pending, topic_partition, slot)):
+        if not actor.try_append(prepared, request.acks, partial(put_answer, call, pending, topic_partition, slot)):
             return partial(_enqueue, call, pending, appends)
         appends.popleft()
     if not count or not request.acks:
@@ -223,7 +76,7 @@ def _prepared_now(call: Call, request: ProduceRequest) -> deque[Append] | None:
                 return None
             for each in topic.partition_data:
                 records = each.records
-                if not records or not _is_one_batch(call, records) or records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
+                if not records or not is_one_batch(call, records) or records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
                     return None
                 topic_partition = TopicPartition(name, each.index)
                 append = prepare_now(topic_partition, records)
@@ -252,7 +105,7 @@ async def _take_later(call: Call, pending: PendingProduce) -> None:
 
 async def _enqueue(call: Call, pending: PendingProduce, appends: Iterable[Append]) -> None:
     for slot, topic_partition, (actor, prepared) in appends:
-        answer = partial(_put_answer, call, pending, topic_partition, slot)
+        answer = partial(put_answer, call, pending, topic_partition, slot)
         await call.broker.writer.submit(actor, prepared, pending.request.acks, answer)
         if not slot % PARTITIONS_PER_TURN and slot:
             await trio.lowlevel.checkpoint()
@@ -300,7 +153,11 @@ def _wanted_one(call: Call, request: ProduceRequest, each: ProducePartition, nam
         raise name
     try:
         topic_partition = TopicPartition(name, each.index)
-        return topic_partition, _checked_records(call, request, topic_partition, each)
+        if call.door.guard is not None:
+            if request.transactional_id is not None:
+                call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, name)
+        return topic_partition, checked_records(call, request, topic_partition, each)
     except ValueError as exc:
         raise InvalidRequestError(f"{name}-{each.index}: {exc}") from exc
 
@@ -316,7 +173,7 @@ async def _prepare(call: Call, wanted: Mapping[int, Wanted], pending: PendingPro
             now = writer.prepare_now(topic_partition, records)
             actor, prepared = now or await writer.prepare(topic_partition, records)
         except RequestError as exc:
-            _put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
+            put_answer_of_log(call, pending, topic_partition, slot, exc.as_answer())
             continue
         joins = call.version >= FIRST_THAT_JOINS and prepared.batches[0][0].is_transactional
         prepared = prepared._replace(joins_transaction=True) if joins else prepared
@@ -340,101 +197,6 @@ def _refuse_all(request: ProduceRequest, pending: PendingProduce) -> None:
     )
     for slot in range(sum(len(topic.partition_data) for topic in request.topic_data)):
         pending.put(slot, error)
-
-
-def _put_answer(
-    call: Call, pending: PendingProduce, topic_partition: TopicPartition, slot: int, result: AppendResult | RequestError
-) -> None:
-    """Called by the log's actor. Raises nothing: the actor serves others too."""
-    try:
-        if isinstance(result, AppendResult):
-            pending.put(slot, result)
-        else:
-            _put_answer_of_log(call, pending, topic_partition, slot, result)
-    except Exception as exc:
-        pending.turn.met_bug(exc)
-
-
-def _put_answer_of_log(
-    call: Call, pending: PendingProduce, topic_partition: TopicPartition, slot: int, result: AppendResult | RequestError
-) -> None:
-    """Kafka tells where a log begins also with most of the errors that a log finds."""
-    log_start_offset = -1
-    if isinstance(result, RequestError) and result.code in ERRORS_WITH_LOG_START:
-        with suppress(RequestError):
-            log_start_offset = call.broker.reader.snapshot(topic_partition).log_start_offset
-    pending.put(slot, result, log_start_offset)
-
-
-def _checked_records(call: Call, request: ProduceRequest, topic_partition: TopicPartition, asked: ProducePartition) -> Bytes:
-    """What is to be appended. Raises the RequestError that is the partition's answer."""
-    if call.door.guard is not None:
-        if request.transactional_id is not None:
-            call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, topic_partition.topic)
-    records = asked.records
-    if not records or request.acks not in ACKS or not _is_one_batch(call, records):
-        _check_odd(call, request, topic_partition, records or b"")
-    if request.transactional_id is not None:
-        call.check_partition(topic_partition)  # before it joins
-    return records or b""
-
-
-def _is_one_batch(call: Call, records: Bytes) -> bool:
-    """Whether all is well with the framing of the records: most of the time, and then nothing else is asked."""
-    if len(records) < RECORD_BATCH_OVERHEAD:
-        return False
-    size, magic, attributes = _FRAMING.unpack_from(records)
-    return (
-        magic == MAGIC
-        and len(records) == LOG_OVERHEAD + size
-        and (attributes & COMPRESSION_MASK != ZSTD or call.version >= FIRST_WITH_ZSTD)
-    )
-
-
-def _check_odd(call: Call, request: ProduceRequest, topic_partition: TopicPartition, records: Bytes) -> None:
-    """Say what is wrong with it, in Kafka's order, if anything is: raises RequestError."""
-    _check_readable(topic_partition, records)
-    try:
-        if not records:
-            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
-        _check_format(call, topic_partition, records)
-        if request.acks not in ACKS:
-            raise RequestError(
-                f"{topic_partition}: acks={request.acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS
-            )
-    except RequestError:
-        call.check_partition(topic_partition)  # Kafka says first that there is none
-        raise
-
-
-def _check_readable(topic_partition: TopicPartition, records: Bytes) -> None:
-    """Raises CorruptRecordError for what Kafka cannot read at all; it says so even for a missing partition."""
-    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
-        raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
-    if len(records) >= LOG_OVERHEAD and (size := _first_size(records)) < LEAST_SIZE:
-        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes, expected at least {LEAST_SIZE}")
-
-
-def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -> None:
-    """Kafka calls older formats than that of the batches invalid, not damaged. The codec counts that the client chose."""
-    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < MAGIC:
-        raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
-    size = _first_size(records)
-    if len(records) < LOG_OVERHEAD or len(records) < size:
-        raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")
-    has_header = len(records) >= RECORD_BATCH_OVERHEAD
-    if call.version < FIRST_WITH_ZSTD and has_header and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
-        raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
-    if size < RECORD_BATCH_OVERHEAD:
-        raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes has less than a batch's header")
-    if len(records) >= size + LOG_OVERHEAD and len(records) - size >= _first_size(records[size:]):
-        raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, there is more behind it")
-
-
-def _first_size(records: Bytes) -> int:
-    """Bytes of the first batch, as its header says."""
-    return LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
 
 
 async def _join_transaction(

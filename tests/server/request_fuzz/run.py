@@ -34,7 +34,7 @@ from triolog.server.faults.requests import RequestLog
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.kafka import session as kafka_session
 from triolog.server.listeners.kafka.fake.watched import Watch
-from triolog.server.listeners.kafka.produce import PendingProduce
+from triolog.server.listeners.kafka.pending_produce import PendingProduce
 from triolog.server.listeners.kafka.session import KafkaSession, Turn
 from triolog.server.listeners.native import session
 from triolog.server.listeners.native.calls import NativeCalls, native_listener

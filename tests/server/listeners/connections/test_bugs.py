@@ -21,7 +21,7 @@ from triolog.server.listeners.connections.counters import OUT_OF_MEMORY, Protoco
 from triolog.server.listeners.connections.seldom import AGAIN_S, Seldom
 from triolog.server.listeners.connections.sockets import Admission, Listener, Served
 from triolog.server.listeners.connections.transport import Transport
-from triolog.server.listeners.kafka import produce as kafka_produce
+from triolog.server.listeners.kafka import pending_produce
 from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.listeners.native import calls as native
 from triolog.server.listeners.native.calls import native_listener
@@ -279,7 +279,7 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:
-            patched.setattr(kafka_produce, "produced", no_memory)
+            patched.setattr(pending_produce, "produced", no_memory)
             async with server.connected() as client:
                 await client.send(produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()

@@ -14,7 +14,7 @@ from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceReq
 from triolog.protocol.limits import MIB
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
-from triolog.server.listeners.kafka.produce import PendingProduce
+from triolog.server.listeners.kafka.pending_produce import PendingProduce
 
 from tests.support.brokers import until, values_from
 from tests.support.gate_fs import GateFileSystem
