@@ -7,8 +7,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.counts import counts
 from tests.support.descriptor_limits import (
@@ -31,7 +31,7 @@ COMMAND: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")
 TOPIC: Final = "at-work"
 """Not what the attacks name: they may delete that."""
 ROUNDS: Final = counts(60)
-ATTACKS: Final = [requests_of(api)[-1] for api in SERVED.values()]
+ATTACKS: Final = [requests_of(api)[-1] for api in APIS.values()]
 """Of every API the newest version."""
 
 

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.kafka.messages.transactions import ListTransactionsRequest
 from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType
-from triolog.server.listeners.kafka.calls import SERVED
 
 from tests.support.certificates import Certificates
 from tests.support.descriptor_limits import (
@@ -38,7 +38,7 @@ from tests.support.wire_client import WireClient
 
 Client = TypeVar("Client", WireClient, KafkaWire, socket.socket)
 TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
-REQUESTS: Final = [request for api in SERVED.values() for request in requests_of(api)]
+REQUESTS: Final = [request for api in APIS.values() for request in requests_of(api)]
 PARTITION: Final = messages.OffsetsPartition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.MetadataRequest(),
@@ -119,7 +119,7 @@ def test_every_api_of_kafka_is_answered_that_is_first_asked_for_at_the_limit(tmp
             client = accepted(server, partial(KafkaWire.connect, kafka_address(server)))
             with exhausted(server, beside):
                 answered = ask_kafka(kafka_address(server), client, REQUESTS)
-        assert answered == {api.name for api in SERVED.values()}
+        assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
 
 

@@ -21,9 +21,7 @@ class DescribeShareGroupOffsetsRequestTopic:
 @struct
 class DescribeShareGroupOffsetsRequestGroup:
     group_id: str = wire(GROUP_ID)
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = wire(
-        [DescribeShareGroupOffsetsRequestTopic], nullable="0+", default=None
-    )
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = wire([DescribeShareGroupOffsetsRequestTopic], nullable="0+")
     """None asks for all."""
 
 
