@@ -47,7 +47,7 @@ class PendingProduce:
     def __attrs_post_init__(self) -> None:
         request = self.request
         self._results = [None] * self._missing
-        if request.acks:
+        if request.acks and not self.turn.is_answered:
             # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
             # append was tried: the deadlines are not that exact.
             self.turn.expires = self
@@ -80,8 +80,10 @@ class PendingProduce:
         self.answer()
 
     def answer(self) -> None:
-        """Say how every partition fared."""
+        """Say how every partition fared, unless its time was over before or the connection was given up."""
         turn = self.turn
+        if turn.is_answered:
+            return
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
             throttle_ms = turn.charge() if turn.session.quotas.is_active else 0

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from triolog.protocol.kafka.messages.fetch import FetchRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
+from tests.support.brokers import until
+from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_quotas import CONNECTIONS, FETCHED, PERCENT, PRODUCED, Parts, altering
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
@@ -246,3 +250,19 @@ async def test_a_stop_does_not_wait_for_who_is_quiet(fast_path: Path) -> None:
             with trio.fail_after(30):
                 kafka.listener.stop(25.0)
                 assert await client.is_closed_by_server()
+
+
+async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> None:
+    gate = GateFileSystem()
+    async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
+        await kafka.broker.topics.create(TOPIC, 1)
+        await client.call(altering((MINE, [(PRODUCED, 100)])), 1)
+        counted = kafka.broker.security.quotas.statistics.throttled
+        with gate.hold("write", f"{TOPIC}-0/00000000000000000000.log"):
+            answer = await client.call(produce_request(KILOBYTES, topic=TOPIC, timeout_ms=0), 9)
+            assert answer.throttle_time_ms > 0
+            assert counted == {PRODUCED: 1}
+        partition = TopicPartition(TOPIC, 0)
+        await until(lambda: kafka.broker.reader.snapshot(partition).log_end_offset == 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert counted == {PRODUCED: 1}
