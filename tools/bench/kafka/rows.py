@@ -17,8 +17,10 @@ from ..peers.peer import PeerMissingError
 from ..running import Benchmark
 from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
+from .group_rows import idle_members, share_consume, share_release
 from .latency_rows import many_connections, one_connection, synced
 from .lookup_rows import join, times
+from .quota_row import quota
 from .throughput_rows import consume, memory, processor, produce_large, produce_small
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
@@ -33,6 +35,10 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "join": join,
     "fixture": fixture,
     "processor": processor,
+    "share-consume": share_consume,
+    "share-release": share_release,
+    "idle-members": idle_members,
+    "quota": quota,
 }
 
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
