@@ -44,8 +44,8 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-ALONE: Final = frozenset({"fixture"})
-"""Rows that ask none of the brokers."""
+UNWARMED: Final = frozenset({"fixture", "idle-members"})
+"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later."""
 WARM_S: Final = 60.0
 
 
@@ -65,7 +65,7 @@ def benchmark(*, starts: int | None = None, quick_compiler: bool = False, is_war
 def warm_up(brokers: Brokers, chosen: Sequence[str], *, least_s: float = WARM_S) -> None:
     """Put every broker under the loads of the chosen rows twice, and again if that did not take `least_s`: a JVM that is half a
     minute old is 1.3 to 2 times slower than it will be. No figure counts, and what fails will fail again where it does."""
-    loads = [row for row in chosen if row not in ALONE]
+    loads = [row for row in chosen if row not in UNWARMED]
     if not loads:
         return
     began = time.monotonic()
