@@ -29,6 +29,8 @@ class _Sample:
 class QuotaRate:
     """What one user, client or address has used. Owner: `ClientQuotas`. Times are seconds that only grow."""
 
+    kept: float = 0.0
+    """What the samples hold, those included that are too old to count: not more was used."""
     _samples: deque[_Sample] = attrs.field(factory=lambda: deque(maxlen=SAMPLE_COUNT))
 
     def add(self, amount: float, now_s: float) -> None:
@@ -37,8 +39,10 @@ class QuotaRate:
         if samples and now_s - samples[-1].began_s < SAMPLE_S:
             samples[-1].amount += amount
             samples[-1].last_s = now_s
+            self.kept += amount
         else:
             samples.append(_Sample(now_s, now_s, amount))
+            self.kept = sum(sample.amount for sample in samples)
 
     @property
     def last_s(self) -> float:

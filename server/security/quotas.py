@@ -122,11 +122,16 @@ class ClientQuotas:
 
     def use(self, key: str, user: str, client_id: str, amount: float, now_s: float) -> float:
         """Something was used: for how long the connection is to be quiet, in seconds; mostly 0."""
-        limit = self._limit(key, user, client_id, now_s)
+        limit = self._limits.get((key, user, client_id), _ABSENT)
+        if limit is _ABSENT:
+            limit = self._limit(key, user, client_id, now_s)
         if limit is None:
             return 0.0
-        limit.rate.add(amount, now_s)
-        return self._throttled(key, limit.rate.over_s(limit.bound, now_s))
+        rate = limit.rate
+        rate.add(amount, now_s)
+        if rate.kept <= limit.bound * LEAST_WINDOW_S:  # the common case, which would come to the same
+            return 0.0
+        return self._throttled(key, rate.over_s(limit.bound, now_s))
 
     def use_if_allowed(self, key: str, user: str, client_id: str, amount: float, now_s: float) -> float:
         """The same, and what is above the quota is not used after all. Who has used nothing yet gets it, however much it is:

@@ -36,6 +36,8 @@ CONFIG: Final = {
     "heartbeat.interval.ms": "500",
     "offset.flush.interval.ms": "200",
     "reconnect.backoff.max.ms": "100",
+    # The next worker reads the offsets when the transaction is over that the one before has left open.
+    "producer.transaction.timeout.ms": "3000",
 }
 
 

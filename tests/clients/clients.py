@@ -112,6 +112,7 @@ CLIENTS: Final = {
         ),
         Client(name="franz-go", is_program=True, running=program("franz-go", partial(external_programs.go, "franz-go"))),
         Client(name="java", is_program=True, running=program("java", external_programs.java)),
+        Client(name="java-4.4", is_program=True, running=program("java-4.4", partial(external_programs.java, "4.4.0"))),
         Client(
             name="sarama",
             is_program=True,

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import pytest
-from triolog.tools.bench.kafka.jars import kafka_jars
-from triolog.tools.bench.peers.peer import PeerMissingError
 
-from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_path
+from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_path, clients_jar
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "clients"
@@ -63,12 +61,23 @@ def go(client: str) -> Command:
     return str(_built("go", build) / "clients"), client
 
 
+def franz_go_tests() -> Path:
+    """The tests of franz-go's own client, as one program."""
+    _need("go")
+
+    def build(folder: Path) -> None:
+        program = str(folder / "kgo.test")
+        _run(SOURCES / "go", "go", "test", "-c", "-p", "2", "-o", program, "github.com/twmb/franz-go/pkg/kgo")
+
+    return _built("go", build, into="franz-go-tests") / "kgo.test"
+
+
 def java(version: str | None = None) -> Command:
-    """`version`: of Kafka; None: that of the other tests."""
+    """`version`: of Kafka's clients; None: that of the other tests."""
     _need("java", "javac")
     try:
-        jars = class_path() if version is None else kafka_jars(version)
-    except (KafkaUnavailableError, PeerMissingError) as exc:
+        jars = class_path() if version is None else f"{clients_jar(version)}:{class_path()}"
+    except KafkaUnavailableError as exc:
         raise ProgramUnavailableError(str(exc)) from exc
 
     def build(folder: Path) -> None:

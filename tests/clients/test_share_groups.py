@@ -27,18 +27,21 @@ PATIENCE_S = 60.0
 CLIENTS_OF = {
     "confluent-kafka": CLIENTS["confluent-kafka"].running,
     "java": CLIENTS["java"].running,
-    "java-4.3.1": program("java-4.3.1", partial(external_programs.java, "4.3.1")),
+    "java-4.3": program("java-4.3", partial(external_programs.java, "4.3.1")),
+    "java-4.4": CLIENTS["java-4.4"].running,
     "franz-go": CLIENTS["franz-go"].running,
 }
 SHARING = [
     "confluent-kafka",
     "java",
-    pytest.param("java-4.3.1", marks=pytest.mark.full),
+    pytest.param("java-4.3", marks=pytest.mark.full),
+    pytest.param("java-4.4", marks=pytest.mark.full),
     pytest.param("franz-go", marks=pytest.mark.full),
 ]
 """The last ones are fetched, or compiled for minutes, on a fresh machine."""
 RENEWING = [
-    pytest.param("java-4.3.1", True, marks=pytest.mark.full, id="java-4.3.1"),
+    pytest.param("java-4.3", True, marks=pytest.mark.full, id="java-4.3"),
+    pytest.param("java-4.4", True, marks=pytest.mark.full, id="java-4.4"),
     pytest.param("franz-go", False, marks=pytest.mark.full, id="franz-go"),
 ]
 """Clients that know renewals (KIP-1222), and whether the next poll gives what was renewed once more."""

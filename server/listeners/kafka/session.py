@@ -109,8 +109,9 @@ class Turn:
         from this connection; mostly 0."""
         self.is_charged = True
         seconds = self.session.charge(self)
-        if seconds:
-            self.session.mute(seconds)
+        if not seconds:
+            return 0
+        self.session.mute(seconds)
         return min(round(seconds * 1000), INT32_MAX)
 
     def met_bug(self, error: Exception) -> None:
@@ -275,7 +276,8 @@ class KafkaSession(Session[Request]):
         if key in NOT_CHARGED:
             return seconds
         if key is ApiKey.PRODUCE:
-            seconds = max(seconds, quotas.use(PRODUCER_BYTE_RATE, self.user, client_id, request.size_bytes, now))
+            used_up_s = quotas.use(PRODUCER_BYTE_RATE, self.user, client_id, request.size_bytes, now)
+            seconds = used_up_s if used_up_s > seconds else seconds
         if turn.meter is not None and not (key is ApiKey.PRODUCE and not request.body.acks):
             percents = 100 * turn.meter.spent_s
             seconds = max(seconds, quotas.use(REQUEST_PERCENTAGE, self.user, client_id, percents, now))

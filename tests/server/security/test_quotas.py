@@ -6,6 +6,8 @@ import itertools
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from triolog.server.security import quotas as module
 from triolog.server.security.quota_entities import (
     CONNECTION_CREATION_RATE,
@@ -16,6 +18,7 @@ from triolog.server.security.quota_entities import (
     QuotaEntity,
     checked_entity,
 )
+from triolog.server.security.quota_rate import QuotaRate
 from triolog.server.security.quotas import ClientQuotas
 
 KEY = PRODUCER_BYTE_RATE
@@ -83,6 +86,19 @@ def test_a_quota_is_shared_by_whom_it_names(
     quotas = with_quotas((checked_entity(entity), 10.0))
     assert quotas.use(KEY, "u", "c", 100.0, 0.0) == 0.0
     assert (quotas.use(KEY, *other, 100.0, 0.0) > 0) == is_shared
+
+
+gaps = st.sampled_from([0.0, 0.3, 1.0, 4.0, 10.0, 11.0, 60.0])
+
+
+@given(st.lists(st.tuples(gaps, st.integers(0, 400)), max_size=60))
+def test_a_use_is_told_what_the_rate_says(uses: list[tuple[float, int]]) -> None:
+    """Also where it is far below the bound, which is answered without a look at the window."""
+    quotas, rate, now = with_quotas((ORDER[2], 20.0)), QuotaRate(), 0.0
+    for gap, amount in uses:
+        now += gap
+        rate.add(amount, now)
+        assert quotas.use(KEY, "u", "c", amount, now) == round(rate.over_s(20.0, now), 3)
 
 
 def test_what_was_used_is_not_forgotten_when_a_quota_changes() -> None:
