@@ -27,6 +27,7 @@ from ....protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.given_answers import PRODUCED
 from ....protocol.kafka.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -34,7 +35,6 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from ....protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
 from ....protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,
@@ -80,6 +80,8 @@ _FRAMING: Final = struct.Struct(">8xi4xb4xh")
 LEAST_SIZE: Final = LOG_OVERHEAD + 14
 """Of what Kafka's reader takes for a batch, of whatever format: that is a record of version 0 without anything in it."""
 
+TopicProduced = tuple[str, bytes, list[tuple[int, int, int, int]]]
+"""As `PRODUCED` has it."""
 Wanted = tuple[TopicPartition, Bytes]
 Append = tuple[int, TopicPartition, PartitionAppend]
 """(slot, partition, what is to be appended where)"""
@@ -137,7 +139,7 @@ class PendingProduce:
         turn = self.turn
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
-            turn.answer(None, produced(turn.request, topics), ())
+            turn.answer(None, PRODUCED.buffers(turn.request, (0, topics)), ())
         else:
             codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
             turn.answer(self._message(), errors=tuple(codes))
@@ -147,7 +149,7 @@ class PendingProduce:
         results = iter(self._results)
         topics: list[TopicProduced] = []
         for topic in self.request.topic_data:
-            partitions: list[PartitionProduced] = []
+            partitions = []
             for asked in topic.partition_data:
                 result = next(results)
                 if not isinstance(result, AppendResult):
