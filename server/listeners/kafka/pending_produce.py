@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError, RequestTimedOutError
+from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
 from ....protocol.kafka.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -15,7 +16,6 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from ....protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
 from ....protocol.types import TopicPartition
 from ...broker import AppendResult
 from .door import Call
@@ -87,7 +87,7 @@ class PendingProduce:
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
             throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-            turn.answer(None, produced(turn.request, topics, throttle_ms), ())
+            turn.answer(None, PRODUCED.buffers(turn.request, (throttle_ms, topics)), ())
         else:
             codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
             turn.answer(self._message(), errors=tuple(codes))
