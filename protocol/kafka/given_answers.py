@@ -12,7 +12,7 @@ import attrs
 from ..schema.given_writer import Given, GivenWriter, make_given_writer
 from ..types import Bytes
 from .apis import Api
-from .connection import Request, answer_head, framed
+from .connection import Request, answer_head, framed_one
 from .messages.list_offsets import ListOffsetsResponse
 from .messages.produce import ProduceResponse
 
@@ -31,7 +31,7 @@ class GivenAnswer:
         write, head = self._writers.get(request.version) or self._made(request.api, request.version)
         parts: list[Bytes] = []
         write(values, parts)
-        return framed(head, request.correlation_id, [b"".join(parts)])
+        return framed_one(head, request.correlation_id, b"".join(parts))
 
     def _made(self, api: Api, version: int) -> tuple[GivenWriter, struct.Struct]:
         flexible = api.is_flexible(version)

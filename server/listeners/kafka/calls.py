@@ -180,7 +180,8 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
 
     def open_calls(session: KafkaSession) -> TakeUp:
         login = Login(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
-        return KafkaCalls(door, session, watch, login).take_up
+        calls = KafkaCalls(door, session, watch, login)
+        return calls.serve if login is None and watch is None else calls.take_up
 
     def open_session(transport: Transport) -> Served:
         session = KafkaSession(

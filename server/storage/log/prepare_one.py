@@ -83,7 +83,7 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
             return None
         missed = TRIED_EACH if count <= MOST_RECORDS else count  # records that are not alike are not begun with
         position, walked, least, most, has_null_key, _ = walk_plain(
-            data, count, NO_TIMESTAMP - base, NOTHING_WALKED, _most_steps(count), missed
+            data, count, NO_TIMESTAMP - base, NOTHING_WALKED, count if count <= MOST_RECORDS else _most_steps(count), missed
         )
         if walked != count or position != len(data) or base + most != largest:
             return None
