@@ -84,7 +84,7 @@ class PendingProduce:
         turn = self.turn
         if turn.is_answered:
             return
-        topics = self._produced() if turn.noted is None else None
+        topics = None if turn.needs_body else self._produced()
         if topics is not None:
             throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
             turn.answer(None, PRODUCED.buffers(turn.request, (throttle_ms, topics)), ())
