@@ -68,7 +68,7 @@ def take_list_offsets(call: Call, turn: Turn, body: ListOffsetsRequest) -> Work 
     else:
         found: Iterator[Any] = iter(answers)
         topics = [
-            # What `zip` takes from the first is out before it takes more than its own from the second.
+            # Partitions first: where they end, `zip` has taken nothing more of what was found.
             (topic.name, [(each.partition_index, *told) for each, told in zip(topic.partitions, found, strict=False)])
             for topic in body.topics
         ]
