@@ -24,6 +24,7 @@ from ..actors.share.share_state_log import ShareStateLog
 from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import ShareSession, ShareSessions
+from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareKey
 from ..system.clock import NowMs
 from .reader import LogReader
@@ -253,6 +254,10 @@ class SharePartitions:
             return None
         state = share.state
         return ShareInFlight(state.start_offset, state.next_offset, state.acquired_count, state.delivery_complete_count)
+
+    def stored(self, key: ShareKey) -> StoredShare | None:
+        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        return self._log.find(key)
 
     def stored_of(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         """(topic id, partition) of everything that is stored of a group."""
