@@ -52,6 +52,10 @@ INT64: Final = integer(0, limits.INT64_MAX)
 INT64_OR_NONE: Final = integer(NO_OFFSET, limits.INT64_MAX)
 """-1 when it is not known."""
 
+NUMBER: Final = Kind(
+    expected="number", test="type({v}) is float or type({v}) is int", read=lambda value, key: float(value), write="{v}"
+)
+"""A float, also sent as an int."""
 BOOL: Final = Kind(expected="bool", test="type({v}) is bool")
 BINARY: Final = Kind(expected="bin", test="type({v}) is bytes")
 MAP: Final = Kind(expected="map", test="type({v}) is dict")

@@ -36,7 +36,6 @@ from .calls.groups import (
     OffsetsPartition,
 )
 from .calls.hello import HelloRequest, HelloResponse
-from .calls.leases import LeasedSegment, LeasePartition, LeasePartitionResponse, LeaseSegmentsRequest, LeaseSegmentsResponse
 from .calls.lookups import (
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
@@ -44,6 +43,18 @@ from .calls.lookups import (
     OffsetsForTimesResponse,
 )
 from .calls.metadata import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from .calls.parallel_reading import (
+    LeasedSegment,
+    LeasePartition,
+    LeasePartitionResponse,
+    LeaseSegmentsRequest,
+    LeaseSegmentsResponse,
+    SplitPoint,
+    SplitPointsPartition,
+    SplitPointsPartitionResponse,
+    SplitPointsRequest,
+    SplitPointsResponse,
+)
 from .calls.produce import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -54,12 +65,15 @@ from .calls.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from .calls.splits import (
-    SplitPoint,
-    SplitPointsPartition,
-    SplitPointsPartitionResponse,
-    SplitPointsRequest,
-    SplitPointsResponse,
+from .calls.quotas import (
+    AlteredQuota,
+    AlterQuotasRequest,
+    AlterQuotasResponse,
+    DescribeQuotasRequest,
+    DescribeQuotasResponse,
+    Quota,
+    QuotaPart,
+    QuotaValue,
 )
 from .calls.stages import (
     NO_VERSION,
@@ -139,6 +153,8 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (ListGroupsRequest, ListGroupsResponse),
     (DescribeGroupsRequest, DescribeGroupsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
+    (DescribeQuotasRequest, DescribeQuotasResponse),
+    (AlterQuotasRequest, AlterQuotasResponse),
     (SplitPointsRequest, SplitPointsResponse),
     (StageRequest, StageResponse),
     (CommitStageRequest, CommitStageResponse),
@@ -204,6 +220,9 @@ __all__ = [
     "AbortStageResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
+    "AlterQuotasRequest",
+    "AlterQuotasResponse",
+    "AlteredQuota",
     "ChangedTopic",
     "CommitOffsetsPartitionResponse",
     "CommitOffsetsRequest",
@@ -233,6 +252,8 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeQuotasRequest",
+    "DescribeQuotasResponse",
     "DescribedGroup",
     "EndTransactionRequest",
     "EndTransactionResponse",
@@ -279,6 +300,9 @@ __all__ = [
     "ProducePartitionResponse",
     "ProduceRequest",
     "ProduceResponse",
+    "Quota",
+    "QuotaPart",
+    "QuotaValue",
     "RequestMessage",
     "ResponseMessage",
     "SharedPartition",

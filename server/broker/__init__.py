@@ -79,6 +79,7 @@ from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
 from .share_partitions import ShareInFlight as ShareInFlight
+from .share_partitions import ShareStatistics as ShareStatistics
 from .share_partitions import ShareSummary as ShareSummary
 from .share_views import SharedRecords as SharedRecords
 from .share_views import SharePartitionView as SharePartitionView

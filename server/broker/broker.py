@@ -104,7 +104,7 @@ class Broker:
             cluster_id=manager.cluster_id,
             node_id=manager.node_id,
             now_ms=manager.now_ms,
-            topics=TopicAdmin(manager, committed),
+            topics=TopicAdmin(manager, committed, shares),
             logs=Logs(manager, compaction),
             writer=LogWriter(manager, manager.now_ms),
             reader=reader,

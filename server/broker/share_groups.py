@@ -3,10 +3,12 @@ member and which partitions have a state, the other keeps the states and gives m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
 
+from ...protocol.errors import RequestError
 from ...protocol.types import Isolation
 from ..actors.coordinators.managed.share_coordinator import ShareCoordinator
 from ..actors.manager.state.group_configs import GroupConfigs
@@ -42,6 +44,11 @@ class SharePartitionStates:
 
     async def initialize(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
         await self._shares.initialize(group, topic_id, partition, start_offset, state_epoch)
+
+    async def initialize_all(
+        self, group: str, partitions: Iterable[tuple[bytes, int]], start_offset: int, state_epoch: int
+    ) -> dict[tuple[bytes, int], RequestError]:
+        return await self._shares.initialize_all(group, partitions, start_offset, state_epoch)
 
     async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
         await self._shares.initialize(group, topic_id, partition, start_offset, state_epoch)

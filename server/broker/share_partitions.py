@@ -7,8 +7,8 @@ Who is a member of a group, and which partitions are its, is decided elsewhere; 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -26,13 +26,15 @@ from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import ShareSession, ShareSessions
 from ..groups.share.stored_state import StoredShare
-from ..groups.share.values import Acknowledgement, ShareKey
+from ..groups.share.values import Acknowledgement, ShareCounters, ShareKey
 from ..system.clock import NowMs
 from .reader import LogReader
 
 LOGGER: Final = logging.getLogger(__name__)
 
 LATEST: Final = -1
+SHARES_PER_TURN: Final = 32
+"""Whose records are counted before others have their turn."""
 PRUNE_S: Final = 300.0
 """Kafka's share.coordinator.state.topic.prune.interval.ms."""
 
@@ -60,6 +62,14 @@ class ShareInFlight(NamedTuple):
     delivery_complete_count: int
 
 
+class ShareStatistics(NamedTuple):
+    """What share groups do, for metrics."""
+
+    counters: ShareCounters
+    in_flight: Mapping[str, int]
+    """Records that members have now, by group; of groups that somebody has asked for since the start."""
+
+
 def _defaults(_: str) -> ShareConfig:
     return DEFAULT_SHARE_CONFIG
 
@@ -73,6 +83,7 @@ class SharePartitions:
     _reader: LogReader
     _wall_ms: NowMs
     config_of: ConfigOf = _defaults
+    counters: ShareCounters = attrs.field(factory=ShareCounters)
     _sessions: dict[int, ShareSessions] = attrs.field(factory=lambda: defaultdict(ShareSessions))
     """By node: a member has one with each leader."""
     _open: dict[ShareKey, SharePartition] = attrs.field(factory=dict)
@@ -159,7 +170,7 @@ class SharePartitions:
             return found
         if self._log.find(key) is not stored:
             return await self._opened(key, topic_partition, config)
-        state = SharePartitionState.restored(start_offset, stored.batches, config)
+        state = SharePartitionState.restored(start_offset, stored.batches, config, self.counters)
         share = SharePartition(
             key, topic_partition, state, stored.state_epoch, log=self._log, alarm=self._alarm, wall_ms=self._wall_ms
         )
@@ -239,6 +250,30 @@ class SharePartitions:
         await self._log.initialize(key, start_offset=start_offset, state_epoch=state_epoch)
         self._close(key)
 
+    async def initialize_all(
+        self,
+        group_id: str,
+        partitions: Iterable[tuple[bytes, int]],
+        start_offset: int = NO_START_OFFSET,
+        state_epoch: int = 0,
+    ) -> dict[tuple[bytes, int], RequestError]:
+        """The same for many; answers those that failed."""
+        keys = [ShareKey(group_id, *each) for each in partitions]
+        failed = await self._log.initialize_all(keys, start_offset=start_offset, state_epoch=state_epoch)
+        for key in keys:
+            if key not in failed:
+                self._close(key)
+        return {(key.topic_id, key.partition): error for key, error in failed.items()}
+
+    async def forget_topic(self, topic_id: bytes) -> None:
+        """A topic was deleted: so is what groups have done with it. What cannot be deleted now is within PRUNE_S."""
+        keys = [key for key in self._log.known() if key.topic_id == topic_id]
+        for key in keys:
+            self._close(key)
+        failed = await self._log.delete_all(keys)
+        for key, error in failed.items():
+            LOGGER.warning("%s: its topic is gone, and its state could not be deleted: %s", key, error)
+
     async def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
         """Forget what a group has done in a partition. Raises RequestError."""
         key = ShareKey(group_id, topic_id, partition)
@@ -278,6 +313,15 @@ class SharePartitions:
     def stored(self, key: ShareKey) -> StoredShare | None:
         """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
         return self._log.find(key)
+
+    async def statistics(self) -> ShareStatistics:
+        """What was counted, and what members have now. Takes turns."""
+        in_flight = Counter[str]()
+        for number, (key, share) in enumerate(list(self._open.items()), 1):
+            if not number % SHARES_PER_TURN:
+                await trio.lowlevel.checkpoint()
+            in_flight[key.group_id] += share.state.acquired_count
+        return ShareStatistics(attrs.evolve(self.counters), dict(in_flight))
 
     def stored_of(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         """(topic id, partition) of everything that is stored of a group."""

@@ -13,6 +13,7 @@ from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.disk.paths import INTERNAL_TOPICS
+from .share_partitions import SharePartitions
 
 
 def check_not_internal(topic: str) -> None:
@@ -27,6 +28,7 @@ class TopicAdmin:
 
     _manager: LogManager
     _committed_offsets: CommittedOffsets
+    _shares: SharePartitions
 
     async def create(
         self,
@@ -47,11 +49,14 @@ class TopicAdmin:
         return encode_uuid(topic.topic_id)
 
     async def delete(self, name: str, *, topic_id: bytes | None = None) -> None:
-        """Delete a topic, and the offsets that groups committed for it. With `topic_id`, only if the topic still has that id.
+        """Delete a topic, and what groups have committed and begun in it. With `topic_id`, only if the topic still has that id.
         Raises RequestError."""
         check_not_internal(name)
+        known_id = self._manager.topics.get(name).topic.topic_id.bytes if name in self._manager.topics else None
         await self._manager.changes.delete(name, topic_id)
         await self._committed_offsets.forget_topic(name)
+        if known_id is not None:
+            await self._shares.forget_topic(known_id)
 
     def names(self) -> Iterator[str]:
         """Names of all topics, in order."""

@@ -26,10 +26,12 @@ from typing import Final
 
 import attrs
 
+from .mutation_quotas import ALLOWED, Mutation, MutationBuckets
 from .quota_entities import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
@@ -39,8 +41,8 @@ from .quota_entities import (
 )
 from .quota_rate import LEAST_WINDOW_S, SAMPLE_S, QuotaRate
 
-MEASURED: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE})
-"""What requests count for. A rate of mutations is kept and not enforced."""
+MEASURED: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+"""What requests count for."""
 MOST_THROTTLE_S: Final = {REQUEST_PERCENTAGE: SAMPLE_S, CONNECTION_CREATION_RATE: SAMPLE_S}
 """Of one request, of one connection; by bytes there is no limit."""
 MAX_KNOWN: Final = 10_000
@@ -94,6 +96,7 @@ class ClientQuotas:
     _limits: dict[_Known, _Limit | None] = attrs.field(factory=dict)
     """Of who has asked: which limit holds."""
     _rates: dict[_Known, QuotaRate] = attrs.field(factory=dict)
+    _mutations: MutationBuckets = attrs.field(factory=MutationBuckets)
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are in effect from now on; what was used before is not forgotten."""
@@ -147,6 +150,17 @@ class ClientQuotas:
         limit.rate.add(-amount, now_s)
         return self._throttled(key, seconds)
 
+    def mutate(self, user: str, client_id: str, partitions: int, now_s: float, *, is_strict: bool) -> Mutation:
+        """So many partitions are to be made or deleted, if nothing is owed, or in any case when it is not `is_strict`."""
+        found = self._holding(CONTROLLER_MUTATION_RATE, user, client_id)
+        if found is None:
+            return ALLOWED
+        known, bound = found
+        mutation = self._mutations.use(known[1:], partitions, bound, now_s, is_strict=is_strict)
+        if mutation.throttle_s:
+            self.statistics.count(CONTROLLER_MUTATION_RATE, mutation.throttle_s)
+        return mutation
+
     def _throttled(self, key: str, seconds: float) -> float:
         """In whole milliseconds, as answers have it."""
         seconds = round(min(seconds, MOST_THROTTLE_S.get(key, math.inf)), 3)
@@ -165,12 +179,17 @@ class ClientQuotas:
         return limit
 
     def _look_up(self, key: str, user: str, client_id: str, now_s: float) -> _Limit | None:
+        found = self._holding(key, user, client_id)
+        return None if found is None else _Limit(found[1], self._rate(found[0], now_s))
+
+    def _holding(self, key: str, user: str, client_id: str) -> tuple[_Known, float] | None:
+        """Which quota holds, with its bound."""
         bounds = self._bounds.get(key, {})
         for of_user in (user, None, _ABSENT):
             for of_client in (client_id, None, _ABSENT):
                 if (bound := bounds.get((of_user, of_client))) is not None:
                     known = key, None if of_user is _ABSENT else user, None if of_client is _ABSENT else client_id
-                    return _Limit(bound, self._rate(known, now_s))
+                    return known, bound
         return None
 
     def _rate(self, known: _Known, now_s: float) -> QuotaRate:

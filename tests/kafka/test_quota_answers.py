@@ -13,8 +13,18 @@ from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
-from tests.support.kafka_quotas import ALTERATIONS, DESCRIPTIONS, altered, altering, asking, described
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_quotas import (
+    ALTERATIONS,
+    DESCRIPTIONS,
+    MUTATIONS,
+    altered,
+    altering,
+    asking,
+    described,
+    mutated,
+    mutations,
+)
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 
 # A broker starts. The quick suite has what it answered: server/listeners/kafka/test_quotas.py.
 pytestmark = pytest.mark.full
@@ -54,3 +64,30 @@ def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
         theirs.stop()
     for body, one, other in zip([*ALTERATIONS, *DESCRIPTIONS], ours, expected, strict=True):
         assert one == other, body
+
+
+def changes(address: Address) -> list[tuple[list[str], bool]]:
+    """What becomes of changes of topics above a quota, and whether their client has to be quiet: each on a connection of its
+    own, since nobody listens to who has to be quiet."""
+    with closing(KafkaWire.connect(address)) as client:
+        client.call(altering(([("client-id", CLIENT_ID)], [(MUTATIONS, 0.1)])), 1)
+        wait_for_last(client)
+    found = []
+    for body, version in [*mutations(is_strict=True), *mutations(is_strict=False)]:
+        with closing(KafkaWire.connect(address)) as client:
+            answer = client.call(body, version)
+            found.append((mutated(answer), answer.throttle_time_ms > 0))
+    return found
+
+
+def test_changes_of_topics_are_limited_as_by_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
+    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+        assert broker.kafka is not None
+        ours = changes(broker.kafka)
+    with KafkaBroker(tmp_path / "kafka", kafka_jars(MEASURED_VERSION), kafka) as theirs:
+        theirs.format()
+        theirs.start()
+        assert changes(Address.parse(theirs.address)) == ours
+        theirs.stop()
+    refused, granted = (["THROTTLING_QUOTA_EXCEEDED"], True), (["NONE"], True)
+    assert ours == [(["NONE"], False), *[refused] * 3, *[granted] * 4]

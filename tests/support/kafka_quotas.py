@@ -14,6 +14,13 @@ from triolog.protocol.kafka.messages.admin.quotas import (
     DescribeClientQuotasComponentData,
     DescribeClientQuotasRequest,
 )
+from triolog.protocol.kafka.messages.admin.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsCreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 
 EXACT, DEFAULT, ANY = range(3)
 """Types of matches."""
@@ -150,3 +157,28 @@ DESCRIPTIONS: Final = [
         [("user", ANY, None), ("ip", ANY, None)],
     ]
 ]
+
+
+def mutations(*, is_strict: bool) -> list[tuple[Any, int]]:
+    """Requests with the versions in which they are made, that make topics, add to one and delete it; the first one takes more
+    than a quota of 0.1 partitions a second gives at once. `is_strict`: in versions in which clients know the error."""
+    new: dict[str, Any] = {"replication_factor": -1, "assignments": [], "configs": []}
+    topic = "strict" if is_strict else "permissive"
+    grown = CreatePartitionsTopic(name=topic, count=3, assignments=None)
+    create, grow, delete = (6, 3, 5) if is_strict else (5, 2, 4)
+    return [
+        (_making(CreateTopicsCreatableTopic(name=topic, num_partitions=2, **new)), create),
+        (_making(CreateTopicsCreatableTopic(name=f"{topic}-2", num_partitions=1, **new)), create),
+        (CreatePartitionsRequest(topics=[grown], timeout_ms=60_000, validate_only=False), grow),
+        (DeleteTopicsRequest(topic_names=[topic], topics=[], timeout_ms=60_000), delete),
+    ]
+
+
+def _making(topic: CreateTopicsCreatableTopic) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[topic], timeout_ms=60_000, validate_only=False)
+
+
+def mutated(answer: Any) -> list[str]:
+    """Names of what became of each topic."""
+    results = next(getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
+    return [ErrorCode(each.error_code).name for each in results]

@@ -48,6 +48,14 @@ CHANGED_TOPICS: Final = tuples_of(st.builds(messages.ChangedTopic, NAMES, ERRORS
 
 ASSIGNMENTS: Final = tuples_of(st.builds(messages.OffsetsPartition, NAMES, INT32))
 MEMBERS: Final = tuples_of(st.builds(messages.GroupMember, TEXT, st.none() | TEXT, TEXT, TEXT, ASSIGNMENTS))
+QUOTA_ENTITIES: Final = tuples_of(st.builds(messages.QuotaPart, NAMES, st.none() | TEXT))
+QUOTAS: Final = tuples_of(
+    st.builds(
+        messages.Quota,
+        QUOTA_ENTITIES,
+        tuples_of(st.builds(messages.QuotaValue, NAMES, st.none() | st.floats(allow_nan=False))),
+    )
+)
 SHARED: Final = tuples_of(
     st.builds(
         messages.SharedPartition,
@@ -131,6 +139,8 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsRequest),
     "delete_groups": st.builds(messages.DeleteGroupsRequest, tuples_of(NAMES)),
+    "describe_quotas": st.builds(messages.DescribeQuotasRequest),
+    "alter_quotas": st.builds(messages.AlterQuotasRequest, QUOTAS),
     "split_points": st.builds(
         messages.SplitPointsRequest,
         tuples_of(st.builds(messages.SplitPointsPartition, NAMES, INT32, INT64, INT64, st.integers(1, limits.INT64_MAX))),
@@ -288,6 +298,10 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     ),
     "list_groups": st.builds(messages.ListGroupsResponse, tuples_of(NAMES)),
     "delete_groups": st.builds(messages.DeleteGroupsResponse, tuples_of(st.builds(messages.DeletedGroup, NAMES, ERRORS))),
+    "describe_quotas": st.builds(messages.DescribeQuotasResponse, QUOTAS),
+    "alter_quotas": st.builds(
+        messages.AlterQuotasResponse, tuples_of(st.builds(messages.AlteredQuota, QUOTA_ENTITIES, ERRORS))
+    ),
     "split_points": st.builds(
         messages.SplitPointsResponse,
         tuples_of(

@@ -113,6 +113,17 @@ class KeptShareStates:
         self._check()
         self.states[group, topic_id, partition] = ShareStateSummary(state_epoch, start_offset, 0, 0)
 
+    async def initialize_all(
+        self, group: str, partitions: Iterable[tuple[bytes, int]], start_offset: int, state_epoch: int
+    ) -> dict[tuple[bytes, int], RequestError]:
+        failed: dict[tuple[bytes, int], RequestError] = {}
+        for topic_id, number in partitions:
+            try:
+                await self.initialize(group, topic_id, number, start_offset, state_epoch)
+            except RequestError as exc:
+                failed[topic_id, number] = exc
+        return failed
+
     async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
         self._check()
         assert (group, topic_id, partition) in self.states

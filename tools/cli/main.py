@@ -33,6 +33,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
+    "quotas": Subcommand("triolog.tools.cli.quotas.command", "List, set and remove client quotas."),
     "top": Subcommand(
         "triolog.tools.cli.top.command", "Watch a running server: rates, lag, disk, what a power cut could take."
     ),

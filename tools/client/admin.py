@@ -20,6 +20,7 @@ from ...protocol.native.messages import (
 from ...protocol.types import Bytes, TopicPartition
 from .connection import Client
 from .procedures import groups as group_procedures
+from .procedures import quotas as quota_procedures
 from .procedures import stages as stage_procedures
 from .procedures import topics as procedures
 from .procedures.groups import CommittedOffset
@@ -93,6 +94,14 @@ class Admin:
     async def delete_groups(self, *groups: str) -> None:
         """Delete groups and their offsets; those without an error are deleted even when this raises."""
         await self._client.run(group_procedures.delete_groups(groups))
+
+    async def describe_quotas(self) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        """Every user, client id or address that is limited, and to what; a name of None is the default."""
+        return await self._client.run(quota_procedures.describe_quotas())
+
+    async def alter_quotas(self, entity: Mapping[str, str | None], values: Mapping[str, float | None]) -> None:
+        """Set limits of `user`, `client-id`, both, or `ip`, and remove those that are None; in effect when this returns."""
+        await self._client.run(quota_procedures.alter_quotas(entity, values))
 
     async def offsets(self, topic: str | TopicPartition, place: Place) -> dict[TopicPartition, int]:
         """The offset of a place in a partition, or in every partition of a topic."""

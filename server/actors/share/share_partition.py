@@ -69,6 +69,7 @@ class SharePartition:
         acquisition = Acquisition(self.state, member, wanted.mode, wanted.batch_size, deadline_now_ms())
         acquired = acquisition.take(fetched, fetch_offset=fetch_offset, max_records=max_records, aborted=aborted)
         self._alarm.bring_forward(self.state.next_deadline_ms)
+        self.state.counters.acquired += sum(each.last_offset - each.first_offset + 1 for each in acquired)
         return acquired
 
     async def acknowledge(self, member: str, said: Sequence[Acknowledgement]) -> None:

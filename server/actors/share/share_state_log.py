@@ -9,8 +9,8 @@ once more. The topic is never compacted. What is in memory is what a replay give
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from uuid import UUID
 
@@ -48,6 +48,9 @@ LOGGER: Final = logging.getLogger(__name__)
 
 MAX_SHARES: Final = 100_000
 """Share-partitions that are kept, at about 1 KB."""
+KEYS_AT_ONCE: Final = 500
+NAMES_AT_ONCE: Final = MIB // 4
+"""Records of a batch at most, and characters of their groups' names: a batch may have 1 MiB."""
 COLD_RECORDS: Final = 5_000
 """A snapshot that so many records are behind is written once more, so that those before it can go."""
 TOPIC_CONFIG: Final = {
@@ -60,6 +63,31 @@ TOPIC_CONFIG: Final = {
 
 Plan = Callable[[StoredShare | None], ShareStateValue | None]
 """From what is stored of a share-partition to the next record; None takes it away. May raise RequestError."""
+
+
+def _batches(keys: Iterable[ShareKey]) -> Iterator[list[ShareKey]]:
+    """Those that one batch has room for."""
+    batch, chars = list[ShareKey](), 0
+    for key in keys:
+        chars += len(key.group_id)
+        if batch and (len(batch) == KEYS_AT_ONCE or chars > NAMES_AT_ONCE):
+            yield batch
+            batch, chars = [], len(key.group_id)
+        batch.append(key)
+    if batch:
+        yield batch
+
+
+def _nothing(_: StoredShare | None) -> None:
+    """The plan that takes a share-partition away."""
+
+
+def _record(key: ShareKey, value: ShareStateValue | None) -> tuple[bytes, bytes | None]:
+    is_snapshot = value is None or isinstance(value, ShareSnapshotValue)
+    name = (ShareSnapshotKey if is_snapshot else ShareUpdateKey)(
+        group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+    )
+    return encode_share_state_key(name), None if value is None else encode_share_state_value(value)
 
 
 @attrs.define(eq=False)
@@ -151,38 +179,88 @@ class ShareStateLog:
             async with self._turn(key):
                 await self._write(key, plan)
 
+    async def write_all(self, plans: Mapping[ShareKey, Plan]) -> dict[ShareKey, RequestError]:
+        """The same for many share-partitions, in few batches; answers those that failed, with the reason. Those that did not
+        are stored when this returns. Cancelled: they are all the same."""
+        failed: dict[ShareKey, RequestError] = {}
+        with trio.CancelScope(shield=True):
+            for some in _batches(sorted(plans)):
+                async with AsyncExitStack() as turns:
+                    for key in some:
+                        await turns.enter_async_context(self._turn(key))
+                    failed |= await self._write_all({key: plans[key] for key in some})
+        return failed
+
+    async def _write_all(self, plans: Mapping[ShareKey, Plan]) -> dict[ShareKey, RequestError]:
+        failed: dict[ShareKey, RequestError] = {}
+        planned: dict[TopicPartition, list[tuple[ShareKey, ShareStateValue | None]]] = {}
+        for key, plan in plans.items():
+            try:
+                place, value = await self._planned(key, plan)
+                planned.setdefault(place, []).append((key, value))
+            except RequestError as exc:
+                failed[key] = exc.as_answer()
+        for place, values in planned.items():
+            try:
+                await self._append(place, values)
+            except RequestError as exc:
+                failed |= dict.fromkeys((key for key, _ in values), exc.as_answer())
+        return failed
+
+    async def initialize_all(
+        self, keys: Iterable[ShareKey], *, start_offset: int = NO_START_OFFSET, state_epoch: int = 0
+    ) -> dict[ShareKey, RequestError]:
+        """`initialize` for many; answers those that failed."""
+        left = MAX_SHARES - len(self._shares)
+        plans: dict[ShareKey, Plan] = {}
+        for key in keys:
+            left -= key not in self._shares
+            plans[key] = self._beginning(key, start_offset, state_epoch, is_too_many=left < 0)
+        return await self.write_all(plans)
+
+    async def delete_all(self, keys: Iterable[ShareKey]) -> dict[ShareKey, RequestError]:
+        """Forget many share-partitions; answers those that failed."""
+        return await self.write_all({key: _nothing for key in keys if key in self._shares})
+
     async def initialize(self, key: ShareKey, *, start_offset: int = NO_START_OFFSET, state_epoch: int = 0) -> None:
         """Let a share-partition begin, or begin anew, at an offset. Raises RequestError: FENCED_STATE_EPOCH."""
+        is_full = key not in self._shares and len(self._shares) >= MAX_SHARES
+        await self.write(key, self._beginning(key, start_offset, state_epoch, is_too_many=is_full))
 
+    def _beginning(self, key: ShareKey, start_offset: int, state_epoch: int, *, is_too_many: bool) -> Plan:
         def plan(before: StoredShare | None) -> ShareStateValue:
-            if before is None and len(self._shares) >= MAX_SHARES:
+            if before is None and is_too_many:
                 raise RequestError(f"{key}: {MAX_SHARES} share-partitions are kept already", ErrorCode.INVALID_REQUEST)
             if before is not None and before.state_epoch > state_epoch:
                 raise fenced(key, before.state_epoch, state_epoch)
             return plan_initial(before, state_epoch=state_epoch, start_offset=start_offset, now_ms=self._now_ms())
 
-        await self.write(key, plan)
+        return plan
 
     async def delete(self, key: ShareKey) -> None:
         """Forget a share-partition. Raises RequestError."""
         if self.find(key) is not None:
-            await self.write(key, lambda _: None)
+            await self.write(key, _nothing)
 
     async def _write(self, key: ShareKey, plan: Plan) -> None:
+        place, value = await self._planned(key, plan)
+        await self._append(place, [(key, value)])
+
+    async def _planned(self, key: ShareKey, plan: Plan) -> tuple[TopicPartition, ShareStateValue | None]:
         if not key.group_id or len(key.group_id.encode()) > INT16_MAX:
             raise RequestError(f"a group's name has 1 to {INT16_MAX} bytes", ErrorCode.INVALID_GROUP_ID)
         await self._topic.ensure()
         value = plan(self.find(key))
-        place = self._topic.partition_of(f"{key.group_id}:{encode_uuid(UUID(bytes=key.topic_id))}:{key.partition}")
-        is_snapshot = value is None or isinstance(value, ShareSnapshotValue)
-        name = (ShareSnapshotKey if is_snapshot else ShareUpdateKey)(
-            group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
-        )
-        encoded = None if value is None else encode_share_state_value(value)
-        batch = build_batch([(self._now_ms(), encode_share_state_key(name), encoded, ())])
+        return self._topic.partition_of(f"{key.group_id}:{encode_uuid(UUID(bytes=key.topic_id))}:{key.partition}"), value
+
+    async def _append(self, place: TopicPartition, values: Sequence[tuple[ShareKey, ShareStateValue | None]]) -> None:
+        """Records of different share-partitions in one batch, whose turns are ours."""
+        now_ms = self._now_ms()
+        batch = build_batch([(now_ms, *_record(key, value), ()) for key, value in values])
 
         def on_stored(result: AppendResult) -> None:
-            self._take(key, value, place.partition, result.base_offset)
+            for offset, (key, value) in enumerate(values, result.base_offset):
+                self._take(key, value, place.partition, offset)
 
         await self._topic.append(place, batch, on_stored)
 

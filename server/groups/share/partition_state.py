@@ -15,6 +15,7 @@ committed or taken back, and nothing else happens to its records. The end of a l
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -23,7 +24,7 @@ import attrs
 from ....protocol.errors import ErrorCode, RequestError
 from .config import DEFAULT_SHARE_CONFIG, ShareConfig
 from .in_flight import InFlightBatch, Run
-from .values import TARGETS, Acknowledgement, AcknowledgeType, RecordState, StateBatch
+from .values import OUTCOMES, TARGETS, Acknowledgement, AcknowledgeType, RecordState, ShareCounters, StateBatch
 
 
 @attrs.define(eq=False)
@@ -33,6 +34,8 @@ class Change:
     batches: list[StateBatch] = attrs.field(factory=list)
     """To be stored."""
     runs: list[tuple[InFlightBatch, Run]] = attrs.field(factory=list)
+    counted: Counter[str] = attrs.field(factory=Counter)
+    """Records by outcome."""
 
 
 @attrs.define(eq=False)
@@ -41,6 +44,7 @@ class SharePartitionState:
 
     start_offset: int
     config: ShareConfig = DEFAULT_SHARE_CONFIG
+    counters: ShareCounters = attrs.field(factory=ShareCounters)
     batches: list[InFlightBatch] = attrs.field(factory=list)
     """By offset; for `acquisition` and nobody else."""
     next_offset: int = attrs.field()
@@ -54,10 +58,16 @@ class SharePartitionState:
         return self.start_offset
 
     @classmethod
-    def restored(cls, start_offset: int, stored: Sequence[StateBatch], config: ShareConfig = DEFAULT_SHARE_CONFIG) -> Self:
+    def restored(
+        cls,
+        start_offset: int,
+        stored: Sequence[StateBatch],
+        config: ShareConfig = DEFAULT_SHARE_CONFIG,
+        counters: ShareCounters | None = None,
+    ) -> Self:
         """As it was stored. What the log says nothing about, between what it does, was given to somebody or to nobody: it comes
         again."""
-        state = cls(start_offset, config)
+        state = cls(start_offset, config, counters or ShareCounters())
         for batch in sorted(stored):
             first = max(batch.first_offset, state.next_offset)
             if batch.last_offset < first:
@@ -151,6 +161,8 @@ class SharePartitionState:
                     self._look_at(run.deadline_ms)
                     continue
                 run.settle(self._given_back(run))
+                self.counters.lock_timeouts += run.count
+                self.counters.archived += run.count if run.state is RecordState.ARCHIVED else 0
                 expired.append(_stored(run, run.state))
             batch.merge()
         self.may_have_available = self.may_have_available or bool(expired)
@@ -215,15 +227,19 @@ class SharePartitionState:
             deadline_ms = self.lock_until(now_ms)
             for run in batch.between(*offsets):
                 run.deadline_ms = deadline_ms
+                self.counters.renewed += run.count
             return
         target = TARGETS.get(AcknowledgeType(kind)) if kind in TARGETS else None
         if target is None:
             raise RequestError(f"there is no acknowledgement of type {kind}", ErrorCode.INVALID_REQUEST)
         for run in batch.between(*offsets):
             self._aim(change, batch, run, target)
+            change.counted[OUTCOMES[AcknowledgeType(kind)]] += run.count
 
     def _aim(self, change: Change, batch: InFlightBatch, run: Run, target: RecordState) -> None:
         run.target = self._given_back(run) if target is RecordState.AVAILABLE else target
+        if run.target is not target:
+            change.counted["archived"] += run.count
         change.runs.append((batch, run))
         change.batches.append(_stored(run, run.target))
 
@@ -234,10 +250,12 @@ class SharePartitionState:
             for run in batch.runs:
                 if run.is_owned_by(member):
                     self._aim(change, batch, run, RecordState.AVAILABLE)
+                    change.counted["released"] += run.count
         return change
 
     def commit(self, change: Change) -> None:
         """It is stored."""
+        self.counters.add(change.counted)
         for _, run in change.runs:
             assert run.target is not None
             run.settle(run.target)

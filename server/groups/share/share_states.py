@@ -12,7 +12,7 @@ what is asked of him. The group's log knows for which partitions there is a stat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import attrs
@@ -22,6 +22,7 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupTopicInfo,
     ShareGroupTopicPartitionsInfo,
 )
+from ....protocol.errors import RequestError
 from ..consumer_assignors import NO_PARTITIONS, Partitions
 from ..managed.assigned_partitions import by_topic
 
@@ -46,6 +47,11 @@ class ShareStates(Protocol):
 
     async def initialize(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
         """Have a state that begins there. One that is there already begins anew, unless its epoch is higher."""
+
+    async def initialize_all(
+        self, group: str, partitions: Iterable[tuple[bytes, int]], start_offset: int, state_epoch: int
+    ) -> Mapping[tuple[bytes, int], RequestError]:
+        """`initialize` for many; answers those that failed, and raises nothing."""
 
     async def alter(self, group: str, topic_id: bytes, partition: int, start_offset: int, state_epoch: int) -> None:
         """Let a state that is there begin anew."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+import attrs
 
 
 class RecordState(enum.IntEnum):
@@ -52,6 +55,15 @@ TARGETS: Final = {
 """What each makes of a record; a renewal leaves it as it is."""
 
 
+OUTCOMES: Final = {
+    AcknowledgeType.GAP: "gaps",
+    AcknowledgeType.ACCEPT: "accepted",
+    AcknowledgeType.RELEASE: "released",
+    AcknowledgeType.REJECT: "rejected",
+}
+"""What each counts as, by the names of `ShareCounters`."""
+
+
 class ShareKey(NamedTuple):
     """A share-partition: a partition as one group reads it."""
 
@@ -93,3 +105,26 @@ class StateBatch(NamedTuple):
     last_offset: int
     state: RecordState
     delivery_count: int
+
+
+@attrs.define(eq=False)
+class ShareCounters:
+    """What has become of records since the start, over all groups. Owner: `SharePartitions`, whose share-partitions count."""
+
+    acquired: int = 0
+    """Given to a member, each time."""
+    accepted: int = 0
+    released: int = 0
+    """Given back by a member, or because it is gone."""
+    rejected: int = 0
+    gaps: int = 0
+    """A member said that there is no record."""
+    renewed: int = 0
+    lock_timeouts: int = 0
+    archived: int = 0
+    """Given up: they were given back after the last delivery there may be."""
+
+    def add(self, counted: Counter[str]) -> None:
+        """By name of the outcome."""
+        for name, count in counted.items():
+            setattr(self, name, getattr(self, name) + count)

@@ -8,6 +8,7 @@ made of it in a thread. What has labels that clients choose (topics, partitions,
 from __future__ import annotations
 
 import copy
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -18,11 +19,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics
+from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics, ShareStatistics
 from ..connections.counters import ApiCounters, ProtocolCounters
 from ..native.statistics import error_name
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+MAX_SHARE_GROUPS: Final = 500
+"""That are told one by one: those whose members have most."""
 MAX_FAULTS: Final = 100
 """Fault rules that are told one by one, the last ones."""
 
@@ -43,6 +46,7 @@ class Scraped:
     protocols: tuple[ProtocolCounters, ...]
     security: Mapping[str, int]
     quotas: QuotaStatistics
+    shares: ShareStatistics
     fired: Sequence[tuple[str, int]] = ()
 
     def metrics(self) -> Iterator[Metric]:
@@ -53,6 +57,7 @@ class Scraped:
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
         yield from _groups(self.broker)
+        yield from _share_groups(self.shares)
         yield from _loss_window(self.broker)
         yield from _device(self.broker)
         yield from _background(self.broker)
@@ -68,6 +73,7 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
         protocols=tuple(map(_copied, protocols.values())),
         security=attrs.asdict(broker.security.statistics),
         quotas=copy.deepcopy(broker.security.quotas.statistics),
+        shares=await broker.shares.statistics(),
         fired=list(fired())[-MAX_FAULTS:],
     )
     return await trio.to_thread.run_sync(_text, scraped)
@@ -232,6 +238,16 @@ def _groups(told: BrokerStatistics) -> Iterator[Metric]:
     doc = "The offset that a group has committed for a partition."
     yield _gauge("group_offset", doc, labels, ((values, each.offset) for values, each in rows))
     yield _gauge("open_transactions", "Transactional ids with an open transaction.", [], _one(told.open_transactions))
+
+
+def _share_groups(told: ShareStatistics) -> Iterator[Metric]:
+    outcomes = (((name,), count) for name, count in attrs.asdict(told.counters).items())
+    yield _counter("share_records", "Records given to members of share groups, and what became of them.", ["outcome"], outcomes)
+    in_flight = sum(told.in_flight.values())
+    yield _gauge("share_in_flight", "Records that members of share groups have now.", [], _one(in_flight))
+    largest = heapq.nlargest(MAX_SHARE_GROUPS, told.in_flight.items(), key=lambda each: each[1])
+    doc = "Records that members of a share group have now."
+    yield _gauge("share_group_in_flight", doc, ["group"], (((group,), count) for group, count in largest))
 
 
 # ---- what a power cut could take, and the device -----------------------------------------------------------------------------

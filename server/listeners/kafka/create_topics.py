@@ -28,6 +28,8 @@ TOPICS_PER_TURN: Final = 4
 """Their whole configuration is checked, and told."""
 LOGGER: Final = logging.getLogger(__name__)
 
+FIRST_STRICT: Final = 6
+"""From here on a client that is above its quota of changes is refused."""
 REPLICAS: Final = 1
 """Of every partition."""
 
@@ -69,6 +71,9 @@ async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_onl
     if without := sorted(given.keys() - configs.keys()):
         raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
     partitions = _partitions(call, topic)
+    if call.session.quotas.is_active:
+        await call.broker.topics.create(topic.name, partitions, configs, lenient=lenient, validate_only=True)
+        call.charge_partitions(partitions, FIRST_STRICT)
     await call.broker.topics.create(topic.name, partitions, configs, lenient=lenient, validate_only=validate_only)
     topic_id = NO_TOPIC_ID if validate_only else call.broker.topics.id_of(topic.name)
     return _made(call, topic.name, topic_id, partitions, configs, validate_only=validate_only)

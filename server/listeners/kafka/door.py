@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import attrs
+import trio
 
-from ....protocol.errors import AuthorizationError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import AuthorizationError, ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.apis import APIS, Api
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
@@ -113,6 +114,23 @@ class Call:
     def operations_on_cluster(self) -> int:
         """What the client may do on the cluster, as answers have it; 0 when it may not describe the cluster."""
         return self.authorized_operations(ResourceType.CLUSTER) if self.authorize(*_SEE_CLUSTER, quietly=True) else 0
+
+    def charge_partitions(self, partitions: int, first_strict: int) -> None:
+        """So many are to be made or deleted, which counts for the client's quota of changes. Raises RequestError:
+        THROTTLING_QUOTA_EXCEEDED, in versions from `first_strict` on, while it owes; below it has to be quiet, that is all."""
+        session = self.session
+        if not session.quotas.is_active:
+            return
+        mutation = session.quotas.mutate(
+            session.user,
+            session.asking_client,
+            partitions,
+            trio.current_time(),
+            is_strict=self.version >= first_strict,
+        )
+        session.owed_s = max(session.owed_s, mutation.throttle_s)
+        if not mutation.is_allowed:
+            raise RequestError("The throttling quota has been exceeded.", ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     def topic_name(self, name: str, topic_id: bytes, *, by_id: bool) -> str:
         """The topic that a request means, by its name, or its id in versions that have one. Raises RequestError."""

@@ -26,6 +26,9 @@ from .door import NO_TOPIC_ID, Call, error_code, error_message
 from .replicas import check_addition
 
 FIRST_WITH_TOPIC_IDS: Final = 6
+FIRST_STRICT_DELETION: Final = 5
+FIRST_STRICT_ADDITION: Final = 3
+"""From here on a client that is above its quota of changes is refused."""
 NO_LOW_WATERMARK: Final = -1
 
 Asked = tuple[str | None, bytes]
@@ -72,6 +75,7 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
         by_name = call.topic_name(name or "", topic_id, by_id=name is None)
         topic_id = call.broker.topics.id_of(by_name)
         name = by_name
+        call.charge_partitions(call.broker.topics.partition_count(name), FIRST_STRICT_DELETION)
         await call.broker.topics.delete(name, topic_id=topic_id)
     except RequestError as exc:
         error = exc.as_answer()
@@ -103,8 +107,12 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
 
 async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
     await call.broker.topics.create_partitions(topic.name, topic.count, validate_only=True)
-    if topic.assignments is not None:
-        additional = topic.count - call.broker.topics.partition_count(topic.name)
+    additional = topic.count - call.broker.topics.partition_count(topic.name)
+    if topic.assignments is None:
+        call.charge_partitions(additional, FIRST_STRICT_ADDITION)
+    else:
+        if len(topic.assignments) == additional:
+            call.charge_partitions(additional, FIRST_STRICT_ADDITION)
         nodes = [node.node_id for node in call.door.nodes(call.session)]
         assigned = [each.broker_ids for each in topic.assignments]
         check_addition(assigned, additional, nodes, lenient=call.door.lenient)

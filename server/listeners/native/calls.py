@@ -21,7 +21,7 @@ from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import file_calls, group_calls, group_descriptions, lookup_calls, stage_calls, topic_calls
+from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
 from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp
@@ -201,6 +201,8 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.ListGroupsRequest: group_calls.list_groups,
     messages.DescribeGroupsRequest: group_descriptions.describe_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
+    messages.DescribeQuotasRequest: quota_calls.describe_quotas,
+    messages.AlterQuotasRequest: quota_calls.alter_quotas,
     messages.SplitPointsRequest: file_calls.split_points,
     messages.LeaseSegmentsRequest: file_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -29,7 +30,7 @@ from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS
 
 GROUP: Final = "group"
-ACCEPT, RELEASE = 1, 2
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 LOCK_S: Final = 30
 STATE: Final = TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)
 CONFIG: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST, delivery_count_limit=2)
@@ -202,3 +203,43 @@ async def test_what_is_stored_of_a_deleted_topic_is_forgotten(broker: Broker) ->
     assert [each.error and each.error.code for each in fetched] == [ErrorCode.UNKNOWN_TOPIC_ID]
     await broker.shares._forget_deleted()
     assert list(broker.shares.stored_of(GROUP)) == []
+
+
+async def test_what_groups_did_with_a_topic_goes_with_it_at_once(broker: Broker) -> None:
+    key = key_of(broker)
+    await take(broker, max_records=4)
+    await broker.topics.create("other", 2)
+    other = [ShareKey(GROUP, broker.topics.id_of("other"), number) for number in range(2)]
+    assert await broker.shares.initialize_all(GROUP, [each[1:] for each in other]) == {}
+    await broker.topics.delete(TOPIC)
+    assert broker.shares.read_summary(*key) is None
+    assert broker.shares.find(key) is None
+    assert set(broker.shares.stored_of(GROUP)) == {each[1:] for each in other}
+    with pytest.raises(RequestError) as caught:
+        await broker.shares.acknowledge(key, "a", [Acknowledgement(0, 3, [ACCEPT])])
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_what_becomes_of_records_is_counted(broker: Broker, mock_clock: trio.testing.MockClock) -> None:
+    await take(broker, max_records=8)
+    for first, last, kind in ((0, 1, ACCEPT), (2, 2, RELEASE), (3, 3, REJECT), (4, 4, GAP)):
+        await say(broker, first, last, kind)
+    await say(broker, 5, 5, RENEW)
+    told = await broker.shares.statistics()
+    assert told.in_flight == {GROUP: 3}
+    assert attrs.asdict(told.counters) == {
+        "acquired": 8,
+        "accepted": 2,
+        "released": 1,
+        "rejected": 1,
+        "gaps": 1,
+        "renewed": 1,
+        "lock_timeouts": 0,
+        "archived": 0,
+    }
+    assert await take(broker, max_records=1) == [(2, 2, 2)]
+    mock_clock.jump(LOCK_S + 1)
+    await until(lambda: broker.shares.counters.lock_timeouts == 4)
+    told = await broker.shares.statistics()
+    assert (told.in_flight, told.counters.acquired, told.counters.lock_timeouts) == ({GROUP: 0}, 9, 4)
+    assert told.counters.archived == 1, "the second delivery was the last"

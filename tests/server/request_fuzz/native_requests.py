@@ -158,6 +158,16 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
     "list_groups": {},
     "describe_groups": {"groups": _names(_group)},
     "delete_groups": {"groups": _names(_group)},
+    "describe_quotas": {},
+    "alter_quotas": {
+        "changes": _list(
+            entity=_list(type=lambda world: world.mostly("user", "client-id", "ip", "?"), name=World.text),
+            values=_list(
+                key=lambda world: world.mostly("request_percentage", "connection_creation_rate", "?"),
+                value=lambda world: world.mostly(1e9, 0, -1, None, float("nan")),
+            ),
+        )
+    },
     "split_points": {
         "partitions": _list(
             **_PLACE, start=_offset, end=_offset, target_bytes=lambda world: world.mostly(1000, 1, 0, INT64_MAX)

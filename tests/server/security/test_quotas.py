@@ -142,7 +142,7 @@ def test_nothing_is_asked_where_nothing_is_limited() -> None:
     quotas = ClientQuotas()
     assert asked_for(quotas) == (False, False, False)
     quotas.replace({ORDER[0]: {CONTROLLER_MUTATION_RATE: 1.0}})
-    assert asked_for(quotas) == (False, False, False)
+    assert asked_for(quotas) == (True, False, False)
     quotas.replace({ORDER[0]: {KEY: 1.0}})
     assert asked_for(quotas) == (True, False, False)
     quotas.replace({ORDER[0]: {REQUEST_PERCENTAGE: 1.0}})

@@ -180,14 +180,12 @@ class ShareCoordinator:
             return
         with trio.CancelScope(shield=True):
             await self._delete_states(group, found.states.deleting)
-            made = set()
-            try:
-                for topic_id, number in sorted(found.states.initializing):
-                    await states.initialize(group, topic_id, number, UNINITIALIZED_OFFSET, found.epoch)
-                    made.add((topic_id, number))
-            finally:
-                if made:
-                    await self._carry_out(self._groups.states_done(group, frozenset(made), self._wall_ms()))
+            wanted = found.states.initializing
+            failed = await states.initialize_all(group, sorted(wanted), UNINITIALIZED_OFFSET, found.epoch)
+            if made := wanted - failed.keys():
+                await self._carry_out(self._groups.states_done(group, made, self._wall_ms()))
+        for error in failed.values():
+            raise error
 
     async def _delete_states(self, group: str, topic_ids: frozenset[bytes]) -> None:
         """Delete the states of topics that are written down as to go. Those of topics that are gone went with these."""

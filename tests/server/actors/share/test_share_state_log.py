@@ -10,10 +10,12 @@ import pytest
 import trio
 from triolog.protocol.coordinator.share_group_state import SHARE_GROUP_STATE_TOPIC, ShareStateValue
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.limits import MIB
+from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.share import share_state_log
 from triolog.server.actors.share.share_state_log import ShareStateLog
-from triolog.server.broker import Broker
+from triolog.server.broker import Broker, FetchPartition
 from triolog.server.groups.share.stored_state import UPDATES_PER_SNAPSHOT, StoredShare, plan_write
 from triolog.server.groups.share.values import RecordState, ShareKey, StateBatch
 
@@ -37,6 +39,17 @@ async def opened(broker: Broker) -> ShareStateLog:
     return log
 
 
+def end_of_log(broker: Broker) -> int:
+    return actor_of(broker, LOG).log.log_end_offset
+
+
+async def batches_after(broker: Broker, offset: int) -> list[int]:
+    """How many records each batch has from there on."""
+    answers, _ = await broker.reader.fetch_now([FetchPartition(LOG, offset, 4 * MIB)], max_bytes=4 * MIB)
+    assert answers[0].fetched is not None
+    return [header.last_offset - header.base_offset + 1 for header, _ in iter_batches(answers[0].fetched.records)]
+
+
 def acknowledged(first: int, last: int, start_offset: int = 0) -> Callable[[StoredShare | None], ShareStateValue]:
     def plan(before: StoredShare | None) -> ShareStateValue:
         assert before is not None
@@ -46,6 +59,11 @@ def acknowledged(first: int, last: int, start_offset: int = 0) -> Callable[[Stor
         )
 
     return plan
+
+
+def start_offset(log: ShareStateLog, key: ShareKey) -> int | None:
+    stored = log.find(key)
+    return None if stored is None else stored.start_offset
 
 
 async def test_what_is_stored_is_read_again(broker: Broker) -> None:
@@ -138,3 +156,32 @@ async def test_a_log_that_cannot_be_read_says_so(broker: Broker) -> None:
     with pytest.raises(RequestError, match="the state of share groups cannot be served"):
         log.find(KEY)
     await log.prune()
+
+
+async def test_many_share_partitions_begin_in_one_batch_and_are_there_after_a_restart(broker: Broker) -> None:
+    log = await opened(broker)
+    keys = [ShareKey("group", bytes(16), number) for number in range(300)]
+    await log.initialize(keys[7], state_epoch=5)
+    before = end_of_log(broker)
+    failed = await log.initialize_all(keys, start_offset=3, state_epoch=1)
+    assert {key: error.code for key, error in failed.items()} == {keys[7]: ErrorCode.FENCED_STATE_EPOCH}
+    assert await batches_after(broker, before) == [299]
+    again = await opened(broker)
+    assert {key for key in again.known() if start_offset(again, key) == 3} == set(keys) - {keys[7]}
+    assert await again.delete_all([*keys, ShareKey("nobody", bytes(16), 0)]) == {}
+    assert list((await opened(broker)).known()) == []
+
+
+async def test_batches_have_no_more_names_than_fit(broker: Broker) -> None:
+    log = await opened(broker)
+    keys = [ShareKey("g" * 32_000, bytes(16), number) for number in range(20)]
+    assert await log.initialize_all(keys) == {}
+    assert await batches_after(broker, 0) == [8, 8, 4]
+
+
+async def test_more_than_there_may_be_do_not_begin(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_state_log, "MAX_SHARES", 3)
+    log = await opened(broker)
+    keys = [ShareKey("group", bytes(16), number) for number in range(5)]
+    assert set(await log.initialize_all(keys)) == set(keys[3:])
+    assert set(log.known()) == set(keys[:3])

@@ -12,7 +12,19 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import Broker, FetchPartition, StartProgress, statistics
+from triolog.server.broker import (
+    Acknowledgement,
+    AcquireMode,
+    Broker,
+    FetchPartition,
+    OffsetReset,
+    ShareConfig,
+    ShareFetch,
+    ShareKey,
+    StartProgress,
+    statistics,
+)
+from triolog.server.listeners.http import metrics
 from triolog.server.listeners.http.health import Health
 from triolog.server.listeners.http.metrics import scrape
 from triolog.server.listeners.http.server import http_listener
@@ -187,3 +199,33 @@ async def test_other_paths_and_methods_are_refused() -> None:
     async with answering(Health()) as http:
         assert (await get(http, "/"))[0] == 404
         assert (await get(http, "/metrics", "POST"))[0] == 405
+
+
+async def test_what_share_groups_do_is_told_by_outcome_and_of_the_groups_with_most_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MAX_SHARE_GROUPS", 1)
+    async with one_partition(tmp_path) as broker:
+        broker.shares.config_of = lambda _: ShareConfig(offset_reset=OffsetReset.EARLIEST)
+        await broker.writer.append(PARTITION, [(None, None, b"value", ())] * 10)
+        for group, count in (("few", 1), ("many", 5)):
+            key = ShareKey(group, broker.topics.id_of(TOPIC), 0)
+            await broker.shares.initialize(*key)
+            fetch = ShareFetch(
+                group_id=group,
+                member_id="m",
+                partitions=[key],
+                min_bytes=1,
+                max_bytes=2**20,
+                max_records=count,
+                batch_size=count,
+                mode=AcquireMode.RECORD_LIMIT,
+            )
+            await broker.share_fetches.take(fetch, is_last=True)
+        await broker.shares.acknowledge(key, "m", [Acknowledgement(0, 1, [1])])
+        samples = parsed((await scrape(broker, {})).decode())
+        assert value(samples, "triolog_share_records_total", outcome="acquired") == 6
+        assert value(samples, "triolog_share_records_total", outcome="accepted") == 2
+        assert value(samples, "triolog_share_in_flight") == 4
+        assert value(samples, "triolog_share_group_in_flight", group="many") == 3
+        assert not [each for each in samples if "few" in str(each)]

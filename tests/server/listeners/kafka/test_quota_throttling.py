@@ -18,7 +18,7 @@ from triolog.server.settings.broker_config import Address
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_quotas import CONNECTIONS, FETCHED, PERCENT, PRODUCED, Parts, altering
+from tests.support.kafka_quotas import CONNECTIONS, FETCHED, MUTATIONS, PERCENT, PRODUCED, Parts, altering, mutated, mutations
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
 
@@ -266,3 +266,34 @@ async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> No
         await until(lambda: kafka.broker.reader.snapshot(partition).log_end_offset == 1)
         await trio.testing.wait_all_tasks_blocked()
         assert counted == {PRODUCED: 1}
+
+
+# ---- changes of topics -------------------------------------------------------------------------------------------------------
+
+
+def test_who_makes_and_deletes_too_many_partitions_is_refused_until_they_are_paid_for(
+    broker: BlockingBroker, client: KafkaWire
+) -> None:
+    limit(client, MUTATIONS, 0.1)
+    made, *others = mutations(is_strict=True)
+    assert mutated(client.call(*made)) == ["NONE"]
+    assert broker.kafka is not None
+    for body, version in others:
+        with KafkaWire.connect(broker.kafka) as another:
+            answer = another.call(body, version)
+            assert mutated(answer) == ["THROTTLING_QUOTA_EXCEEDED"]
+            assert 0 < answer.throttle_time_ms <= 9_000
+    for body, version in others[1:]:
+        broker.clock.advance(60)
+        assert mutated(client.call(body, version)) == ["NONE"]
+
+
+def test_a_client_that_does_not_know_the_error_is_told_to_be_quiet_and_gets_what_it_wants(
+    broker: BlockingBroker, client: KafkaWire
+) -> None:
+    limit(client, MUTATIONS, 0.1)
+    for body, version in mutations(is_strict=False):
+        answer = client.call(body, version)
+        assert mutated(answer) == ["NONE"]
+        assert answer.throttle_time_ms >= 8_000
+        broker.clock.advance(answer.throttle_time_ms / 1000)

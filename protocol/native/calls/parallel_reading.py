@@ -1,4 +1,8 @@
-"""The call `lease_segments`: the segment files of partitions as they are now, kept for some time, for readers of files."""
+"""The calls of many readers that share the work.
+
+`split_points` says where a range of offsets can be cut into pieces of about the same size; `lease_segments` names the segment
+files of partitions as they are now, kept for some time, for readers of files.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,52 @@ from typing import Final
 from ... import limits
 from ...types import NO_OFFSET
 from ..declaration import wire
-from ..kinds import INT64, INT64_OR_NONE, name, note
+from ..kinds import INT64, INT64_OR_NONE, integer, name, note
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, Struct, struct
+
+
+@struct
+class SplitPointsPartition(Partition):
+    """Cut the offsets from `start` to `end`, exclusive, into pieces of about `target_bytes`."""
+
+    start: int = wire(INT64)
+    end: int = wire(INT64)
+    target_bytes: int = wire(integer(1, limits.INT64_MAX))
+
+
+@struct
+class SplitPointsRequest(RequestMessage):
+    """Ranges to be cut, each answered alone."""
+
+    api = "split_points"
+
+    partitions: tuple[SplitPointsPartition, ...] = wire([SplitPointsPartition])
+
+
+@struct
+class SplitPoint(Struct):
+    """The first offset of a piece, and the bytes of log from there to the next piece, or to the end."""
+
+    offset: int = wire(INT64)
+    bytes: int = wire(INT64)
+
+
+@struct
+class SplitPointsPartitionResponse(PartitionAnswer):
+    """The pieces in order; the first begins at the offset asked for. None for a range without offsets."""
+
+    points: tuple[SplitPoint, ...] = wire([SplitPoint], default=(), max_count=limits.MAX_SPLIT_POINTS)
+
+
+@struct
+class SplitPointsResponse(ResponseMessage):
+    """One entry per partition asked for, in the same order."""
+
+    api = "split_points"
+
+    partitions: tuple[SplitPointsPartitionResponse, ...] = wire([SplitPointsPartitionResponse])
+
 
 LEASE_ID: Final = name(limits.MAX_LEASE_ID_CHARS)
 
