@@ -28,6 +28,7 @@ TOOLS: Final = {
     "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
