@@ -8,17 +8,13 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.messages.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupTopicInfo,
-)
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupHeartbeatRequest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.kafka.tools import Tools, lines, table
 from tests.support.kafka_stream import connected
+from tests.support.streams_requests import heartbeat, internal, part, topology
 
 TOPIC: Final = "orders"
 GROUP: Final = "barista"
@@ -37,34 +33,14 @@ def beat(broker: BlockingBroker, *epochs: int) -> list[Any]:
 
     async def send() -> list[Any]:
         async with connected(broker.kafka) as client:
-            return [await client.call(heartbeat(epoch), APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].highest) for epoch in epochs]
+            return [await client.call(said(epoch), APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].highest) for epoch in epochs]
 
     return trio.run(send)
 
 
-def heartbeat(epoch: int) -> StreamsGroupHeartbeatRequest:
-    part = StreamsGroupHeartbeatSubtopology(
-        subtopology_id="0",
-        source_topics=[TOPIC],
-        source_topic_regex=[],
-        state_changelog_topics=[StreamsGroupTopicInfo(name=CHANGELOG, partitions=0, replication_factor=0, topic_configs=[])],
-        repartition_sink_topics=[],
-        repartition_source_topics=[],
-        copartition_groups=[],
-    )
-    joins = epoch == 0
-    return StreamsGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id="member",
-        member_epoch=epoch,
-        endpoint_information_epoch=0,
-        rebalance_timeout_ms=60_000 if joins else -1,
-        topology=StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[part]) if joins else None,
-        active_tasks=[] if joins else None,
-        standby_tasks=[] if joins else None,
-        warmup_tasks=[] if joins else None,
-        process_id="process" if joins else None,
-    )
+def said(epoch: int) -> StreamsGroupHeartbeatRequest:
+    counting = topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal(CHANGELOG)]))
+    return heartbeat(epoch, group_id=GROUP, **({} if epoch else {"topology": counting}))
 
 
 def test_a_streams_group_is_listed_described_and_deleted(tools: Tools, broker: BlockingBroker) -> None:

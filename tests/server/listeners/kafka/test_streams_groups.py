@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
@@ -35,58 +34,27 @@ from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupCopartitionGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupEndpoint,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatSubtopology,
     StreamsGroupHeartbeatTopology,
     StreamsGroupKeyValue,
     StreamsGroupTaskIds,
     StreamsGroupTaskOffset,
-    StreamsGroupTopicInfo,
 )
 from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
 
 from tests.support.kafka_acls import allow
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
-
-GROUP = "app"
-MEMBER = "member-1"
-REPARTITION, CHANGELOG = "app-repartition", "app-changelog"
-
-
-def internal(name: str, partitions: int = 0) -> StreamsGroupTopicInfo:
-    configs = [StreamsGroupKeyValue(key="cleanup.policy", value="compact")]
-    return StreamsGroupTopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=configs)
-
-
-def part(name: str, **lists: Any) -> StreamsGroupHeartbeatSubtopology:
-    """A subtopology with nothing but these."""
-    empty: dict[str, Any] = {field.name: [] for field in attrs.fields(StreamsGroupHeartbeatSubtopology)}
-    return StreamsGroupHeartbeatSubtopology(**{**empty, "subtopology_id": name, **lists})
-
-
-def topology(*parts: StreamsGroupHeartbeatSubtopology, epoch: int = 0) -> StreamsGroupHeartbeatTopology:
-    return StreamsGroupHeartbeatTopology(epoch=epoch, subtopologies=list(parts))
-
-
-COUNTED = topology(
-    part("0", source_topics=[TOPIC], repartition_sink_topics=[REPARTITION]),
-    part("1", repartition_source_topics=[internal(REPARTITION)], state_changelog_topics=[internal(CHANGELOG)]),
+from tests.support.streams_requests import (
+    CHANGELOG,
+    GROUP,
+    MEMBER,
+    PLAIN,
+    REPARTITION,
+    heartbeat,
+    internal,
+    part,
+    topology,
 )
-PLAIN = topology(part("0", source_topics=[TOPIC]))
-
-
-def heartbeat(epoch: int = 0, **fields: Any) -> StreamsGroupHeartbeatRequest:
-    said: dict[str, Any] = {
-        "group_id": GROUP,
-        "member_id": MEMBER,
-        "member_epoch": epoch,
-        "endpoint_information_epoch": 0,
-    }
-    if epoch == 0:
-        said |= {"topology": COUNTED, "active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-        said |= {"rebalance_timeout_ms": 60_000, "process_id": "p1"}
-    return StreamsGroupHeartbeatRequest(**{**said, **fields})
 
 
 @pytest.fixture
