@@ -69,6 +69,11 @@ class TopicAdmin:
         """How many partitions a topic has, offline ones included. Raises RequestError."""
         return len(self._manager.topics.get(name).partitions)
 
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is such a topic, with that partition."""
+        topics, (name, number) = self._manager.topics, topic_partition
+        return name in topics and 0 <= number < len(topics.get(name).partitions)
+
     def metadata(self, name: str) -> TopicMetadata:
         """Id and leader epochs of a topic. Raises RequestError."""
         return topic_metadata(self._manager.topics.get(name))

@@ -7,12 +7,13 @@ Times are whole milliseconds of a clock that only goes forward.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
 from ....protocol.coordinator.streams_group_records import StreamsGroupTopologyValue
+from ....protocol.types import TopicPartition
 from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT
 from .tasks import NO_TASKS, TaskIds, Tasks
 
@@ -204,3 +205,12 @@ class StreamsGroupDescription:
     topology_epoch: int
     subtopologies: tuple[SubtopologyDescription, ...] = ()
     members: tuple[StreamsMemberDescription, ...] = ()
+
+    def read_by(self, member: StreamsMemberDescription) -> Iterator[TopicPartition]:
+        """What a member's active tasks read; a topic may have fewer partitions than a subtopology has tasks."""
+        parts = {part.subtopology_id: part for part in self.subtopologies}
+        for task in sorted(member.assignment.active):
+            part = parts.get(task.subtopology_id)
+            if part is not None:
+                yield from (TopicPartition(name, task.partition) for name in part.source_topics)
+                yield from (TopicPartition(topic.name, task.partition) for topic in part.repartition_source_topics)
