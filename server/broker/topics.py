@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from ...protocol.errors import InvalidTopicError
+from ...protocol.types import TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.manager.descriptions import TopicDescription, TopicMetadata, describe_config, describe_topic, topic_metadata
 from ..actors.manager.log_manager import LogManager

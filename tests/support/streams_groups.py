@@ -15,7 +15,7 @@ from triolog.protocol.coordinator.streams_group_records import (
 )
 from triolog.server.groups.streams.group import StreamsGroup
 from triolog.server.groups.streams.streams_groups import StreamsGroups, StreamsPlan
-from triolog.server.groups.streams.tasks import NO_TASKS, Tasks
+from triolog.server.groups.streams.tasks import NO_TASK_IDS, NO_TASKS, Tasks
 from triolog.server.groups.streams.values import (
     InternalTopic,
     StreamsGroupSettings,
@@ -62,6 +62,21 @@ WORD_COUNT: Final = topology(
     subtopology("1", repartition=[internal("app-repartition")], changelogs=["app-changelog"]),
 )
 """Words are read, partitioned anew and counted."""
+
+
+def joining(group_id: str, member_id: str, topic: str, **more: Any) -> StreamsHeartbeat:
+    """A member joins an application that does nothing but read a topic."""
+    return StreamsHeartbeat(
+        group_id=group_id,
+        member_id=member_id,
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        topology=topology(subtopology("0", topic)),
+        process_id=f"process-of-{member_id}",
+        active=NO_TASK_IDS,
+        standby=NO_TASK_IDS,
+        warmup=NO_TASK_IDS,
+        **more,
+    )
 
 
 @attrs.define(eq=False)

@@ -97,28 +97,12 @@ async def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.
 
 
 def _streams_group(broker: Broker, told: StreamsGroupDescription) -> messages.DescribedGroup:
-    return messages.DescribedGroup(
-        told.group_id,
-        None,
-        told.state.value,
-        STREAMS,
-        STREAMS,
-        STICKY,
-        tuple(
-            messages.GroupMember(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                tuple(
-                    messages.OffsetsPartition(*place)
-                    for place in sorted(told.read_by(each))
-                    if broker.topics.has_partition(place)
-                ),
-            )
-            for each in told.members
-        ),
-    )
+    members = []
+    for each in told.members:
+        places = sorted(place for place in told.read_by(each) if broker.topics.has_partition(place))
+        read = tuple(messages.OffsetsPartition(*place) for place in places)
+        members.append(messages.GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, read))
+    return messages.DescribedGroup(told.group_id, None, told.state.value, STREAMS, STREAMS, STICKY, tuple(members))
 
 
 def _shared(view: SharePartitionView) -> messages.SharedPartition:
