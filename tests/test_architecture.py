@@ -120,7 +120,7 @@ JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
         *("produce", "fetch_partitions", "metadata", "describe_topic_partitions", "add_partitions", "acls", "scram_users"),
-        *("share_fetch", "share_acknowledgements"),
+        *("share_fetch", "share_acknowledgements", "streams_topologies"),
     }
 )
 """Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""

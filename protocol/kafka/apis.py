@@ -102,6 +102,8 @@ class ApiKey(enum.IntEnum):
     SHARE_GROUP_DESCRIBE = 77, "share_groups", 1, 1, 0, ServedBy.GROUP
     SHARE_FETCH = 78, "share_fetch", 1, 2, 0, ServedBy.LEADER
     SHARE_ACKNOWLEDGE = 79, "share_fetch", 1, 2, 0, ServedBy.LEADER
+    STREAMS_GROUP_HEARTBEAT = 88, "streams_groups", 0, 0, 0, ServedBy.GROUP
+    STREAMS_GROUP_DESCRIBE = 89, "streams_groups", 0, 0, 0, ServedBy.GROUP
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, "share_group_offsets", 0, 1, 0, ServedBy.GROUP
     ALTER_SHARE_GROUP_OFFSETS = 91, "share_group_offsets", 0, 0, 0, ServedBy.GROUP
     DELETE_SHARE_GROUP_OFFSETS = 92, "share_group_offsets", 0, 0, 0, ServedBy.GROUP

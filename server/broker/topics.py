@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from ...protocol.errors import InvalidTopicError
+from ...protocol.types import TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.manager.descriptions import TopicDescription, TopicMetadata, describe_config, describe_topic, topic_metadata
 from ..actors.manager.log_manager import LogManager
@@ -73,6 +74,11 @@ class TopicAdmin:
     def partition_count(self, name: str) -> int:
         """How many partitions a topic has, offline ones included. Raises RequestError."""
         return len(self._manager.topics.get(name).partitions)
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is such a topic, with that partition."""
+        topics, (name, number) = self._manager.topics, topic_partition
+        return name in topics and 0 <= number < len(topics.get(name).partitions)
 
     def metadata(self, name: str) -> TopicMetadata:
         """Id and leader epochs of a topic. Raises RequestError."""

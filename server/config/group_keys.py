@@ -94,9 +94,9 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         switch("share.renew.acknowledge.enable", True, "Whether members may keep records for longer."),
         _ms("streams.session.timeout.ms", 45_000, "How long a member of a Streams group may be silent."),
         _ms("streams.heartbeat.interval.ms", 5_000, "How often members of a Streams group send a heartbeat."),
-        _ms("streams.assignment.interval.ms", 1_000, "Kept; there are no Streams groups.", low=0),
-        _ms("streams.initial.rebalance.delay.ms", 3_000, "Kept; there are no Streams groups.", low=0),
-        _count("streams.num.standby.replicas", 0, "Kept; there are no Streams groups.", low=0),
+        _ms("streams.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0),
+        _ms("streams.initial.rebalance.delay.ms", 3_000, "How long an empty Streams group waits for more members.", low=0),
+        _count("streams.num.standby.replicas", 0, "Standby tasks for each task with state.", low=0),
     )
 }
 LIMITS: Final[dict[str, tuple[int, int]]] = {

@@ -65,6 +65,8 @@ async def open_broker(
             group_min_session_timeout_ms=1,
             group_consumer_heartbeat_interval_ms=100,
             group_share_heartbeat_interval_ms=100,
+            group_streams_heartbeat_interval_ms=100,
+            group_streams_initial_rebalance_delay_ms=0,
             **_security(users or {}, security or {}),
         )
         life_of = partial(Life, node_count=nodes, kafka_version=emulate)

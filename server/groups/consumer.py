@@ -12,16 +12,12 @@ when it is empty.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import attrs
 
-from ...protocol.coordinator.consumer_group_records import (
-    ConsumerGroupKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupRecord,
-    ConsumerGroupValue,
-)
+from ...protocol.coordinator.consumer_group_records import ConsumerGroupMetadataKey, ConsumerGroupRecord
 from ...protocol.errors import ErrorCode, RequestError
 from .consumer_assignors import NO_PARTITIONS
 from .consumer_checks import check_heartbeat, check_room, unknown_member
@@ -39,7 +35,7 @@ from .consumer_values import (
     TimerKind,
     TopicImage,
 )
-from .timers import Timers
+from .managed.group_table import GroupTable
 
 
 @attrs.frozen(kw_only=True)
@@ -58,29 +54,19 @@ class Plan:
 
 
 @attrs.define(eq=False)
-class ConsumerGroups:
+class ConsumerGroups(GroupTable[ConsumerGroup, ConsumerTimerKey]):
     """See the module. Owner of all groups of this kind; whoever makes it calls it from one task at a time."""
+
+    METADATA_KEY: ClassVar[type[Any]] = ConsumerGroupMetadataKey
 
     settings: ConsumerGroupSettings
     topics: TopicImage
     times_of: Callable[[str], MemberTimes] | None = None
     """Of a group's members, where groups have their own; a change counts from the next heartbeat on."""
     _new_member_id: Callable[[], str] = lambda: str(uuid.uuid4())
-    _groups: dict[str, ConsumerGroup] = attrs.field(factory=dict)
-    timers: Timers[ConsumerTimerKey] = attrs.field(factory=Timers)
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def __contains__(self, group_id: object) -> bool:
-        return group_id in self._groups
-
-    def find(self, group_id: str) -> ConsumerGroup | None:
-        """Not to be changed."""
-        return self._groups.get(group_id)
-
-    def groups(self) -> Collection[ConsumerGroup]:
-        return self._groups.values()
+    def _new_group(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id=group_id)
 
     # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
@@ -120,7 +106,7 @@ class ConsumerGroups:
             raise RequestError(
                 f"there are {len(self._groups)} groups, max_groups={self.settings.max_groups}", ErrorCode.POLICY_VIOLATION
             )
-        return ConsumerGroup(group_id=request.group_id)
+        return self._new_group(request.group_id)
 
     def _subscribe(self, draft: Draft, request: ConsumerHeartbeat, member_id: str) -> ConsumerMember:
         """The member that speaks: known, new, or a static one in another's place."""
@@ -209,16 +195,6 @@ class ConsumerGroups:
 
     # ---- time ------------------------------------------------------------------------------------------------------------
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `due` has to be called; None: not before something else happens."""
-        return self.timers.next_deadline()
-
-    def due(self, now_ms: int) -> Iterator[ConsumerTimerKey]:
-        """What has come due; each is to be given to `expire`, when the group's turn comes."""
-        while (key := self.timers.pop_due(now_ms)) is not None:
-            yield key
-
     def expire(self, key: ConsumerTimerKey, wall_ms: int) -> Plan | None:
         """Take a member out whose time is over, unless it has done meanwhile what was asked of it."""
         group = self._groups.get(key.group_id)
@@ -267,19 +243,6 @@ class ConsumerGroups:
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
 
-    def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
-        """A record of the log. `begin_sessions` comes when all of them are read."""
-        if isinstance(key, ConsumerGroupMetadataKey) and value is None:
-            # The last one of a removal; the others may have been compacted away, or be those of a group that came before.
-            self._groups.pop(key.group_id, None)
-            return
-        group = self._groups.get(key.group_id)
-        if group is None:
-            if value is None:
-                return
-            group = self._groups[key.group_id] = ConsumerGroup(group_id=key.group_id)
-        group.put(key, value)
-
     def begin_sessions(self, now_ms: int) -> None:
         """The sessions of all members begin."""
         for group in self._groups.values():
@@ -297,10 +260,6 @@ class ConsumerGroups:
                 f"group {group_id!r} has {len(group.members)} members; stop them first", ErrorCode.NON_EMPTY_GROUP
             )
         return Plan(records=tuple(group.tombstones()), base=group, group=group)
-
-    def forget(self, group_id: str) -> None:
-        """Its removal is in the log."""
-        del self._groups[group_id]
 
 
 def unknown_group(group_id: str) -> RequestError:

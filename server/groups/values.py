@@ -18,6 +18,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.limits import MIB
 from .consumer_values import ConsumerGroupState
 from .share.member_values import ShareGroupState
+from .streams.values import StreamsGroupState
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -201,7 +202,7 @@ class GroupListing(NamedTuple):
 
     group_id: str
     protocol_type: str = ""
-    state: GroupState | ConsumerGroupState | ShareGroupState = GroupState.EMPTY
+    state: GroupState | ConsumerGroupState | ShareGroupState | StreamsGroupState = GroupState.EMPTY
     group_type: str = CLASSIC_TYPE
 
 

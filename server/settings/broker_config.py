@@ -203,6 +203,24 @@ class BrokerConfig:
         45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
     )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
+    group_streams_heartbeat_interval_ms: int = int_key(
+        5_000,
+        "How often members of Streams groups are to send a heartbeat; at least 5000, unless `lenient`.",
+        low=1,
+        high=INT32_MAX,
+    )
+    group_streams_session_timeout_ms: int = int_key(
+        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
+    )
+    group_streams_initial_rebalance_delay_ms: int = int_key(
+        3_000, "How long an empty Streams group waits for more members before it assigns.", low=0, high=INT32_MAX
+    )
+    group_streams_num_standby_replicas: int = int_key(
+        0, "Standby tasks for each task with state of a Streams group.", low=0, high=2
+    )
+    group_streams_max_size: int = int_key(
+        10_000, "Members of a Streams group; further ones are refused.", low=1, high=INT32_MAX
+    )
     group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(

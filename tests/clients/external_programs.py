@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "clients"
 BUILT: Final = ROOT / "build" / "clients"
 BUILD_DEADLINE_S: Final = 900.0
+STREAMS_VERSION: Final = "4.3.1"
 
 Command = Sequence[str]
 
@@ -85,6 +86,22 @@ def java(version: str | None = None) -> Command:
 
     classes = _built("java", build, into="java" if version is None else f"java-{version}")
     return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Clients"
+
+
+def streams(version: str = STREAMS_VERSION) -> Command:
+    """An application of Kafka Streams."""
+    _need("java", "javac", "mvn")
+    pom = SOURCES / "streams" / "pom.xml"
+
+    def build(folder: Path) -> None:
+        options = (f"-Dkafka.version={version}", f"-Dmdep.outputFile={folder / 'class-path'}")
+        _run(folder, "mvn", "-B", "-q", "-f", str(pom), *options, "dependency:build-classpath")
+        jars = (folder / "class-path").read_text()
+        _run(folder, "javac", "-d", str(folder), "-cp", jars, str(SOURCES / "streams" / "WordCount.java"))
+
+    classes = _built("streams", build, into=f"streams-{version}")
+    jars = (classes / "class-path").read_text()
+    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "WordCount"
 
 
 def _need(*programs: str) -> None:

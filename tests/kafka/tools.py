@@ -25,6 +25,7 @@ TOOLS: Final = {
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",

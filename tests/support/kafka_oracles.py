@@ -55,12 +55,20 @@ WITHOUT_KAFKA_PYTHON: Final = frozenset(
         "DeleteShareGroupOffsets",
         "ShareFetch",
         "ShareAcknowledge",
+        "StreamsGroupHeartbeat",
+        "StreamsGroupDescribe",
     }
 )
-"""kafka-python 3 has neither KIP-848 nor KIP-932: kio alone compares these."""
+"""kafka-python 3 has none of KIP-848, KIP-932 and KIP-1071: kio alone compares these."""
 
 
-RENAMED: Final = {"TxnOffsetCommitRequest": ("GenerationIdOrMemberEpoch", "GenerationId")}
+RENAMED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "TxnOffsetCommitRequest": (("GenerationIdOrMemberEpoch", "GenerationId"),),
+    "StreamsGroupHeartbeatResponse": (
+        ('"AcceptableRecoveryLag"', '"AcceptableRecoveryLagSince1"'),
+        ('"AcceptableRecoveryLagLegacy"', '"AcceptableRecoveryLag"'),
+    ),
+}
 """Fields that have another name since Kafka 4.4; here they have the one that all versions' definitions know."""
 
 
@@ -384,7 +392,9 @@ class KafkaJar(KafkaPython):
 
     def definition(self, name: str) -> dict[str, Any]:
         """The file of that name, without its comments."""
-        text = self._texts[name].replace(*RENAMED.get(name, ("", "")))
+        text = self._texts[name]
+        for new, old in RENAMED.get(name, ()):
+            text = text.replace(new, old)
         found: dict[str, Any] = json.loads(re.sub(r"(?m)//.*$", "", text))
         return found
 

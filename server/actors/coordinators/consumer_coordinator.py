@@ -7,14 +7,14 @@ heartbeat without news waits for nothing but the turns before it.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import Any, ClassVar
 
 import attrs
 
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
+from ....protocol.coordinator.record_kinds import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ...groups.classic import ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
@@ -30,31 +30,21 @@ from ...groups.values import CommittingMember
 from ...settings.broker_config import BrokerConfig
 from ...system.clock import NowMs
 from ..manager.state.group_configs import GroupConfigs
-from .alarm import Alarm, deadline_now_ms
-from .managed.group_log import check_serving, expire_in_time, member_times, store_records
+from .managed.group_log import member_times
 from .managed.group_turns import GroupTurns
+from .managed.managed_coordinator import ManagedCoordinator, in_place_of_classic
 from .managed.topic_image import ServerTopics
 from .offsets_topic import OffsetsTopic
 
-LOGGER: Final = logging.getLogger(__name__)
-
-RETRY_MS: Final = 1_000
-"""After which a member that is to go is looked at again, when that could not be stored."""
-
 
 @attrs.define(eq=False)
-class ConsumerCoordinator:
-    """See the module. Owner of the members of all groups of this kind; called from any task of the trio thread."""
+class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimerKey]):
+    """See the module."""
 
-    _topic: OffsetsTopic
-    _classic: ClassicGroups
-    _groups: ConsumerGroups
-    _wall_ms: NowMs
-    _turns: GroupTurns = attrs.field(factory=GroupTurns)
-    is_of_another_kind: Callable[[str], bool] = lambda _: False
-    """Whether a group of that name is neither a classic one nor one of these."""
-    _alarm: Alarm = attrs.field(factory=Alarm)
-    _is_closed: bool = False
+    KIND: ClassVar[str] = "consumer"
+    RECORDS: ClassVar[RecordKinds[Any, Any]] = CONSUMER_GROUP_RECORDS
+
+    _classic: ClassicGroups = attrs.field(kw_only=True)
 
     @classmethod
     def of(
@@ -69,36 +59,7 @@ class ConsumerCoordinator:
     ) -> ConsumerCoordinator:
         settings = ConsumerGroupSettings(max_size=config.group_max_size, max_groups=config.max_groups)
         groups = ConsumerGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "consumer"))
-        return cls(topic, classic, groups, wall_ms, turns)
-
-    # ---- life ------------------------------------------------------------------------------------------------------------
-
-    def restore(self) -> None:
-        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
-        for key, value in self._topic.take_consumer_records():
-            self._groups.replay(key, value)
-        self._groups.begin_sessions(deadline_now_ms())
-
-    async def run(self) -> None:
-        """What comes due. Cancelled: a record that is being written is."""
-        await expire_in_time(self._alarm, self._groups, self._expire)
-
-    def close(self) -> None:
-        """Answer everybody who comes that this is the coordinator no more."""
-        self._is_closed = True
-
-    async def _expire(self, key: ConsumerTimerKey) -> None:
-        async with self._turns.of(key.group_id):
-            plan = self._groups.expire(key, self._wall_ms())
-            if plan is None:
-                return
-            LOGGER.info("group %s: member %s is out, its %s is over", key.group_id, key.member_id, key.kind.name.lower())
-            try:
-                await self._carry_out(plan)
-            except RequestError as exc:
-                LOGGER.warning("group %s: that member %s is out could not be stored: %s", key.group_id, key.member_id, exc)
-                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
-                self._alarm.bring_forward(self._groups.next_deadline_ms)
+        return cls(topic, groups, wall_ms, turns, classic=classic)
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
@@ -111,76 +72,14 @@ class ConsumerCoordinator:
                 raise not_a_consumer_group(request.group_id)
             plan = self._groups.heartbeat(request, self._wall_ms())
             is_new = request.group_id not in self._groups
-            if is_new and not self._classic.begin_delete(request.group_id):
-                raise RequestError(
-                    f"Group {request.group_id} is not a consumer group: it has members that speak the classic protocol",
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                )
-            is_stored = False
-            try:
+            refusal = RequestError(
+                f"Group {request.group_id} is not a consumer group: it has members that speak the classic protocol",
+                ErrorCode.GROUP_ID_NOT_FOUND,
+            )
+            async with in_place_of_classic(self._classic, request.group_id, refusal, is_new=is_new):
                 await self._carry_out(plan, replaces_classic=is_new)
-                is_stored = True
-            finally:
-                if is_new:
-                    self._classic.end_delete(request.group_id, is_deleted=is_stored)
         assert plan.answer is not None
         return plan.answer
-
-    def _check_serving(self, group: str) -> None:
-        check_serving(self._topic, group, is_closed=self._is_closed)
-
-    async def _carry_out(self, plan: Plan, *, replaces_classic: bool = False) -> None:
-        """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
-        if not plan.records:
-            self._commit(plan)
-            return
-        await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)
-
-    def _commit(self, plan: Plan) -> None:
-        self._groups.commit(plan, deadline_now_ms())
-        self._alarm.bring_forward(self._groups.next_deadline_ms)
-
-    async def _store(self, plan: Plan, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
-        encoded = [CONSUMER_GROUP_RECORDS.encode(record) for record in plan.records]
-        await store_records(self._topic, plan.group.group_id, encoded, on_stored, replaces_classic=replaces_classic)
-
-    # ---- between the kinds -----------------------------------------------------------------------------------------------
-
-    def __contains__(self, group: object) -> bool:
-        """Whether it is a group of this kind."""
-        return group in self._groups
-
-    def has_members(self, group: str) -> bool:
-        found = self._groups.find(group)
-        return found is not None and bool(found.members)
-
-    async def remove(self, group: str) -> None:
-        """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
-        RequestError: NON_EMPTY_GROUP."""
-        while group in self._turns or group in self._groups:
-            async with self._turns.of(group):
-                if group in self._groups:
-                    await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
-
-    async def make_way(self, group: str) -> ErrorCode:
-        """Remove a consumer group without members, so that a classic one can have its name; answers why that cannot be."""
-        try:
-            await self.remove(group)
-        except RequestError as exc:
-            if exc.code is ErrorCode.NON_EMPTY_GROUP:
-                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            return exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-        return ErrorCode.NONE
-
-    async def expire(self) -> int:
-        """Take out groups without members and without offsets, and answer how many. Raises RequestError."""
-        blank = [
-            each.group_id for each in self._groups.groups() if not each.members and not self._topic.is_known(each.group_id)
-        ]
-        for group in blank:
-            if not self.has_members(group):
-                await self.remove(group)
-        return len(blank)
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 

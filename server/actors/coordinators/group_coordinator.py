@@ -1,6 +1,6 @@
 """The group coordinator: classic groups with their members, and the offsets that they commit (Kafka: GroupCoordinatorService).
-Members of consumer groups are `consumer_coordinator`'s, those of share groups `managed.share_coordinator`'s; a name is of one
-kind at a time.
+Members of consumer groups are `consumer_coordinator`'s, those of share groups and of Streams groups `managed`'s; a name is of
+one kind at a time.
 
 What is decided is `server.groups`' matter. Here are the callers who wait, the clock, and the log: a group's record is in
 `__consumer_offsets` before anybody is told what it says. Members live in memory between two records; after a start they have
@@ -25,6 +25,7 @@ from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...groups.classic import ClassicGroups, subscribed_error
 from ...groups.consumer_values import CONSUMER_TYPE, ConsumerHeartbeat, ConsumerHeartbeatAnswer
 from ...groups.share.member_values import SHARE_TYPE
+from ...groups.streams.values import STREAMS_TYPE, StreamsHeartbeat, StreamsHeartbeatAnswer
 from ...groups.values import (
     CommittingMember,
     GroupDescription,
@@ -51,6 +52,7 @@ from .consumer_coordinator import ConsumerCoordinator
 from .group_records import GroupRecords
 from .managed.group_turns import GroupTurns
 from .managed.share_coordinator import ShareCoordinator
+from .managed.streams_coordinator import StreamsCoordinator
 from .offsets_topic import OffsetsTopic, check_group
 
 
@@ -74,6 +76,8 @@ class GroupCoordinator:
     """The coordinator of consumer groups (KIP-848)."""
     share: ShareCoordinator
     """The coordinator of share groups (KIP-932)."""
+    streams: StreamsCoordinator
+    """The coordinator of Streams groups (KIP-1071)."""
     _callers: dict[Token, _Caller] = attrs.field(factory=dict)
     _numbers: itertools.count[int] = attrs.field(factory=itertools.count)
     _alarm: Alarm = attrs.field(factory=Alarm)
@@ -91,8 +95,10 @@ class GroupCoordinator:
         members, turns = ClassicGroups(settings), GroupTurns()
         consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
         share = ShareCoordinator.of(config, offsets.topic, now_ms, turns=turns, configs=configs)
-        coordinator = cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers, share)
-        consumers.is_of_another_kind = share.__contains__
+        streams = StreamsCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)
+        coordinator = cls(offsets, offsets.topic, members, GroupRecords(offsets.topic, now_ms), consumers, share, streams)
+        consumers.is_of_another_kind = lambda group: group in share or group in streams
+        streams.is_of_another_kind = lambda group: group in share or group in consumers
         share.is_of_another_kind = coordinator._is_not_shared
         return coordinator
 
@@ -104,6 +110,7 @@ class GroupCoordinator:
             self._settle(self._members.restore(group, value, deadline_now_ms()))
         self.consumers.restore()
         self.share.restore()
+        self.streams.restore()
 
     async def run(self) -> None:
         """What comes due, and records on their way into the log. Cancelled: a record that is being written is."""
@@ -111,6 +118,7 @@ class GroupCoordinator:
             nursery.start_soon(self._keep_time)
             nursery.start_soon(self.consumers.run)
             nursery.start_soon(self.share.run)
+            nursery.start_soon(self.streams.run)
             nursery.start_soon(self._records.run, self._stored, self._store_failed)
 
     def close(self) -> None:
@@ -118,6 +126,7 @@ class GroupCoordinator:
         self._is_closed = True
         self.consumers.close()
         self.share.close()
+        self.streams.close()
         self._settle(self._members.close())
 
     async def _keep_time(self) -> None:
@@ -147,8 +156,9 @@ class GroupCoordinator:
         """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
         other kind without members becomes a classic one."""
         error = self._refusal(request.group_id)
-        if error is ErrorCode.NONE and request.group_id not in self.share:
-            error = await self.consumers.make_way(request.group_id) or self._refusal(request.group_id)
+        for other in (self.consumers, self.streams):
+            if error is ErrorCode.NONE and request.group_id not in self.share:
+                error = await other.make_way(request.group_id) or self._refusal(request.group_id)
         if error is ErrorCode.NONE and request.group_id in self.share:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is not ErrorCode.NONE:
@@ -187,13 +197,26 @@ class GroupCoordinator:
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
         """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group without members
         becomes a consumer group."""
-        while self._members.is_being_stored(request.group_id) and not self._is_closed:
-            await self._records.written()
+        await self._classic_is_stored(request.group_id)
         return await self.consumers.heartbeat(request)
+
+    async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer:
+        """Join a Streams group (KIP-1071), stay in it, or leave it. Raises RequestError. A classic group without members
+        becomes a Streams group."""
+        await self._classic_is_stored(request.group_id)
+        return await self.streams.heartbeat(request)
+
+    async def _classic_is_stored(self, group: str) -> None:
+        while self._members.is_being_stored(group) and not self._is_closed:
+            await self._records.written()
+
+    def _is_managed(self, group: str) -> bool:
+        """Whether it is a group whose assignments the server makes."""
+        return group in self.consumers or group in self.share or group in self.streams
 
     def _is_not_shared(self, group: str) -> bool:
         """Whether there is a group of that name, and it is no share group."""
-        return group not in self.share and (group in self.consumers or self.describe(group).state is not GroupState.DEAD)
+        return group not in self.share and (self._is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group, each with an answer of its own."""
@@ -227,27 +250,39 @@ class GroupCoordinator:
     ) -> list[RequestError | None]:
         """`CommittedOffsets.commit`, if the member may commit for the group at the moment of the append. Raises
         RequestError."""
-        check = partial(self._check_commit, group, member, is_transactional=producer_id != NO_PRODUCER_ID)
+        check = partial(self._check_commit, group, member, commits, is_transactional=producer_id != NO_PRODUCER_ID)
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
 
     def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
         """The same with `CommittedOffsets.commit_now`."""
-        return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member))
+        return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member, commits))
 
-    def _check_commit(self, group: str, member: CommittingMember, *, is_transactional: bool = False) -> None:
+    def _check_commit(
+        self, group: str, member: CommittingMember, commits: Sequence[Commit], *, is_transactional: bool = False
+    ) -> None:
         if group in self.share:
             raise RequestError(f"Group {group} is a share group: it commits no offsets", ErrorCode.GROUP_ID_NOT_FOUND)
         if group in self.consumers:
             self.consumers.check_commit(group, member, is_transactional=is_transactional)
             return
+        if group in self.streams:
+            partitions = (commit.topic_partition for commit in commits)
+            self.streams.check_commit(group, member, partitions, is_transactional=is_transactional)
+            return
         self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
         self._settle(Outcome())
+
+    def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
+        """Raises RequestError unless this member may read offsets."""
+        self.consumers.check_fetch(group, member_id, member_epoch)
+        self.streams.check_fetch(group, member_id, member_epoch)
 
     async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[RequestError | None]:
         """Forget offsets of a group, but for those of topics that its members read; one answer for each, in order
         (KIP-496). Raises RequestError for all of them."""
         check_group(group)
-        if group not in self.consumers and self.describe(group).state is GroupState.DEAD:
+        is_there = group in self.consumers or group in self.streams
+        if not is_there and self.describe(group).state is GroupState.DEAD:
             raise _no_such_group(group)
         self._members.check_delete_offsets(group)
         answers = [self._deletion_error(group, each) for each in partitions]
@@ -257,7 +292,8 @@ class GroupCoordinator:
     def _deletion_error(self, group: str, topic_partition: TopicPartition) -> RequestError | None:
         if not self._offsets.has_partition(topic_partition):
             return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
-        if self.consumers.is_subscribed_to(group, topic_partition.topic):
+        topic = topic_partition.topic
+        if self.consumers.is_subscribed_to(group, topic) or self.streams.is_subscribed_to(group, topic):
             return subscribed_error(group, topic_partition)
         return self._members.delete_offset_error(group, topic_partition)
 
@@ -266,7 +302,7 @@ class GroupCoordinator:
     def describe(self, group: str) -> GroupDescription:
         """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
         self._topic.check_served(group)
-        if group in self.consumers or group in self.share:
+        if self._is_managed(group):
             return GroupDescription(group_id=group)
         found = self._members.describe(group)
         if found is not None:
@@ -280,6 +316,8 @@ class GroupCoordinator:
             found[each.group_id] = GroupListing(each.group_id, CONSUMER_PROTOCOL_TYPE, each.state, CONSUMER_TYPE)
         for shared in self.share.descriptions():
             found[shared.group_id] = GroupListing(shared.group_id, SHARE_TYPE, shared.state, SHARE_TYPE)
+        for streams in self.streams.descriptions():
+            found[streams.group_id] = GroupListing(streams.group_id, STREAMS_TYPE, streams.state, STREAMS_TYPE)
         for name in self._topic.names():
             found.setdefault(name, GroupListing(name))
         wanted_states, wanted_types = ({each.lower() for each in names} for names in (states, types))
@@ -297,11 +335,14 @@ class GroupCoordinator:
         if group in self.share:
             await self.share.remove(group)
             return
-        if group in self.consumers:
-            await self._delete_consumer_group(group)
-            return
-        while self._members.is_being_stored(group) and not self._is_closed:
-            await self._records.written()
+        for managed in (self.consumers, self.streams):
+            if group in managed:
+                with trio.CancelScope(shield=True):
+                    await managed.remove(group)
+                    if self._topic.is_known(group):
+                        await self._offsets.delete(group)
+                return
+        await self._classic_is_stored(group)
         description = self.describe(group)
         if description.state is GroupState.DEAD:
             raise _no_such_group(group)
@@ -319,14 +360,9 @@ class GroupCoordinator:
         finally:
             self._members.end_delete(group, is_deleted=is_deleted)
 
-    async def _delete_consumer_group(self, group: str) -> None:
-        with trio.CancelScope(shield=True):
-            await self.consumers.remove(group)
-            if self._topic.is_known(group):
-                await self._offsets.delete(group)
-
     def _may_expire(self, group: str) -> bool:
-        return self._members.is_expirable(group) and not self.consumers.has_members(group)
+        has_members = self.consumers.has_members(group) or self.streams.has_members(group)
+        return self._members.is_expirable(group) and not has_members
 
     async def expire(self) -> int:
         """Take back offsets that nobody has committed for too long, of groups without members, and answer how many; forget
@@ -334,6 +370,7 @@ class GroupCoordinator:
         self._settle(self._members.store_again())
         count = await self._offsets.expire(self._may_expire)
         await self.consumers.expire()
+        await self.streams.expire()
         for group in self._members.idle_groups():
             if not self._topic.is_known(group):
                 self._members.forget(group)

@@ -6,15 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 
-from ....protocol.coordinator.consumer_group_records import (
-    CONSUMER_GROUP_RECORDS,
-    ConsumerGroupKey,
-    ConsumerGroupValue,
-)
+from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.group_metadata import GroupMetadataValue, decode_group_metadata_value
 from ....protocol.coordinator.offsets import (
     NO_EXPIRE_TIMESTAMP,
@@ -25,7 +21,8 @@ from ....protocol.coordinator.offsets import (
     decode_offsets_key,
 )
 from ....protocol.coordinator.record_kinds import RecordKinds
-from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS, ShareGroupKey, ShareGroupValue
+from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
+from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.record import iter_records
@@ -34,6 +31,7 @@ from ....protocol.types import NO_PRODUCER_ID, Bytes, TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 
+MANAGED_KINDS: Final[tuple[RecordKinds[Any, Any], ...]] = (CONSUMER_GROUP_RECORDS, SHARE_GROUP_RECORDS, STREAMS_GROUP_RECORDS)
 MayExpire = Callable[[str], bool]
 """Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
 
@@ -74,10 +72,10 @@ class GroupOffsets:
     """Groups that have a group metadata record: they have, or have had, members."""
     _restorable: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
     """Their records as the log had them, until somebody has taken them."""
-    _consumer_records: dict[bytes, tuple[ConsumerGroupKey, ConsumerGroupValue]] = attrs.field(factory=dict)
-    """The newest record of each key of consumer groups (KIP-848), until somebody has taken them."""
-    _share_records: dict[bytes, tuple[ShareGroupKey, ShareGroupValue]] = attrs.field(factory=dict)
-    """The same of share groups (KIP-932)."""
+    _managed: dict[RecordKinds[Any, Any], dict[bytes, tuple[Any, Any]]] = attrs.field(
+        factory=lambda: {kinds: {} for kinds in MANAGED_KINDS}
+    )
+    """The newest record of each key of groups whose assignments the server makes, by kind, until somebody has taken them."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
 
@@ -107,9 +105,8 @@ class GroupOffsets:
             elif key is not None:
                 self._replay_group(key.group, record.value)
             else:
-                key_bytes = bytes(record.key or b"")
-                _replay_managed(CONSUMER_GROUP_RECORDS, self._consumer_records, key_bytes, record.value)
-                _replay_managed(SHARE_GROUP_RECORDS, self._share_records, key_bytes, record.value)
+                for kinds, found in self._managed.items():
+                    _replay_managed(kinds, found, bytes(record.key or b""), record.value)
 
     def _replay_group(self, group: str, data: Bytes | None) -> None:
         if data is None:
@@ -124,14 +121,9 @@ class GroupOffsets:
         restorable, self._restorable = self._restorable, {}
         return restorable
 
-    def take_consumer_records(self) -> list[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
-        """The records of consumer groups (KIP-848), once."""
-        found, self._consumer_records = self._consumer_records, {}
-        return list(found.values())
-
-    def take_share_records(self) -> list[tuple[ShareGroupKey, ShareGroupValue]]:
-        """The records of share groups (KIP-932), once."""
-        found, self._share_records = self._share_records, {}
+    def take_managed(self, kinds: RecordKinds[K, V]) -> list[tuple[K, V]]:
+        """The records of one kind of groups whose assignments the server makes, once."""
+        found, self._managed[kinds] = self._managed[kinds], {}
         return list(found.values())
 
     def has_group_record(self, group: str) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
-from ....protocol.coordinator.consumer_group_records import ConsumerGroupKey, ConsumerGroupValue
 from ....protocol.coordinator.group_metadata import GroupMetadataValue
 from ....protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
-from ....protocol.coordinator.share_group_records import ShareGroupKey, ShareGroupValue
+from ....protocol.coordinator.record_kinds import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.limits import INT16_MAX
 from ....protocol.records.builder import BatchBuilder
@@ -33,6 +32,8 @@ from .group_offsets import GroupOffsets
 from .internal_topic import InternalTopic, OnStored
 
 LOGGER: Final = logging.getLogger(__name__)
+K = TypeVar("K")
+V = TypeVar("V")
 
 RawRecord = tuple[bytes, bytes | None]
 """(key, value) of a record; None takes away what the key names."""
@@ -128,15 +129,10 @@ class OffsetsTopic:
         for _, offsets in self.readable():
             yield from offsets.take_restorable().items()
 
-    def take_consumer_records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerGroupValue]]:
-        """What the logs know of consumer groups (KIP-848), once, after `load`."""
+    def take_managed(self, kinds: RecordKinds[K, V]) -> Iterator[tuple[K, V]]:
+        """What the logs know of one kind of groups whose assignments the server makes, once, after `load`."""
         for _, offsets in self.readable():
-            yield from offsets.take_consumer_records()
-
-    def take_share_records(self) -> Iterator[tuple[ShareGroupKey, ShareGroupValue]]:
-        """What the logs know of share groups (KIP-932), once, after `load`."""
-        for _, offsets in self.readable():
-            yield from offsets.take_share_records()
+            yield from offsets.take_managed(kinds)
 
     def end_transaction(self, topic_partition: TopicPartition, producer_id: int, *, commit: bool) -> None:
         """A marker was stored in a partition of `__consumer_offsets`."""

@@ -11,14 +11,22 @@ import trio
 from ....protocol.coordinator.consumer_protocol import decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
-from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat
+from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.consumer_values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..waiting import PATIENCE_S
 from .fault_views import FaultsView, FaultView
 
 LOOK_S: Final = 0.005
-MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+MEMBER_APIS: Final = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "ConsumerGroupHeartbeat",
+    "ShareGroupHeartbeat",
+    "StreamsGroupHeartbeat",
+)
 
 
 class MemberView(NamedTuple):
@@ -108,6 +116,8 @@ class GroupsView:
         """Kafka's name of the state: Stable, PreparingRebalance, Reconciling, Empty, Dead ..."""
         if group in self.core().groups.share:
             return self.core().groups.share.describe(group).state.value
+        if group in self.core().groups.streams:
+            return self.core().groups.streams.describe(group).state.value
         described = self._consumer_group(group) or self.core().groups.describe(group)
         return str(described.state.value)
 
@@ -116,6 +126,8 @@ class GroupsView:
         if group in self.core().groups.share:
             shared = self.core().groups.share.describe(group)
             return [MemberView(each.member_id, each.client_id, None, self._named(each.assignment)) for each in shared.members]
+        if group in self.core().groups.streams:
+            return self._streams_members(group)
         described = self._consumer_group(group)
         if described is not None:
             return [
@@ -125,6 +137,18 @@ class GroupsView:
         return [
             MemberView(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
             for each in self.core().groups.describe(group).members
+        ]
+
+    def _streams_members(self, group: str) -> list[MemberView]:
+        told = self.core().groups.streams.describe(group)
+        return [
+            MemberView(
+                each.member_id,
+                each.client_id,
+                each.instance_id,
+                tuple(sorted(place for place in told.read_by(each) if self.core().topics.has_partition(place))),
+            )
+            for each in told.members
         ]
 
     def _named(self, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
@@ -155,6 +179,10 @@ class GroupsView:
             gone = ShareHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
             await self.core().groups.share.heartbeat(gone)
             return
+        if group in self.core().groups.streams:
+            out = StreamsHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
+            await self.core().groups.streams_heartbeat(out)
+            return
         answer = self.core().groups.leave(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
             if code:
@@ -168,6 +196,8 @@ class GroupsView:
             api, error = "ConsumerGroupHeartbeat", "FENCED_MEMBER_EPOCH"
         elif group in self.core().groups.share:
             api, error = "ShareGroupHeartbeat", "FENCED_MEMBER_EPOCH"
+        elif group in self.core().groups.streams:
+            api, error = "StreamsGroupHeartbeat", "FENCED_MEMBER_EPOCH"
         return self.faults.add(api, group=group, error=error, times=count, once_per_member=True)
 
     def freeze(self, group: str) -> FaultView:

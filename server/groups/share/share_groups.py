@@ -11,20 +11,16 @@ are there `states_done` says so, and the next heartbeat assigns them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import attrs
 
-from ....protocol.coordinator.share_group_records import (
-    ShareGroupKey,
-    ShareGroupMetadataKey,
-    ShareGroupRecord,
-    ShareGroupValue,
-)
+from ....protocol.coordinator.share_group_records import ShareGroupMetadataKey, ShareGroupRecord
 from ....protocol.errors import ErrorCode, RequestError
 from ..consumer_assignors import NO_PARTITIONS, Partitions
 from ..consumer_values import JOIN_EPOCH, MemberTimes, TopicImage
-from ..timers import Timers
+from ..managed.group_table import GroupTable
 from .checks import check_heartbeat, not_empty, unknown_group, unknown_member
 from .draft import ShareDraft
 from .group import ShareGroup
@@ -52,25 +48,18 @@ class SharePlan:
 
 
 @attrs.define(eq=False)
-class ShareGroups:
+class ShareGroups(GroupTable[ShareGroup, ShareSessionKey]):
     """See the module. Owner of all share groups; whoever makes it calls it from one task at a time."""
+
+    METADATA_KEY: ClassVar[type[Any]] = ShareGroupMetadataKey
 
     settings: ShareGroupSettings
     topics: TopicImage
     times_of: Callable[[str], MemberTimes] = lambda _: MemberTimes()
     """Of a group's members; a change counts from the next heartbeat on."""
-    _groups: dict[str, ShareGroup] = attrs.field(factory=dict)
-    timers: Timers[ShareSessionKey] = attrs.field(factory=Timers)
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def __contains__(self, group_id: object) -> bool:
-        return group_id in self._groups
-
-    def find(self, group_id: str) -> ShareGroup | None:
-        """Not to be changed."""
-        return self._groups.get(group_id)
+    def _new_group(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id=group_id)
 
     def known(self, group_id: str) -> ShareGroup:
         """Not to be changed. Raises GROUP_ID_NOT_FOUND."""
@@ -78,9 +67,6 @@ class ShareGroups:
         if group is None:
             raise unknown_group(group_id)
         return group
-
-    def groups(self) -> Collection[ShareGroup]:
-        return self._groups.values()
 
     # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +110,7 @@ class ShareGroups:
             raise RequestError(
                 f"there are {len(self._groups)} share groups, max_groups={self.settings.max_groups}", ErrorCode.POLICY_VIOLATION
             )
-        return ShareGroup(group_id=group_id)
+        return self._new_group(group_id)
 
     def _check_room(self, group: ShareGroup, member_id: str) -> None:
         if len(group.members) >= self.settings.max_size and member_id not in group.members:
@@ -201,16 +187,6 @@ class ShareGroups:
 
     # ---- time ------------------------------------------------------------------------------------------------------------
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `due` has to be called; None: not before something else happens."""
-        return self.timers.next_deadline()
-
-    def due(self, now_ms: int) -> Iterator[ShareSessionKey]:
-        """Whose session has ended; each is to be given to `expire`, when the group's turn comes."""
-        while (key := self.timers.pop_due(now_ms)) is not None:
-            yield key
-
     def expire(self, key: ShareSessionKey, wall_ms: int) -> SharePlan | None:
         """Take a member out whose session has ended, unless it has spoken meanwhile."""
         group = self._groups.get(key.group_id)
@@ -241,19 +217,6 @@ class ShareGroups:
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
 
-    def replay(self, key: ShareGroupKey, value: ShareGroupValue | None) -> None:
-        """A record of the log. `begin_sessions` comes when all of them are read."""
-        if isinstance(key, ShareGroupMetadataKey) and value is None:
-            # The last one of a removal; the others may have been compacted away, or be those of a group that came before.
-            self._groups.pop(key.group_id, None)
-            return
-        group = self._groups.get(key.group_id)
-        if group is None:
-            if value is None:
-                return
-            group = self._groups[key.group_id] = ShareGroup(group_id=key.group_id)
-        group.put(key, value)
-
     def begin_sessions(self, now_ms: int) -> None:
         """The sessions of all members begin."""
         for group in self._groups.values():
@@ -266,10 +229,6 @@ class ShareGroups:
         if group.members:
             raise not_empty()
         return SharePlan(records=tuple(group.tombstones()), base=group, group=group)
-
-    def forget(self, group_id: str) -> None:
-        """Its removal is in the log."""
-        del self._groups[group_id]
 
 
 def _plan(draft: ShareDraft, answer: ShareHeartbeatAnswer | None = None) -> SharePlan:

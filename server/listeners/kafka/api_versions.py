@@ -16,9 +16,9 @@ from ....protocol.kafka.messages.api_versions import (
 )
 from .door import Call
 
-FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+FEATURES: Final = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 """The level of each feature that is in effect. With transaction.version 2 producing joins a transaction (KIP-890), with
-share.version 1 there are share groups (KIP-932)."""
+share.version 1 there are share groups (KIP-932), with streams.version 1 Streams groups (KIP-1071)."""
 NO_NODE: Final = -1
 FIRST_WITH_LOWEST_LEVEL_0: Final = 4
 """Java clients of before 3.9 fail when they meet such a feature in an earlier version."""

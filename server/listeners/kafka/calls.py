@@ -53,7 +53,15 @@ HANDLER_MODULES: Final = (
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
     *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "share_acknowledge", "share_fetch"),
-    *("share_group_offsets", "share_groups", "topics", "transaction_views", "transactions"),
+    *(
+        "share_group_offsets",
+        "share_groups",
+        "streams_group_views",
+        "streams_groups",
+        "topics",
+        "transaction_views",
+        "transactions",
+    ),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 

@@ -49,7 +49,7 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
-            results.append(await _create(call, topic, validate_only=body.validate_only))
+            results.append(await create_topic(call, topic, validate_only=body.validate_only))
         except RequestError as exc:
             results.append(_refused(topic.name, exc))
     return CreateTopicsResponse(topics=results)
@@ -63,7 +63,10 @@ def _asked_partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
     return count if 0 < count <= MAX_PARTITIONS_PER_TOPIC else 0
 
 
-async def _create(call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool) -> CreateTopicsCreatableTopicResult:
+async def create_topic(
+    call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool = False
+) -> CreateTopicsCreatableTopicResult:
+    """Make one topic. Raises RequestError."""
     given = {config.name: config.value for config in topic.configs}  # of one that is there twice the last value counts
     configs = {name: value for name, value in given.items() if value is not None}
     lenient = call.door.lenient

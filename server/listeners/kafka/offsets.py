@@ -122,7 +122,7 @@ def _find(
     member_epoch: int = NO_EPOCH,
 ) -> _Found:
     try:
-        call.broker.groups.consumers.check_fetch(group, member_id, member_epoch)
+        call.broker.groups.check_fetch(group, member_id, member_epoch)
         if named is None:
             return _all(call, group)
         return _Found([(name, topic_id, _of_topic(call, group, name, topic_id, numbers)) for name, topic_id, numbers in named])

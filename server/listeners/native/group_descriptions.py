@@ -17,6 +17,7 @@ from ...broker import (
     GroupState,
     ShareGroupDescription,
     SharePartitionView,
+    StreamsGroupDescription,
 )
 from ..connections.in_turns import in_turns
 
@@ -24,6 +25,9 @@ CONSUMER: Final = "consumer"
 """Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
+STICKY: Final = "sticky"
+"""The only assignor of Streams groups."""
 
 
 async def describe_groups(broker: Broker, message: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
@@ -35,6 +39,8 @@ async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
     try:
         if group in broker.groups.share:
             return await _share_group(broker, broker.groups.share.describe(group))
+        if group in broker.groups.streams:
+            return _streams_group(broker, broker.groups.streams.describe(group))
         found = _consumer_group(broker, group)
         return found or _classic_group(broker.groups.describe(group))
     except RequestError as exc:
@@ -88,6 +94,15 @@ async def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.
         ),
         tuple(shared),
     )
+
+
+def _streams_group(broker: Broker, told: StreamsGroupDescription) -> messages.DescribedGroup:
+    members = []
+    for each in told.members:
+        places = sorted(place for place in told.read_by(each) if broker.topics.has_partition(place))
+        read = tuple(messages.OffsetsPartition(*place) for place in places)
+        members.append(messages.GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, read))
+    return messages.DescribedGroup(told.group_id, None, told.state.value, STREAMS, STREAMS, STICKY, tuple(members))
 
 
 def _shared(view: SharePartitionView) -> messages.SharedPartition:

@@ -13,7 +13,7 @@ from triolog.protocol.schema.primitives import write_unsigned_varint
 
 from tests.support.kafka_wire import Asked
 
-from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, TRANSACTIONAL_IDS, World
+from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONAL_IDS, World
 
 KEYS: Final = tuple(APIS)
 OFTEN: Final = (
@@ -25,6 +25,7 @@ OFTEN: Final = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
     ApiKey.SHARE_FETCH,
     ApiKey.SHARE_ACKNOWLEDGE,
     ApiKey.INIT_PRODUCER_ID,
@@ -91,10 +92,26 @@ def value_of(cls: type, version: int, world: World) -> Any:
             values[field.name] = _field(field, version, world)
     if "configs" in values and values.get("resource_name") in INTERNAL:
         values["resource_name"] = "plain"  # an administrator can configure them so that the server cannot write to them
+    if cls is APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].request:
+        _straightened(values, world)
     if "share_session_epoch" in values:
         values["group_id"] = world.mostly(SERVED_GROUPS[0], values["group_id"], None, usually=0.9)
         values["member_id"] = world.mostly(world.me.sharer, values["member_id"], None, usually=0.9)
     return cls(**values)
+
+
+def _straightened(values: dict[str, Any], world: World) -> None:
+    """A heartbeat of a Streams group that is mostly not refused for the first thing that Kafka 4.3 does not support."""
+    if world.chance(0.8):
+        values.update(dict.fromkeys(("instance_id", "task_offsets", "task_end_offsets"), None))
+        for part in () if values["topology"] is None else values["topology"].subtopologies:
+            part.source_topic_regex = []
+            for topic in part.state_changelog_topics:
+                topic.partitions = 0
+        if values["member_epoch"] == 0:
+            values.update({"active_tasks": [], "standby_tasks": [], "warmup_tasks": []})
+        else:
+            values.update({"topology": None, "warmup_tasks": None if values["active_tasks"] is None else []})
 
 
 def _field(field: Field, version: int, world: World) -> Any:
@@ -210,6 +227,12 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "share_session_epoch": lambda world: world.mostly(world.me.share_epoch, 0, -1, 1, INT32_MAX, -2, usually=0.9),
     "max_records": lambda world: world.mostly(5, 0, 1, -1, INT32_MAX),
     "batch_size": lambda world: world.mostly(3, 0, 1, -1, INT32_MAX),
+    "subtopology_id": lambda world: world.mostly("0", "1", "", "x", usually=0.7),
+    "source_topics": World.topic,
+    "repartition_sink_topics": lambda world: world.mostly("streams-repartition", world.topic()),
+    "endpoint_information_epoch": lambda world: world.mostly(0, 1, -1, INT32_MAX),
+    "process_id": lambda world: world.mostly(world.me.group, "", "other"),
+    "topology_epoch": lambda world: world.mostly(0, 1, -1, INT32_MAX),
     "share_acquire_mode": lambda world: world.mostly(0, 1, 2, -1, usually=0.6),
     "is_renew_ack": lambda world: world.chance(0.1),
     "first_offset": World.offset,
@@ -233,7 +256,7 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "key_type": lambda world: world.mostly(0, 1, 2, -1),
     "state_filters": lambda world: world.one_of(("Ongoing", "Empty", "", "Bogus")),
     "states_filter": lambda world: world.one_of(("Stable", "empty", "", "Bogus")),
-    "types_filter": lambda world: world.one_of(("classic", "consumer", "share", "", "Bogus")),
+    "types_filter": lambda world: world.one_of(("classic", "consumer", "share", "streams", "", "Bogus")),
     "mechanism": lambda world: world.one_of(("PLAIN", "SCRAM-SHA-256", "", 1, 2, 0, 99)),
     "iterations": lambda world: world.mostly(4096, 0, -1, 16_384, INT32_MAX),
     "feature": lambda world: world.mostly("transaction.version", "group.version", "", "bogus"),
@@ -257,6 +280,8 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
         case ApiKey.SHARE_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SHARE_GROUPS:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
+        case ApiKey.STREAMS_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in STREAMS_GROUPS:
+            me.member, me.generation = answer.member_id, answer.member_epoch
         case ApiKey.INIT_PRODUCER_ID if answer.error_code == 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0
             me.transactional_id = body.transactional_id

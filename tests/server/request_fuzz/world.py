@@ -36,6 +36,7 @@ MANY: Final = (100, 700, 3000)
 GROUPS: Final = tuple(f"group-{number}" for number in range(6))
 SERVED_GROUPS: Final = tuple(f"served-{number}" for number in range(3))
 SHARE_GROUPS: Final = tuple(f"share-{number}" for number in range(3))
+STREAMS_GROUPS: Final = tuple(f"streams-{number}" for number in range(3))
 TRANSACTIONAL_IDS: Final = tuple(f"mover-{number}" for number in range(4))
 TEXTS: Final = ("", "t", "*", "größe", "x" * 255, "x" * 256, "z" * 5000, "\0\n\x1b[0m", "a,b", "-1")
 PATTERNS: Final = (".*", "p.*", "(", "[a-z]+", "a{1000}", "x" * 1000, "(a*)*b", "\\", "")
@@ -53,6 +54,7 @@ CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "fetch.check.crcs": ("true", "false"),
     "index.interval.bytes": ("0", "4096"),
     "share.session.timeout.ms": ("20", "45000", "x", "-1"),
+    "streams.num.standby.replicas": ("0", "2", "3", "-1"),
     "share.auto.offset.reset": ("earliest", "by_duration:PT1H", "by_duration:P1M", ""),
     "no.such.key": ("1",),
     "": ("", "1"),
@@ -104,7 +106,7 @@ class World:
                 transactional_id=self.one_of((None, *TRANSACTIONAL_IDS)),
                 sharer=f"sharer-{number}",
             )
-            for number, group in enumerate((*GROUPS, *SERVED_GROUPS, *SHARE_GROUPS))
+            for number, group in enumerate((*GROUPS, *SERVED_GROUPS, *SHARE_GROUPS, *STREAMS_GROUPS))
         ]
         self.me = self.personas[0]
 

@@ -15,6 +15,7 @@ from ....protocol.coordinator.offsets import (
 )
 from ....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from ....protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC, decode_stage_commit_key, decode_stage_commit_value
+from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.coordinator.transactions import TRANSACTIONS_TOPIC, decode_transaction_key, decode_transaction_value
 from ....protocol.errors import RequestError
 from ....protocol.records.batch import BatchHeader
@@ -22,6 +23,7 @@ from ....protocol.records.control import ControlRecordType, control_record_type,
 from ....protocol.types import Bytes, Record
 from ..groups.group_records import classic_group, consumer_group
 from ..groups.share_group_records import share_group
+from ..groups.streams_group_records import streams_group
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STAGE_COMMITS_TOPIC)
 
@@ -78,6 +80,9 @@ def _managed_group(record: Record) -> str:
     shared = SHARE_GROUP_RECORDS.decode_key(data)
     if shared is not None:
         return share_group(shared, None if value is None else SHARE_GROUP_RECORDS.decode_value(shared, value))
+    streams = STREAMS_GROUP_RECORDS.decode_key(data)
+    if streams is not None:
+        return streams_group(streams, None if value is None else STREAMS_GROUP_RECORDS.decode_value(streams, value))
     return "a record of a newer kind of group"
 
 

@@ -1,23 +1,22 @@
 """The coordinator of share groups (KIP-932; Kafka: GroupCoordinatorService).
 
-What is decided is `server.groups.share`'s matter. Here are the turns, the clock, the log and who keeps share states: each group
-has one change at a time, in the order of the requests, and its records are in `__consumer_offsets` before anybody is told what
-they say. A heartbeat that finds partitions without a share state is answered when they have one.
+What is decided is `server.groups.share`'s matter. Here are the turns, the clock, the log (see `managed_coordinator`) and who
+keeps share states. A heartbeat that finds partitions without a share state is answered when they have one.
 
 A name is a share group's until the group is deleted: it changes to no other kind, and no other kind to this one.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
 
+from .....protocol.coordinator.record_kinds import RecordKinds
 from .....protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from .....protocol.types import TopicPartition
@@ -36,16 +35,12 @@ from ....groups.share.share_states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, S
 from ....settings.broker_config import BrokerConfig
 from ....system.clock import NowMs
 from ...manager.state.group_configs import GroupConfigs
-from ..alarm import Alarm, deadline_now_ms
 from ..offsets_topic import OffsetsTopic
-from .group_log import check_serving, expire_in_time, member_times, store_records
+from .group_log import member_times
 from .group_turns import GroupTurns
+from .managed_coordinator import ManagedCoordinator
 from .topic_image import ServerTopics
 
-LOGGER: Final = logging.getLogger(__name__)
-
-RETRY_MS: Final = 1_000
-"""After which a member that is to go is looked at again, when that could not be stored."""
 NO_STATE: Final = ShareStateSummary(0, UNINITIALIZED_OFFSET, 0, UNKNOWN_COUNT)
 
 
@@ -61,23 +56,18 @@ class ShareOffset:
 
 
 @attrs.define(eq=False)
-class ShareCoordinator:
-    """See the module. Owner of the members of all share groups; called from any task of the trio thread."""
+class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKey]):
+    """See the module. A group of another kind that has its name never makes way."""
 
-    _topic: OffsetsTopic
-    _groups: ShareGroups
-    _wall_ms: NowMs
-    _turns: GroupTurns = attrs.field(factory=GroupTurns)
-    is_of_another_kind: Callable[[str], bool] = lambda _: False
-    """Whether there is a group of that name, and it is no share group."""
+    KIND: ClassVar[str] = "share"
+    RECORDS: ClassVar[RecordKinds[Any, Any]] = SHARE_GROUP_RECORDS
+
     states: ShareStates | None = None
     """Who keeps share states. Without one nobody can join."""
     on_gone: Callable[[str, str], None] = lambda _group, _member: None
     """Told of a member that has left, or was taken out."""
     _claims: set[str] = attrs.field(factory=set)
     """Names that are about to be share groups."""
-    _alarm: Alarm = attrs.field(factory=Alarm)
-    _is_closed: bool = False
 
     @classmethod
     def of(
@@ -87,43 +77,12 @@ class ShareCoordinator:
         groups = ShareGroups(settings, ServerTopics(topic.topics), partial(member_times, configs, "share"))
         return cls(topic, groups, wall_ms, turns)
 
-    # ---- life ------------------------------------------------------------------------------------------------------------
-
-    def restore(self) -> None:
-        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
-        for key, value in self._topic.take_share_records():
-            self._groups.replay(key, value)
-        self._groups.begin_sessions(deadline_now_ms())
-
-    async def run(self) -> None:
-        """What comes due. Cancelled: a record that is being written is."""
-        await expire_in_time(self._alarm, self._groups, self._expire)
-
-    def close(self) -> None:
-        """Answer everybody who comes that this is the coordinator no more."""
-        self._is_closed = True
-
-    async def _expire(self, key: ShareSessionKey) -> None:
-        async with self._turns.of(key.group_id):
-            plan = self._groups.expire(key, self._wall_ms())
-            if plan is None:
-                return
-            LOGGER.info("share group %s: member %s is out, its session is over", key.group_id, key.member_id)
-            try:
-                await self._carry_out(plan)
-            except RequestError as exc:
-                LOGGER.warning(
-                    "share group %s: that member %s is out could not be stored: %s", key.group_id, key.member_id, exc
-                )
-                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
-                self._alarm.bring_forward(self._groups.next_deadline_ms)
-
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)
-        self._check_serving(request.group_id)
+        self._keeper(request.group_id)
         async with self._changing(request.group_id, may_be_new=request.member_epoch == JOIN_EPOCH):
             plan = self._groups.heartbeat(request, self._wall_ms())
             await self._carry_out(plan)
@@ -147,30 +106,19 @@ class ShareCoordinator:
                 if is_claimed:
                     self._claims.discard(group)
 
-    def _check_serving(self, group: str) -> ShareStates:
-        check_serving(self._topic, group, is_closed=self._is_closed)
+    def _keeper(self, group: str) -> ShareStates:
+        """Who keeps the states of a group. Raises RequestError."""
+        self._check_serving(group)
         if self.states is None:
             raise RequestError("share states are not kept here", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.states
 
     # ---- plans -----------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, plan: SharePlan) -> None:
-        """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
-        if plan.records:
-            await self._store(plan, lambda: self._commit(plan))
-        else:
-            self._commit(plan)
-
     def _commit(self, plan: SharePlan) -> None:
-        self._groups.commit(plan, deadline_now_ms())
+        super()._commit(plan)
         for member_id in plan.base.members.keys() - plan.group.members.keys():
             self.on_gone(plan.group.group_id, member_id)
-        self._alarm.bring_forward(self._groups.next_deadline_ms)
-
-    async def _store(self, plan: SharePlan, on_stored: Callable[[], None]) -> None:
-        encoded = [SHARE_GROUP_RECORDS.encode(record) for record in plan.records]
-        await store_records(self._topic, plan.group.group_id, encoded, on_stored)
 
     async def _settle_states(self, group: str) -> None:
         """Delete share states that are to go and make those that are missing. What fails is tried again with the next
@@ -226,7 +174,7 @@ class ShareCoordinator:
     async def alter_offsets(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> list[RequestError | None]:
         """Let a group without members read from there; one answer for each, in order. A group that nobody knows is made.
         Raises RequestError for all of them: NON_EMPTY_GROUP. Cancelled: it is done all the same."""
-        states = self._check_serving(group)
+        states = self._keeper(group)
         if not offsets:
             return []
         async with self._changing(group, may_be_new=True):
@@ -306,7 +254,7 @@ class ShareCoordinator:
 
     def describe(self, group: str) -> ShareGroupDescription:
         """Raises GROUP_ID_NOT_FOUND for a group that is not of this kind."""
-        check_serving(self._topic, group, is_closed=self._is_closed)
+        self._check_serving(group)
         found = self._groups.find(group)
         if found is None:
             raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)

@@ -9,9 +9,10 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 
 What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
-AddPartitionsToTxn, ShareFetch, ShareAcknowledge and the APIs of users and ACLs ask `Call.authorize` themselves: what they do
-while they answer hangs on it (a topic that is made by asking for it, a limit that counts what may be seen, partitions that join
-all or none, or that a session remembers). No other handler does. Where no ACLs are enforced nothing of this is asked for.
+AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat and the APIs of users and ACLs ask `Call.authorize`
+themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit that counts what may be
+seen, partitions that join all or none, or that a session remembers). No other handler does. Where no ACLs are enforced nothing
+of this is asked for.
 """
 
 from __future__ import annotations
@@ -206,6 +207,8 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
     ApiKey.SHARE_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
     ApiKey.SHARE_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Rules((_IN_GROUP,)),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.streams_groups),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.share_offsets),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),

@@ -97,6 +97,37 @@ def _hidden(group: Any) -> Any:
     )
 
 
+def streams_groups(call: Call, _body: Any, answer: Any) -> None:
+    """A group whose topology has a topic that the client may not describe is answered with an error and without details."""
+    answer.groups = [each if _may_see_topology(call, each) else _hidden_streams_group(each) for each in answer.groups]
+
+
+def _may_see_topology(call: Call, group: Any) -> bool:
+    parts = () if group.topology is None else group.topology.subtopologies or ()
+    names = {
+        name
+        for part in parts
+        for name in (
+            *part.source_topics,
+            *part.repartition_sink_topics,
+            *(topic.name for topic in (*part.repartition_source_topics, *part.state_changelog_topics)),
+        )
+    }
+    return all(_may_see(call, TOPIC, name) for name in sorted(names))
+
+
+def _hidden_streams_group(group: Any) -> Any:
+    return type(group)(
+        error_code=DENIED[TOPIC],
+        error_message="The described group uses topics that the client is not authorized to describe.",
+        group_id=group.group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        members=[],
+    )
+
+
 def share_offsets(call: Call, body: Any, answer: Any) -> None:
     """Start offsets of hidden topics become errors where the request names topics, and are left out where it asks for all."""
     named = {(group.group_id, topic.topic_name) for group in body.groups for topic in group.topics or ()}

@@ -245,7 +245,7 @@ async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, c
                 GroupMetadataKey("members").encode(),
                 bytes.fromhex("0000" + "0008" + b"consumer".hex() + "00000007ffffffff00000000"),
             ),
-            (b"\x00\x11\x00\x05group", b"of a streams group"),
+            (b"\x00\x18\x00\x05group", b"of a kind of groups to come"),
         )
     async with one_partition(tmp_path, clock=clock) as broker:
         assert group_names(broker) == ["members", "old"]

@@ -1,4 +1,4 @@
-"""`broker.groups` of share groups: state, members, and how one is taken out."""
+"""`broker.groups` of share groups and Streams groups: state, members, and how one is taken out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from triolog.server.broker import ShareHeartbeat
 from triolog.server.embedded import open_broker
 
 from tests.support.share_groups import KeptShareStates
+from tests.support.streams_groups import joining
 
 
 async def test_a_share_group_is_seen_as_others_are() -> None:
@@ -19,6 +20,17 @@ async def test_a_share_group_is_seen_as_others_are() -> None:
         (member,) = broker.groups.members("g")
         assert (broker.groups.state("g"), member.member_id, member.client_id) == ("Stable", "m", "app")
         assert [str(each) for each in member.partitions] == ["t-0"]
+        assert await broker.groups.wait_assigned("g") == [member]
+        await broker.groups.kick("g", "m")
+        assert (broker.groups.state("g"), broker.groups.members("g")) == ("Empty", [])
+
+
+async def test_a_streams_group_is_seen_as_others_are() -> None:
+    async with open_broker(topics={"t": 2}) as broker:
+        await broker.core.groups.streams_heartbeat(joining("g", "m", "t", client_id="app"))
+        (member,) = broker.groups.members("g")
+        assert (broker.groups.state("g"), member.member_id, member.client_id) == ("Stable", "m", "app")
+        assert [str(each) for each in member.partitions] == ["t-0", "t-1"]
         assert await broker.groups.wait_assigned("g") == [member]
         await broker.groups.kick("g", "m")
         assert (broker.groups.state("g"), broker.groups.members("g")) == ("Empty", [])

@@ -20,6 +20,7 @@ from triolog.protocol.kafka.messages.share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest
 from triolog.protocol.kafka.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
@@ -49,6 +50,7 @@ async def test_a_name_as_long_as_it_can_be_is_quoted_in_part(client: KafkaStream
         (DescribeGroupsRequest(groups=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
         (ConsumerGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
         (ShareGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
+        (StreamsGroupDescribeRequest(group_ids=["g"] * TIMES), lambda answer: [each.group_id for each in answer.groups]),
         (
             DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * TIMES),
             lambda answer: [each.group_id for each in answer.groups],

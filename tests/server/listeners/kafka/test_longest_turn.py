@@ -138,6 +138,7 @@ async def test_missing_topics_are_looked_for_in_turns(kafka: KafkaServer, client
         (ApiKey.DESCRIBE_GROUPS, "groups"),
         (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids"),
         (ApiKey.SHARE_GROUP_DESCRIBE, "group_ids"),
+        (ApiKey.STREAMS_GROUP_DESCRIBE, "group_ids"),
         (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups"),
         (ApiKey.DELETE_GROUPS, "groups_names"),
         (ApiKey.OFFSET_FETCH, "groups"),

@@ -24,13 +24,15 @@ from triolog.tools.client.connection import connect
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition
 from tests.support.share_groups import KeptShareStates
+from tests.support.streams_groups import joining
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
+AT_ONCE: Final = {"group_initial_rebalance_delay_ms": 0, "group_streams_initial_rebalance_delay_ms": 0}
 
 
 @asynccontextmanager
 async def administered(path: Path) -> AsyncIterator[tuple[Broker, Admin]]:
-    async with one_partition(path, group_initial_rebalance_delay_ms=0) as broker, trio.open_nursery() as nursery:
+    async with one_partition(path, **AT_ONCE) as broker, trio.open_nursery() as nursery:
         address = await nursery.start(native_listener(broker, LOCALHOST, Admission.of(broker.config)).run)
         async with connect(*address) as client:
             yield broker, Admin(client)
@@ -120,4 +122,13 @@ async def test_members_of_a_share_group_have_what_they_share(tmp_path: Path) -> 
         assert (group.state, group.type, group.protocol_type, group.protocol) == ("Stable", "share", "share", "simple")
         assert [each.member_id for each in group.members] == ["a", "b"]
         assert [each.assignment for each in group.members] == [(OffsetsPartition(TOPIC, 0),)] * 2
+        assert await admin.list_groups() == ["g"]
+
+
+async def test_members_of_a_streams_group_have_what_their_tasks_read(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (broker, admin):
+        await broker.groups.streams_heartbeat(joining("g", "a", TOPIC, client_id="reader"))
+        (group,) = await admin.describe_groups("g")
+        assert (group.state, group.type, group.protocol_type, group.protocol) == ("Stable", "streams", "streams", "sticky")
+        assert [(each.member_id, each.assignment) for each in group.members] == [("a", (OffsetsPartition(TOPIC, 0),))]
         assert await admin.list_groups() == ["g"]

@@ -1,0 +1,194 @@
+"""What the coordinators of groups whose assignments the server makes do alike: each group has one change at a time, in the
+order of the requests; what has been planned is in the log before it is so; what comes due is planned like any other change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import attrs
+
+from .....protocol.coordinator.record_kinds import RecordKinds
+from .....protocol.errors import ErrorCode, RequestError
+from ....groups.timers import Timers
+from ....system.clock import NowMs
+from ..alarm import Alarm, deadline_now_ms
+from ..offsets_topic import OffsetsTopic
+from .group_log import check_serving, expire_in_time, store_records
+from .group_turns import GroupTurns
+
+LOGGER: Final = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""After which what has come due is looked at again, when what follows could not be stored."""
+
+
+class ManagedPlan(Protocol):
+    """What a command has come to."""
+
+    @property
+    def records(self) -> Sequence[tuple[Any, Any]]: ...
+
+    @property
+    def group(self) -> Any: ...
+
+
+P = TypeVar("P", bound=ManagedPlan)
+T = TypeVar("T", bound=NamedTuple)
+
+
+class Groups(Protocol[P, T]):
+    """The groups of one kind: a `GroupTable` with its plans."""
+
+    timers: Timers[T]
+
+    def __contains__(self, group_id: object) -> bool: ...
+
+    def find(self, group_id: str, /) -> Any: ...
+
+    def groups(self) -> Collection[Any]: ...
+
+    @property
+    def next_deadline_ms(self) -> int | None: ...
+
+    def due(self, now_ms: int, /) -> Iterator[T]: ...
+
+    def replay(self, key: Any, value: Any, /) -> None: ...
+
+    def begin_sessions(self, now_ms: int, /) -> None: ...
+
+    def expire(self, key: T, wall_ms: int, /) -> P | None: ...
+
+    def commit(self, plan: P, now_ms: int, /) -> None: ...
+
+    def plan_removal(self, group_id: str, /) -> P: ...
+
+    def forget(self, group_id: str, /) -> None: ...
+
+
+G = TypeVar("G", bound=Groups[Any, Any])
+
+
+@attrs.define(eq=False)
+class ManagedCoordinator(Generic[G, P, T]):
+    """See the module. Owner of the members of all groups of its kind; called from any task of the trio thread."""
+
+    KIND: ClassVar[str]
+    """What its groups are called in the log of events."""
+    RECORDS: ClassVar[RecordKinds[Any, Any]]
+
+    _topic: OffsetsTopic
+    _groups: G
+    _wall_ms: NowMs
+    _turns: GroupTurns = attrs.field(factory=GroupTurns)
+    is_of_another_kind: Callable[[str], bool] = lambda _: False
+    """Whether a group of that name is of a kind that does not make way for this one."""
+    _alarm: Alarm = attrs.field(factory=Alarm, init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take over the groups that the logs know, once they are loaded; the sessions of their members begin."""
+        for key, value in self._topic.take_managed(self.RECORDS):
+            self._groups.replay(key, value)
+        self._groups.begin_sessions(deadline_now_ms())
+
+    async def run(self) -> None:
+        """What comes due. Cancelled: a record that is being written is."""
+        await expire_in_time(self._alarm, self._groups, self._expire)
+
+    def close(self) -> None:
+        """Answer everybody who comes that this is the coordinator no more."""
+        self._is_closed = True
+
+    async def _expire(self, key: Any) -> None:
+        async with self._turns.of(key.group_id):
+            plan = self._groups.expire(key, self._wall_ms())
+            if plan is None:
+                return
+            LOGGER.info("%s group %s: the time of %s is over", self.KIND, key.group_id, ", ".join(map(str, key[1:])))
+            try:
+                await self._carry_out(plan)
+            except RequestError as exc:
+                LOGGER.warning("%s group %s: what follows could not be stored: %s", self.KIND, key.group_id, exc)
+                self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
+                self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    def _check_serving(self, group: str) -> None:
+        check_serving(self._topic, group, is_closed=self._is_closed)
+
+    # ---- plans -----------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, plan: P, *, replaces_classic: bool = False) -> None:
+        """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""
+        if plan.records:
+            await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)
+        else:
+            self._commit(plan)
+
+    def _commit(self, plan: P) -> None:
+        self._groups.commit(plan, deadline_now_ms())
+        self._alarm.bring_forward(self._groups.next_deadline_ms)
+
+    async def _store(self, plan: P, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
+        encoded = [self.RECORDS.encode(record) for record in plan.records]
+        await store_records(self._topic, plan.group.group_id, encoded, on_stored, replaces_classic=replaces_classic)
+
+    # ---- between the kinds -----------------------------------------------------------------------------------------------
+
+    def __contains__(self, group: object) -> bool:
+        """Whether it is a group of this kind."""
+        return group in self._groups
+
+    async def remove(self, group: str) -> None:
+        """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
+        RequestError: NON_EMPTY_GROUP."""
+        while group in self._turns or group in self._groups:
+            async with self._turns.of(group):
+                if group in self._groups:
+                    await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
+
+    async def make_way(self, group: str) -> ErrorCode:
+        """Remove a group without members, so that a classic one can have its name; answers why that cannot be."""
+        try:
+            await self.remove(group)
+        except RequestError as exc:
+            if exc.code is ErrorCode.NON_EMPTY_GROUP:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
+
+    def has_members(self, group: str) -> bool:
+        found = self._groups.find(group)
+        return found is not None and bool(found.members)
+
+    async def expire(self) -> int:
+        """Take out groups without members and without offsets, and answer how many. Raises RequestError."""
+        blank = [
+            each.group_id for each in self._groups.groups() if not each.members and not self._topic.is_known(each.group_id)
+        ]
+        for group in blank:
+            if not self.has_members(group):
+                await self.remove(group)
+        return len(blank)
+
+
+@asynccontextmanager
+async def in_place_of_classic(classic: Any, group: str, refusal: RequestError, *, is_new: bool) -> AsyncIterator[None]:
+    """For the time of the block, in which a group is made, a classic one of its name takes no members; afterwards it is gone.
+    Raises `refusal` when that has members. Nothing for a group that is there."""
+    if not is_new:
+        yield
+        return
+    if not classic.begin_delete(group):
+        raise refusal
+    is_stored = False
+    try:
+        yield
+        is_stored = True
+    finally:
+        classic.end_delete(group, is_deleted=is_stored)

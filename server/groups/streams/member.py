@@ -1,0 +1,269 @@
+"""One member of a Streams group: a thread of an instance of the application, what it runs, and how that becomes what it is to
+run (KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import attrs
+
+from ....protocol.coordinator.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupEndpoint,
+    StreamsGroupKeyValue,
+    StreamsGroupMemberMetadataValue,
+)
+from ....protocol.errors import ErrorCode, RequestError
+from ..consumer_values import JOIN_EPOCH, NO_TIMEOUT
+from .tasks import (
+    NO_TASKS,
+    NOTHING_HELD,
+    HeldTasks,
+    TaskId,
+    TaskIds,
+    Tasks,
+    epochs_from_record,
+    from_record,
+    recorded_epochs,
+    recorded_held,
+)
+from .values import Endpoint, StreamsHeartbeat, StreamsMemberDescription
+
+NO_TOPOLOGY: Final = -1
+
+
+class MemberState(enum.IntEnum):
+    """The numbers stand in the log."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    """It has to give something up first."""
+    UNRELEASED_TASKS = 3
+    """Others have to give up what it is to have."""
+    UNKNOWN = 127
+    """A newer program wrote another one."""
+
+
+_STATES: Final = {int(state): state for state in MemberState}
+
+
+class Holders(Protocol):
+    """Which processes have a task, or have not given it up yet."""
+
+    def active(self, task: TaskId) -> str | None: ...
+
+    def has_copy(self, process_id: str, task: TaskId) -> bool:
+        """Whether a process has it as standby or warm-up."""
+
+
+@attrs.frozen(kw_only=True)
+class StreamsMember:
+    """See the module. A value: `evolve` makes the next one."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = NO_TIMEOUT
+    topology_epoch: int = NO_TOPOLOGY
+    process_id: str = ""
+    endpoint: Endpoint | None = None
+    client_tags: tuple[tuple[str, str], ...] = ()
+    """Sorted."""
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    """The answer with the present one may have been lost."""
+    state: MemberState = MemberState.STABLE
+    assigned: HeldTasks = NOTHING_HELD
+    revoking: HeldTasks = NOTHING_HELD
+    """It has been told to give these up, and has not said that it did."""
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    # ---- what it says of itself ------------------------------------------------------------------------------------------
+
+    def updated(self, request: StreamsHeartbeat) -> StreamsMember:
+        """With what a heartbeat has to say anew."""
+        timeout_ms, tags = request.rebalance_timeout_ms, request.client_tags
+        return attrs.evolve(
+            self,
+            rack_id=self.rack_id if request.rack_id is None else request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
+            topology_epoch=self.topology_epoch if request.topology is None else request.topology.epoch,
+            process_id=self.process_id if request.process_id is None else request.process_id,
+            endpoint=self.endpoint if request.endpoint is None else request.endpoint,
+            client_tags=self.client_tags if tags is None else _sorted(tags),
+        )
+
+    def check_epoch(self, request: StreamsHeartbeat) -> None:
+        """Raises FENCED_MEMBER_EPOCH. The epoch before is right too, when nothing is owned but what the present one has: the
+        answer that said so did not arrive."""
+        said = request.member_epoch
+        if said in (JOIN_EPOCH, self.epoch):
+            return
+        owned = request.owned
+        if said == self.previous_epoch < self.epoch and owned is not None and self.assigned.has_all_of(owned):
+            return
+        differs = "greater" if said > self.epoch else "smaller"
+        raise RequestError(
+            f"The streams group member has a {differs} member epoch ({said}) than the one known by the group "
+            f"coordinator ({self.epoch}). The member must abandon all its partitions and rejoin.",
+            ErrorCode.FENCED_MEMBER_EPOCH,
+        )
+
+    # ---- assignment ------------------------------------------------------------------------------------------------------
+
+    def reconciled(self, target: Tasks, target_epoch: int, owned: Tasks | None, holders: Holders) -> StreamsMember:
+        """A step, if one can be made, towards what it is to have. `owned`: what it says that it has. Raises
+        FENCED_MEMBER_EPOCH in a state that is not known."""
+        if self.is_reconciled_to(target_epoch):
+            return self
+        epoch = self.epoch
+        if self.state is MemberState.UNREVOKED_TASKS:
+            if owned is None or self.revoking.has_any_of(owned):
+                return self
+            epoch += 1
+        if self.state is MemberState.UNKNOWN:
+            if owned is None or owned:
+                raise RequestError(
+                    "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                )
+            epoch = target_epoch
+        return self._towards(target, target_epoch, epoch, owned, holders)
+
+    def _towards(self, target: Tasks, target_epoch: int, epoch: int, owned: Tasks | None, holders: Holders) -> StreamsMember:
+        before = self.assigned
+        kept = HeldTasks(
+            {task: since for task, since in before.active.items() if task in target.active},
+            before.standby & target.standby,
+            before.warmup & target.warmup,
+        )
+        leaving = HeldTasks(
+            {task: since for task, since in before.active.items() if task not in target.active},
+            before.standby - target.standby,
+            before.warmup - target.warmup,
+        )
+        if leaving and (owned is None or leaving.has_any_of(owned)):
+            return self._at(epoch, MemberState.UNREVOKED_TASKS, kept, leaving)
+        coming = Tasks(target.active - kept.active.keys(), target.standby - kept.standby, target.warmup - kept.warmup)
+        free = Tasks(
+            frozenset(task for task in coming.active if holders.active(task) is None and not self._copies(holders, task)),
+            self._free(coming.standby, holders),
+            self._free(coming.warmup, holders),
+        )
+        state = MemberState.STABLE if free == coming else MemberState.UNRELEASED_TASKS
+        assigned = HeldTasks(
+            {**kept.active, **dict.fromkeys(free.active, target_epoch)}, kept.standby | free.standby, kept.warmup | free.warmup
+        )
+        return self._at(target_epoch, state, assigned, NOTHING_HELD)
+
+    def _copies(self, holders: Holders, task: TaskId) -> bool:
+        return holders.has_copy(self.process_id, task)
+
+    def _free(self, tasks: TaskIds, holders: Holders) -> TaskIds:
+        """Those of which this process has nothing in any role."""
+        return frozenset(task for task in tasks if holders.active(task) != self.process_id and not self._copies(holders, task))
+
+    def _at(self, epoch: int, state: MemberState, assigned: HeldTasks, revoking: HeldTasks) -> StreamsMember:
+        return attrs.evolve(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
+
+    # ---- records ---------------------------------------------------------------------------------------------------------
+
+    def metadata_value(self) -> StreamsGroupMemberMetadataValue:
+        return StreamsGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            topology_epoch=self.topology_epoch,
+            process_id=self.process_id,
+            user_endpoint=None
+            if self.endpoint is None
+            else StreamsGroupEndpoint(host=self.endpoint.host, port=self.endpoint.port),
+            client_tags=[StreamsGroupKeyValue(key=key, value=value) for key, value in self.client_tags],
+        )
+
+    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+        endpoint = value.user_endpoint
+        return attrs.evolve(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+            client_tags=_sorted({each.key: each.value for each in value.client_tags}),
+        )
+
+    def current_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
+        return StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=int(self.state),
+            active_tasks=recorded_epochs(self.assigned.active),
+            standby_tasks=recorded_held(self.assigned.standby),
+            warmup_tasks=recorded_held(self.assigned.warmup),
+            active_tasks_pending_revocation=recorded_epochs(self.revoking.active),
+            standby_tasks_pending_revocation=recorded_held(self.revoking.standby),
+            warmup_tasks_pending_revocation=recorded_held(self.revoking.warmup),
+        )
+
+    def with_current(self, value: StreamsGroupCurrentMemberAssignmentValue | None) -> StreamsMember:
+        """None: it has nothing and no epoch."""
+        if value is None:
+            return attrs.evolve(
+                self,
+                epoch=JOIN_EPOCH,
+                previous_epoch=JOIN_EPOCH,
+                state=MemberState.STABLE,
+                assigned=NOTHING_HELD,
+                revoking=NOTHING_HELD,
+            )
+        return attrs.evolve(
+            self,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=_STATES.get(value.state, MemberState.UNKNOWN),
+            assigned=HeldTasks(
+                epochs_from_record(value.active_tasks, value.member_epoch),
+                from_record(value.standby_tasks),
+                from_record(value.warmup_tasks),
+            ),
+            revoking=HeldTasks(
+                epochs_from_record(value.active_tasks_pending_revocation, value.member_epoch),
+                from_record(value.standby_tasks_pending_revocation),
+                from_record(value.warmup_tasks_pending_revocation),
+            ),
+        )
+
+    def described(self, target: Tasks = NO_TASKS) -> StreamsMemberDescription:
+        return StreamsMemberDescription(
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topology_epoch=self.topology_epoch,
+            process_id=self.process_id,
+            endpoint=self.endpoint,
+            client_tags=self.client_tags,
+            assignment=self.assigned.tasks,
+            target_assignment=target,
+        )
+
+
+def _sorted(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(tags.items()))

@@ -1,0 +1,216 @@
+"""What goes into the state machine of Streams groups, and what comes out of it (KIP-1071; Kafka: StreamsGroupHeartbeat,
+StreamsGroupDescribe, without their versions).
+
+Times are whole milliseconds of a clock that only goes forward.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+from ....protocol.coordinator.streams_group_records import StreamsGroupTopologyValue
+from ....protocol.types import TopicPartition
+from ..consumer_values import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT
+from .tasks import NO_TASKS, TaskIds, Tasks
+
+STREAMS_TYPE: Final = "streams"
+"""What ListGroups calls groups of this kind, and their protocol type."""
+
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody has joined yet. The first member makes it 2, as in Kafka."""
+
+
+class StreamsGroupState(enum.Enum):
+    """How far a group is. The values are the names that StreamsGroupDescribe and ListGroups use."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """Topics of its topology are missing, or have not the partitions that they should have."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StreamsStatusCode(enum.IntEnum):
+    """What an application is told beside its tasks."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class StreamsStatus(NamedTuple):
+    code: StreamsStatusCode
+    detail: str
+
+
+@attrs.frozen(kw_only=True)
+class StreamsGroupSettings:
+    """What Streams groups may do."""
+
+    max_size: int = 10_000
+    """Members of a group."""
+    max_groups: int = 10_000
+
+
+class StreamsTimes(NamedTuple):
+    """How a group behaves, as its configuration says."""
+
+    heartbeat_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    initial_rebalance_delay_ms: int = 3_000
+    """How long an empty group waits for more members before it assigns."""
+    num_standby_replicas: int = 0
+
+
+class Endpoint(NamedTuple):
+    """Where an instance answers queries of its state."""
+
+    host: str
+    port: int
+
+
+@attrs.frozen(kw_only=True)
+class StreamsHeartbeat:
+    """A member says that it is there, and what has changed; None for what has not."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int = JOIN_EPOCH
+    endpoint_epoch: int = 0
+    """The latest of the endpoints that it knows."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NO_TIMEOUT
+    topology: StreamsGroupTopologyValue | None = None
+    active: TaskIds | None = None
+    standby: TaskIds | None = None
+    warmup: TaskIds | None = None
+    process_id: str | None = None
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] | None = None
+    has_task_offsets: bool = False
+    has_task_end_offsets: bool = False
+    shutdown_application: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_joining(self) -> bool:
+        return self.member_epoch == JOIN_EPOCH
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
+
+    @property
+    def owned(self) -> Tasks | None:
+        """What it has at this moment. None confirms nothing."""
+        if self.active is None or self.standby is None or self.warmup is None:
+            return None
+        return Tasks(self.active, self.standby, self.warmup)
+
+
+class EndpointPartitions(NamedTuple):
+    """Partitions of topics whose state an endpoint has."""
+
+    endpoint: Endpoint
+    active: tuple[tuple[str, tuple[int, ...]], ...]
+    standby: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@attrs.frozen(kw_only=True)
+class InternalTopic:
+    """A topic that the application needs and the server makes."""
+
+    name: str
+    partitions: int
+    replication_factor: int = 0
+    """0: the server's."""
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class StreamsHeartbeatAnswer:
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    statuses: tuple[StreamsStatus, ...] = ()
+    assignment: Tasks | None = None
+    """What it is to run from now on; None: as it is."""
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+    """None: as they were."""
+    missing_topics: tuple[InternalTopic, ...] = ()
+    """To be made, if the member may."""
+
+
+class StreamsTimerKind(enum.Enum):
+    SESSION = enum.auto()
+    """A member has said nothing for too long."""
+    REBALANCE = enum.auto()
+    """A member does not give up what it has to."""
+    INITIAL = enum.auto()
+    """The group has waited for more members for long enough."""
+
+
+class StreamsTimerKey(NamedTuple):
+    group_id: str
+    member_id: str
+    """Empty for the group's own."""
+    kind: StreamsTimerKind
+
+
+@attrs.frozen(kw_only=True)
+class StreamsMemberDescription:
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    endpoint: Endpoint | None
+    client_tags: tuple[tuple[str, str], ...]
+    assignment: Tasks = NO_TASKS
+    target_assignment: Tasks = NO_TASKS
+
+
+@attrs.frozen(kw_only=True)
+class SubtopologyDescription:
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    state_changelog_topics: tuple[InternalTopic, ...]
+    repartition_source_topics: tuple[InternalTopic, ...]
+
+
+@attrs.frozen(kw_only=True)
+class StreamsGroupDescription:
+    """A group as StreamsGroupDescribe shows it."""
+
+    group_id: str
+    state: StreamsGroupState
+    group_epoch: int
+    assignment_epoch: int
+    topology_epoch: int
+    subtopologies: tuple[SubtopologyDescription, ...] = ()
+    members: tuple[StreamsMemberDescription, ...] = ()
+
+    def read_by(self, member: StreamsMemberDescription) -> Iterator[TopicPartition]:
+        """What a member's active tasks read; a topic may have fewer partitions than a subtopology has tasks."""
+        parts = {part.subtopology_id: part for part in self.subtopologies}
+        for task in sorted(member.assignment.active):
+            part = parts.get(task.subtopology_id)
+            if part is not None:
+                yield from (TopicPartition(name, task.partition) for name in part.source_topics)
+                yield from (TopicPartition(topic.name, task.partition) for topic in part.repartition_source_topics)

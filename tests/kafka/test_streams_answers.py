@@ -1,0 +1,196 @@
+"""Streams groups asked of Apache Kafka 4.3.1 and of triolog: the answers are the same, to the words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.kafka.messages.admin.configs import (
+    IncrementalAlterConfigsAlterableConfig,
+    IncrementalAlterConfigsAlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from triolog.protocol.kafka.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from triolog.protocol.kafka.messages.streams_groups import (
+    StreamsGroupCopartitionGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupEndpoint,
+    StreamsGroupTaskIds,
+    StreamsGroupTaskOffset,
+)
+from triolog.server.embedded import BlockingBroker
+from triolog.server.listeners.kafka.fake.kafka_versions import maxima_of
+from triolog.server.settings.broker_config import Address
+from triolog.tools.bench.kafka.jars import kafka_jars
+
+from tests.support.kafka_admin import create_topics, new_topic
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_jars import KafkaCalls
+from tests.support.kafka_wire import KafkaWire, api_of
+from tests.support.streams_requests import GROUP, PLAIN, SOURCE, heartbeat, internal, part, topology
+
+# A broker starts. The quick suite has what it answered: server/listeners/kafka/test_streams_groups.py.
+pytestmark = pytest.mark.full
+
+AT_ONCE: Final = {
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.min.assignment.interval.ms": "0",
+}
+COUNTED: Final = topology(
+    part("0", source_topics=[SOURCE], state_changelog_topics=[internal("store-changelog")]),
+)
+JOINED: Final = part(
+    "0",
+    source_topics=[SOURCE, "five"],
+    copartition_groups=[
+        StreamsGroupCopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
+    ],
+)
+IDS: Final = [StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
+
+
+def owned(*numbers: int) -> dict[str, Any]:
+    active = [StreamsGroupTaskIds(subtopology_id="0", partitions=list(numbers))] if numbers else []
+    return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
+
+
+def standbys(count: int) -> IncrementalAlterConfigsRequest:
+    config = IncrementalAlterConfigsAlterableConfig(name="streams.num.standby.replicas", config_operation=0, value=str(count))
+    resource = IncrementalAlterConfigsAlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
+def describing(*groups: str) -> StreamsGroupDescribeRequest:
+    return StreamsGroupDescribeRequest(group_ids=list(groups), include_authorized_operations=False)
+
+
+REFUSED: Final = [
+    heartbeat(instance_id="i"),
+    heartbeat(task_offsets=[StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]),
+    heartbeat(task_end_offsets=[]),
+    heartbeat(warmup_tasks=IDS, member_id=""),
+    heartbeat(topology=topology(part("0", source_topics=[SOURCE], source_topic_regex=["t.*"]))),
+    heartbeat(member_id=" "),
+    heartbeat(group_id=""),
+    heartbeat(rack_id=""),
+    heartbeat(rebalance_timeout_ms=-1),
+    heartbeat(active_tasks=IDS),
+    heartbeat(standby_tasks=None),
+    heartbeat(topology=None),
+    heartbeat(-2),
+    heartbeat(-3),
+    heartbeat(1, active_tasks=[]),
+    heartbeat(1, topology=PLAIN),
+    heartbeat(1),
+    heartbeat(-1),
+    heartbeat(topology=topology(part("0", source_topics=["__consumer_offsets"]))),
+    heartbeat(topology=topology(part("0", source_topics=["bad name"]))),
+    heartbeat(topology=topology(part("0", source_topics=[SOURCE], state_changelog_topics=[internal("c", 3)]))),
+    heartbeat(topology=topology(part("0", state_changelog_topics=[internal("c")]))),
+    heartbeat(topology=topology(part("0", source_topics=[SOURCE]), part("1", repartition_source_topics=[internal("r")]))),
+    heartbeat(
+        topology=topology(
+            part("0", source_topics=[SOURCE]),
+            part("1", repartition_source_topics=[internal("r")], repartition_sink_topics=["r"]),
+        )
+    ),
+    describing("unknown"),
+]
+LIVED: Final = [
+    heartbeat(topology=COUNTED, user_endpoint=StreamsGroupEndpoint(host="here", port=1)),
+    describing(GROUP),
+    heartbeat(2),
+    describing(GROUP),
+    heartbeat(3),
+    heartbeat(9),
+    heartbeat(1),
+    heartbeat(1, member_id="nobody"),
+    heartbeat(3, **owned(0, 3)),
+    heartbeat(3, active_tasks=[StreamsGroupTaskIds(subtopology_id="7", partitions=[0])], standby_tasks=[], warmup_tasks=[]),
+    heartbeat(topology=PLAIN),
+    heartbeat(topology=COUNTED, member_id="b", process_id="p2"),
+    describing(GROUP),
+    heartbeat(3),
+    heartbeat(4, member_id="b"),
+    heartbeat(3, **owned(0, 1)),
+    heartbeat(4, member_id="b", **owned()),
+    describing(GROUP),
+    heartbeat(2, **owned(0)),
+    standbys(1),
+    heartbeat(4, **owned(0, 1)),
+    heartbeat(4, member_id="b", **owned(2)),
+    describing(GROUP),
+    ListGroupsRequest(states_filter=[], types_filter=["streams"]),
+    ListGroupsRequest(states_filter=["Stable"], types_filter=[]),
+    DescribeGroupsRequest(groups=[GROUP]),
+    DeleteGroupsRequest(groups_names=[GROUP]),
+    heartbeat(5, shutdown_application=True),
+    heartbeat(5, member_id="b"),
+    heartbeat(-1),
+    heartbeat(5, member_id="b"),
+    heartbeat(-1, member_id="b"),
+    describing(GROUP),
+    ListGroupsRequest(states_filter=["Empty"], types_filter=[]),
+    DeleteGroupsRequest(groups_names=[GROUP]),
+    describing(GROUP),
+    heartbeat(group_id="joined", topology=topology(JOINED)),
+    heartbeat(group_id="missing", topology=topology(part("0", source_topics=["d", "b", "a", "c"]))),
+    heartbeat(group_id="stale", topology=topology(*PLAIN.subtopologies, epoch=3)),
+    heartbeat(group_id="stale", topology=PLAIN, member_id="b"),
+]
+
+
+def told(answer: Any) -> Any:
+    return attrs.asdict(answer, value_serializer=lambda _instance, _field, value: value)
+
+
+def answers(client: KafkaWire) -> list[Any]:
+    """What a server answers, one request after the other."""
+    client.call(create_topics(new_topic(SOURCE, 3), new_topic("five", 5)), 7)
+    _until(
+        client,
+        FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]),
+        lambda answer: answer.coordinators[0].error_code == 0,
+    )
+    _until(client, describing("unknown"), lambda answer: answer.groups[0].error_code == 69)
+    found = []
+    for body in (*REFUSED, *LIVED):
+        if body is LIVED[2]:
+            # Kafka makes internal topics after it has answered, and knows of them a moment later.
+            found.append(_until(client, body, lambda answer: not answer.status))
+        else:
+            found.append(client.call(body, _version(body)))
+    return [told(answer) for answer in found]
+
+
+def _version(body: Any) -> int:
+    key = api_of(body).key
+    return min(APIS[key].highest, maxima_of("4.3")[key])
+
+
+def _until(client: KafkaWire, body: Any, is_so: Callable[[Any], bool]) -> Any:
+    while not is_so(answer := client.call(body, _version(body))):
+        """Asked again: the answer says it when it is so."""
+    return answer
+
+
+def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
+    with BlockingBroker(tmp_path / "ours", native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+        assert broker.kafka is not None
+        with closing(KafkaWire.connect(broker.kafka)) as client:
+            ours = answers(client)
+    with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka, settings=AT_ONCE) as theirs:
+        theirs.format()
+        theirs.start()
+        with closing(KafkaWire.connect(Address.parse(theirs.address))) as client:
+            expected = answers(client)
+        theirs.stop()
+    for body, one, other in zip([*REFUSED, *LIVED], ours, expected, strict=True):
+        assert one == other, body

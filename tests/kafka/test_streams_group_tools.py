@@ -1,0 +1,62 @@
+"""kafka-streams-groups: Streams groups are listed, described and deleted, with their offsets; it prints what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import trio
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupHeartbeatRequest
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.settings.broker_config import Address
+
+from tests.kafka.tools import Tools, lines, table
+from tests.support.kafka_stream import connected
+from tests.support.streams_requests import heartbeat, internal, part, topology
+
+TOPIC: Final = "orders"
+GROUP: Final = "barista"
+CHANGELOG: Final = "barista-store-changelog"
+
+
+@pytest.fixture
+def broker() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
+        broker.append(TOPIC, [b"a", b"b", b"c"])
+        yield broker
+
+
+def beat(broker: BlockingBroker, *epochs: int) -> list[Any]:
+    """Heartbeats of a member, one after the other, with these epochs."""
+
+    async def send() -> list[Any]:
+        async with connected(broker.kafka) as client:
+            return [await client.call(said(epoch), APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].highest) for epoch in epochs]
+
+    return trio.run(send)
+
+
+def said(epoch: int) -> StreamsGroupHeartbeatRequest:
+    counting = topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal(CHANGELOG)]))
+    return heartbeat(epoch, group_id=GROUP, **({} if epoch else {"topology": counting}))
+
+
+def test_a_streams_group_is_listed_described_and_deleted(tools: Tools, broker: BlockingBroker) -> None:
+    assert [answer.error_code for answer in beat(broker, 0, 2)] == [0, 0]
+    assert lines(tools("streams-groups", "--list")) == [GROUP]
+    [listed] = table(tools("streams-groups", "--list", "--state"))
+    assert (listed["group"], listed["state"]) == (GROUP, "Stable")
+    [state] = table(tools("streams-groups", "--describe", "--group", GROUP, "--state"))
+    assert (state["state"], state["#members"]) == ("Stable", "1")
+    told = tools("streams-groups", "--describe", "--group", GROUP, "--members")
+    assert "member" in told
+    assert "0:[0];" in told
+    [row] = table(tools("streams-groups", "--describe", "--group", GROUP))
+    assert (row["topic"], row["partition"]) == (TOPIC, "0")
+    assert [answer.error_code for answer in beat(broker, -1)] == [0]
+    told = tools("streams-groups", "--reset-offsets", "--group", GROUP, "--to-earliest", "--all-input-topics", "--execute")
+    assert [(row["topic"], row["new-offset"]) for row in table(told)] == [(TOPIC, "0")]
+    tools("streams-groups", "--delete", "--group", GROUP)
+    assert lines(tools("streams-groups", "--list")) == []

@@ -1,0 +1,505 @@
+"""Groups of Kafka Streams applications (KIP-1071) over the wire. Codes and messages are those of Apache Kafka 4.3.1."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.apis import ApiKey
+from triolog.protocol.kafka.authorization import AclOperation, ResourceType
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from triolog.protocol.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    ListGroupsRequest,
+)
+from triolog.protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from triolog.protocol.kafka.messages.share_groups import ShareGroupHeartbeatRequest
+from triolog.protocol.kafka.messages.streams_groups import (
+    StreamsGroupCopartitionGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupEndpoint,
+    StreamsGroupHeartbeatTopology,
+    StreamsGroupKeyValue,
+    StreamsGroupTaskIds,
+    StreamsGroupTaskOffset,
+)
+from triolog.server.listeners.kafka.fake.kafka_versions import apis_of
+
+from tests.support.kafka_acls import allow
+from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
+from tests.support.streams_requests import (
+    CHANGELOG,
+    GROUP,
+    MEMBER,
+    PLAIN,
+    REPARTITION,
+    heartbeat,
+    internal,
+    part,
+    topology,
+)
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    return {
+        "lenient": True,
+        "group_streams_heartbeat_interval_ms": 100,
+        "group_streams_max_size": 2,
+        "group_streams_initial_rebalance_delay_ms": 0,
+    }
+
+
+@pytest.fixture
+async def kafka(fast_path: Path, settings: dict[str, Any]) -> AsyncIterator[KafkaServer]:
+    async with kafka_server(fast_path, **settings) as server:
+        await server.broker.topics.create(TOPIC, 3)
+        yield server
+
+
+def tasks(parts: list[StreamsGroupTaskIds] | None) -> dict[str, list[int]] | None:
+    return None if parts is None else {each.subtopology_id: each.partitions for each in parts}
+
+
+def statuses(answer: Any) -> list[tuple[int, str]]:
+    return [(each.status_code, each.status_detail) for each in answer.status]
+
+
+async def refused(client: KafkaStream, epoch: int = 0, **fields: Any) -> tuple[int, str | None]:
+    answer = await client.call(heartbeat(epoch, **fields), 0)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.active_tasks, answer.status) == (0, 0, None, None)
+    return answer.error_code, answer.error_message
+
+
+async def described(client: KafkaStream, group: str = GROUP) -> Any:
+    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    return (await client.call(request, 0)).groups[0]
+
+
+# ---- members ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_member_joins_gets_internal_topics_and_tasks_and_leaves(kafka: KafkaServer, client: KafkaStream) -> None:
+    answer = await client.call(heartbeat(), 0)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (0, MEMBER, 2, 100)
+    assert tasks(answer.active_tasks) == {}
+    assert statuses(answer) == [(3, f"Internal topics are missing: {CHANGELOG}, {REPARTITION}")]
+    assert kafka.broker.topics.partition_count(REPARTITION) == kafka.broker.topics.partition_count(CHANGELOG) == 3
+    assert kafka.broker.topics.describe_config(CHANGELOG)["cleanup.policy"][0] == "compact"
+    assert (await described(client)).group_state == "NotReady"
+    answer = await client.call(heartbeat(2), 0)
+    assert (answer.member_epoch, statuses(answer)) == (3, [])
+    assert (tasks(answer.active_tasks), tasks(answer.standby_tasks)) == ({"0": [0, 1, 2], "1": [0, 1, 2]}, {})
+    answer = await client.call(heartbeat(3), 0)
+    assert (answer.member_epoch, answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (3, None, None, None)
+    answer = await client.call(heartbeat(-1), 0)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, statuses(answer)) == (0, MEMBER, -1, [])
+    assert (await described(client)).group_state == "Empty"
+
+
+async def test_two_members_share_the_tasks_and_a_member_gives_up_what_the_other_is_to_have(
+    kafka: KafkaServer, client: KafkaStream
+) -> None:
+    await client.call(heartbeat(), 0)
+    await client.call(heartbeat(2), 0)
+    second = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
+    assert (second.member_epoch, tasks(second.active_tasks)) == (4, {})
+    first = await client.call(heartbeat(3), 0)
+    kept = first.active_tasks
+    assert (first.member_epoch, sum(len(each.partitions) for each in kept)) == (3, 3)
+    second = await client.call(heartbeat(4, member_id="b"), 0)
+    assert second.active_tasks is None
+    first = await client.call(heartbeat(3, active_tasks=kept, standby_tasks=[], warmup_tasks=[]), 0)
+    assert first.member_epoch == 4
+    second = await client.call(heartbeat(4, member_id="b"), 0)
+    both = [(each.subtopology_id, number) for each in (*kept, *second.active_tasks) for number in each.partitions]
+    assert sorted(both) == [(name, number) for name in "01" for number in range(3)]
+
+
+async def test_what_is_wrong_with_a_heartbeat(kafka: KafkaServer, client: KafkaStream) -> None:
+    invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND
+    ids = [StreamsGroupTaskIds(subtopology_id="0", partitions=[0])]
+    offsets = [StreamsGroupTaskOffset(subtopology_id="0", partition=0, offset=0)]
+    for fields, message in (
+        ({"instance_id": "i"}, "Static membership is not yet supported."),
+        ({"task_offsets": offsets}, "TaskOffsets are not supported yet."),
+        ({"task_end_offsets": []}, "TaskEndOffsets are not supported yet."),
+        ({"warmup_tasks": ids, "member_id": ""}, "WarmupTasks are not supported yet."),
+        (
+            {"topology": topology(part("0", source_topics=[TOPIC], source_topic_regex=["t.*"]))},
+            "Regular expressions for source topics are not supported yet.",
+        ),
+        ({"member_id": " "}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"rack_id": ""}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"active_tasks": ids}, "ActiveTasks must be empty when (re-)joining."),
+        ({"standby_tasks": None}, "StandbyTasks must be empty when (re-)joining."),
+        ({"topology": None}, "Topology must be non-null when (re-)joining."),
+    ):
+        assert await refused(client, **fields) == (invalid, message)
+    assert await refused(client, -2) == (invalid, "InstanceId can't be null.")
+    assert await refused(client, -3) == (invalid, "MemberEpoch is -3, but must be greater than or equal to -2.")
+    assert await refused(client, 1, active_tasks=[]) == (invalid, "If one task-type is non-null, all must be non-null.")
+    assert await refused(client, 1, topology=PLAIN) == (invalid, "Topology can only be provided when (re-)joining.")
+    assert await refused(client, 1) == (unknown, f"Streams group {GROUP} not found.")
+    assert await refused(client, -1) == (unknown, f"Group {GROUP} not found.")
+    await client.call(heartbeat(), 0)
+    assert await refused(client, 1, member_id="b") == (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member b is not a member of group {GROUP}.",
+    )
+    assert (await refused(client, 9))[0] == (await refused(client, 1))[0] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert await refused(client, topology=PLAIN) == (invalid, "Topology updates are not supported yet.")
+    owned = {"standby_tasks": [], "warmup_tasks": []}
+    await client.call(heartbeat(2), 0)
+    for task, message in (
+        (StreamsGroupTaskIds(subtopology_id="7", partitions=[0]), "Subtopology 7 does not exist in the topology."),
+        (
+            StreamsGroupTaskIds(subtopology_id="0", partitions=[3]),
+            "Task 3 for subtopology 0 is invalid. Number of tasks for this subtopology: 3",
+        ),
+    ):
+        assert await refused(client, 3, active_tasks=[task], **owned) == (invalid, message)
+    await client.call(heartbeat(member_id="b"), 0)
+    assert await refused(client, member_id="c") == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        "The streams group has reached its maximum capacity of 2 members.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            topology(part("0", source_topics=["__consumer_offsets"])),
+            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+        ),
+        (topology(part("0", source_topics=["bad name"])), "Topic names bad name are not valid topic names."),
+        (
+            topology(part("0", source_topics=[TOPIC], state_changelog_topics=[internal("c", 3)])),
+            "Changelog topic c must have an undefined partition count, but it is set to 3.",
+        ),
+        (topology(part("0", state_changelog_topics=[internal("c")])), "No source topics found for subtopology 0"),
+        (
+            topology(part("0", source_topics=[TOPIC]), part("1", repartition_source_topics=[internal("r")])),
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never "
+            "used as a sink topic.",
+        ),
+        (
+            topology(
+                part("0", source_topics=[TOPIC]),
+                part("1", repartition_source_topics=[internal("r")], repartition_sink_topics=["r"]),
+            ),
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot "
+            "be resolved.",
+        ),
+    ],
+    ids=["the server's own", "names", "changelogs", "no sources", "no sink", "loops"],
+)
+async def test_a_topology_that_cannot_be_is_refused(
+    kafka: KafkaServer, client: KafkaStream, said: StreamsGroupHeartbeatTopology, message: str
+) -> None:
+    assert await refused(client, topology=said) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_topics_that_are_missing_or_do_not_fit_are_told_until_they_do(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.topics.create("five", 5)
+    joined = part(
+        "0",
+        source_topics=["late", "five"],
+        copartition_groups=[
+            StreamsGroupCopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
+        ],
+    )
+    answer = await client.call(heartbeat(topology=topology(joined)), 0)
+    assert statuses(answer) == [(1, "Source topics late are missing.")]
+    await kafka.broker.topics.create("late", 4)
+    answer = await client.call(heartbeat(2), 0)
+    assert statuses(answer) == [(2, "Following topics do not have the same number of partitions: [{five=5, late=4}]")]
+    assert (await described(client)).group_state == "NotReady"
+    await kafka.broker.topics.create_partitions("late", 5)
+    answer = await client.call(heartbeat(answer.member_epoch), 0)
+    assert (statuses(answer), tasks(answer.active_tasks)) == ([], {"0": [0, 1, 2, 3, 4]})
+
+
+async def test_an_older_topology_is_told_that_it_is_stale(kafka: KafkaServer, client: KafkaStream) -> None:
+    newer = topology(*PLAIN.subtopologies, epoch=3)
+    await client.call(heartbeat(topology=newer), 0)
+    answer = await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
+    assert statuses(answer) == [(0, "The member's topology epoch 0 is behind the group's topology epoch 3.")]
+
+
+async def test_the_end_of_an_application_is_asked_for_and_told_to_all(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(topology=PLAIN), 0)
+    await client.call(heartbeat(member_id="b", topology=PLAIN), 0)
+    detail = f"Streams group member {MEMBER} encountered a fatal error and requested a shutdown for the entire application."
+    assert statuses(await client.call(heartbeat(2, shutdown_application=True), 0)) == [(4, detail)]
+    await client.call(heartbeat(-1), 0)
+    assert statuses(await client.call(heartbeat(0, member_id="b", topology=PLAIN), 0)) == [(4, detail)]
+    await client.call(heartbeat(-1, member_id="b"), 0)
+    assert statuses(await client.call(heartbeat(topology=PLAIN), 0)) == []
+
+
+async def test_members_hear_where_the_state_of_others_is(kafka: KafkaServer, client: KafkaStream) -> None:
+    here, there = StreamsGroupEndpoint(host="here", port=1), StreamsGroupEndpoint(host="there", port=65_535)
+    answer = await client.call(heartbeat(topology=PLAIN, user_endpoint=here), 0)
+    assert answer.endpoint_information_epoch == 0
+    answer = await client.call(heartbeat(member_id="b", topology=PLAIN, user_endpoint=there, process_id="p2"), 0)
+    assert answer.endpoint_information_epoch == 1
+    found = {each.user_endpoint.host: each for each in answer.partitions_by_user_endpoint}
+    assert found["there"].user_endpoint.port == 65_535
+    assert {name: [(each.topic, each.partitions) for each in told.active_partitions] for name, told in found.items()} == {
+        "here": [(TOPIC, [0, 1, 2])],
+        "there": [],
+    }
+    answer = await client.call(heartbeat(3, member_id="b", endpoint_information_epoch=1), 0)
+    assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (1, None)
+
+
+@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 40}])
+async def test_the_first_assignment_waits_for_more_members(kafka: KafkaServer, client: KafkaStream) -> None:
+    answer = await client.call(heartbeat(topology=PLAIN), 0)
+    assert (answer.member_epoch, tasks(answer.active_tasks)) == (1, {})
+    assert statuses(answer) == [(5, "Assignment delayed due to the configured initial rebalance delay.")]
+    while answer.member_epoch == 1:
+        answer = await client.call(heartbeat(1), 0)
+    assert (answer.member_epoch, tasks(answer.active_tasks)) == (2, {"0": [0, 1, 2]})
+
+
+@pytest.mark.parametrize("settings", [{"lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
+async def test_a_member_that_says_nothing_is_out_when_its_session_ends(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.group_configs.change(
+        GROUP, lambda _: {"streams.session.timeout.ms": "20", "streams.heartbeat.interval.ms": "10"}
+    )
+    await client.call(heartbeat(topology=PLAIN), 0)
+    while (await described(client)).group_state != "Empty":
+        pass
+    assert (await refused(client, 2))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# ---- what is described -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_is_described_with_its_topology_and_tasks(kafka: KafkaServer, client: KafkaStream) -> None:
+    tags = [StreamsGroupKeyValue(key="zone", value="a")]
+    endpoint = StreamsGroupEndpoint(host="h", port=80)
+    await client.call(heartbeat(client_tags=tags, user_endpoint=endpoint, rack_id="r"), 0)
+    group = await described(client)
+    assert [topic.partitions for each in group.topology.subtopologies for topic in each.state_changelog_topics] == [0]
+    await client.call(heartbeat(2), 0)
+    group = await described(client)
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Stable", 3, 3)
+    zero, one = group.topology.subtopologies
+    assert (zero.subtopology_id, zero.source_topics, zero.repartition_sink_topics) == ("0", [TOPIC], [REPARTITION])
+    assert [(each.name, each.partitions) for each in one.repartition_source_topics] == [(REPARTITION, 3)]
+    assert [(each.name, each.partitions) for each in one.state_changelog_topics] == [(CHANGELOG, 3)]
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch, member.rack_id, member.process_id) == (MEMBER, 3, "r", "p1")
+    assert (member.client_tags, member.user_endpoint, member.topology_epoch, member.is_classic) == (tags, endpoint, 0, False)
+    assert (
+        tasks(member.assignment.active_tasks)
+        == tasks(member.target_assignment.active_tasks)
+        == {
+            "0": [0, 1, 2],
+            "1": [0, 1, 2],
+        }
+    )
+
+
+async def test_standby_tasks_come_with_the_groups_configuration(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(), 0)
+    await client.call(heartbeat(2), 0)
+    await kafka.broker.group_configs.change(GROUP, lambda _: {"streams.num.standby.replicas": "1"})
+    answer = await client.call(heartbeat(member_id="b", process_id="p2"), 0)
+    standby = tasks(answer.standby_tasks)
+    target = {each.member_id: each.target_assignment for each in (await described(client)).members}
+    assert standby is not None
+    assert sorted((*target[MEMBER].standby_tasks[0].partitions, *target["b"].standby_tasks[0].partitions)) == [0, 1, 2]
+
+
+# ---- other kinds of groups ---------------------------------------------------------------------------------------------------
+
+
+def classic_join() -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+async def test_a_name_is_of_one_kind_at_a_time(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(topology=PLAIN), 0)
+    listed = (await client.call(ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)).groups
+    assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
+        (GROUP, "streams", "Stable", "streams")
+    ]
+    assert (await client.call(classic_join(), 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    unknown = ErrorCode.GROUP_ID_NOT_FOUND
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id="c",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    answer = await client.call(consumer, 1)
+    assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a consumer group.")
+    share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="s", member_epoch=0, subscribed_topic_names=[TOPIC])
+    answer = await client.call(share, 1)
+    assert (answer.error_code, answer.error_message) == (unknown, f"Group {GROUP} is not a share group.")
+    assert (await client.call(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)).groups[0].error_code == unknown
+    (told,) = (await client.call(DescribeGroupsRequest(groups=[GROUP]), 6)).groups
+    assert (told.error_code, told.group_state) == (unknown, "Dead")
+    for name, request in (("consumers", consumer), ("shared", share)):
+        request.group_id = name
+        assert (await client.call(request, 1)).error_code == 0
+        assert await refused(client, group_id=name) == (unknown, f"Group {name} is not a streams group.")
+        assert (await described(client, name)).error_message == f"Group {name} is not a streams group."
+    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+    assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+async def test_a_group_without_members_makes_way_for_a_classic_one_and_back(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(topology=PLAIN), 0)
+    await client.call(heartbeat(-1), 0)
+    answer = await client.call(classic_join(), 9)
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await client.call(heartbeat(topology=PLAIN), 0)).error_code == 0
+    assert (await described(client)).group_state == "Stable"
+
+
+async def test_a_group_is_deleted_with_its_offsets(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(topology=PLAIN), 0)
+    assert await committed(client, 2, MEMBER) == 0
+    await client.call(heartbeat(-1), 0)
+    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+    assert deleted.error_code == 0
+    assert (await client.call(ListGroupsRequest(states_filter=[], types_filter=[]), 5)).groups == []
+    assert (await client.call(heartbeat(topology=PLAIN), 0)).member_epoch == 2
+
+
+# ---- offsets -----------------------------------------------------------------------------------------------------------------
+
+
+async def committed(client: KafkaStream, epoch: int, member_id: str, topic: str = TOPIC, partition: int = 0) -> int:
+    request = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
+                ],
+            )
+        ],
+    )
+    return int((await client.call(request, 9)).topics[0].partitions[0].error_code)
+
+
+async def test_offsets_are_committed_by_who_has_had_the_task_since_then(kafka: KafkaServer, client: KafkaStream) -> None:
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    await kafka.broker.topics.create("other")
+    await client.call(heartbeat(topology=PLAIN), 0)
+    assert [await committed(client, epoch, MEMBER) for epoch in (2, 1, 3)] == [0, stale, stale]
+    assert await committed(client, 2, "nobody") == await committed(client, -1, "") == ErrorCode.UNKNOWN_MEMBER_ID
+    await client.call(heartbeat(member_id="b", topology=PLAIN, process_id="p2"), 0)
+    answer = await client.call(heartbeat(2), 0)
+    owned = {"active_tasks": answer.active_tasks, "standby_tasks": [], "warmup_tasks": []}
+    answer = await client.call(heartbeat(2, **owned), 0)
+    assert answer.member_epoch == 3
+    (kept,) = owned["active_tasks"]
+    (lost,) = {0, 1, 2} - set(kept.partitions)
+    assert await committed(client, 2, MEMBER, partition=kept.partitions[0]) == 0
+    assert await committed(client, 2, MEMBER, partition=lost) == stale
+    assert await committed(client, 2, MEMBER, topic="other") == stale
+    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=MEMBER, member_epoch=3, topics=None)
+    for asked, code in ((3, 0), (2, stale)):
+        group.member_epoch = asked
+        answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+        assert answer.groups[0].error_code == code
+    group.member_id = "nobody"
+    answer = await client.call(OffsetFetchRequest(groups=[group], require_stable=False), 9)
+    assert answer.groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_offsets_of_topics_that_are_read_are_not_deleted(kafka: KafkaServer, client: KafkaStream) -> None:
+    await client.call(heartbeat(topology=PLAIN), 0)
+    await committed(client, 2, MEMBER)
+    topic = OffsetDeleteRequestTopic(name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
+    answer = await client.call(request, 0)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    await client.call(heartbeat(-1), 0)
+    answer = await client.call(request, 0)
+    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+
+
+# ---- restarts, rights, versions ----------------------------------------------------------------------------------------------
+
+
+async def test_a_group_is_what_it_was_after_a_restart(fast_path: Path, settings: dict[str, Any]) -> None:
+    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
+        await kafka.broker.topics.create(TOPIC, 3)
+        await client.call(heartbeat(), 0)
+        await client.call(heartbeat(2), 0)
+        before = await described(client)
+    async with kafka_server(fast_path, **settings) as kafka, kafka.connected() as client:
+        after = await described(client)
+        assert (after.members, after.group_epoch, after.group_state) == (before.members, 3, "Stable")
+        answer = await client.call(heartbeat(3), 0)
+        assert (answer.member_epoch, answer.active_tasks, statuses(answer)) == (3, None, [])
+
+
+@pytest.mark.parametrize("settings", [{"acl_enable": True, "lenient": True, "group_streams_initial_rebalance_delay_ms": 0}])
+async def test_what_a_client_may_do_with_streams_groups(kafka: KafkaServer, client: KafkaStream) -> None:
+    denied, hidden = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (await client.call(heartbeat(), 0)).error_code == denied
+    assert (await described(client)).error_code == denied
+    await allow(kafka, AclOperation.READ, ResourceType.GROUP, GROUP)
+    assert (await client.call(heartbeat(), 0)).error_code == hidden
+    for name in (TOPIC, REPARTITION, CHANGELOG):
+        await allow(kafka, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    answer = await client.call(heartbeat(), 0)
+    missing = f"Internal topics are missing: {CHANGELOG}, {REPARTITION}"
+    assert statuses(answer) == [(3, f"{missing}; Unauthorized to CREATE on topics {CHANGELOG}, {REPARTITION}.")]
+    await allow(kafka, AclOperation.CREATE, ResourceType.TOPIC, CHANGELOG)
+    await allow(kafka, AclOperation.CREATE, ResourceType.TOPIC, REPARTITION)
+    assert statuses(await client.call(heartbeat(2), 0)) == [(3, missing)]
+    assert statuses(await client.call(heartbeat(2), 0)) == []
+
+
+async def test_clients_are_told_that_there_are_streams_groups(client: KafkaStream) -> None:
+    answer = await client.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+    versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert versions[ApiKey.STREAMS_GROUP_HEARTBEAT] == versions[ApiKey.STREAMS_GROUP_DESCRIBE] == (0, 0)
+    assert ("streams.version", 1) in {(each.name, each.max_version_level) for each in answer.finalized_features}
+    keys = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
+    assert keys <= apis_of("4.2").keys()
+    assert not keys & apis_of("4.1").keys()

@@ -1,0 +1,176 @@
+"""Streams groups, driven by hand: topologies, a log of what was decided, internal topics that are made when missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.coordinator.streams_group_records import (
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupCopartitionGroup,
+    StreamsGroupSubtopology,
+    StreamsGroupTopicInfo,
+    StreamsGroupTopologyValue,
+)
+from triolog.server.groups.streams.group import StreamsGroup
+from triolog.server.groups.streams.streams_groups import StreamsGroups, StreamsPlan
+from triolog.server.groups.streams.tasks import NO_TASK_IDS, NO_TASKS, Tasks
+from triolog.server.groups.streams.values import (
+    InternalTopic,
+    StreamsGroupSettings,
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
+    StreamsTimes,
+)
+
+from tests.support.consumer_groups import Topics
+
+GROUP: Final = "app"
+REBALANCE_TIMEOUT_MS: Final = 60_000
+
+
+def internal(name: str, partitions: int = 0) -> StreamsGroupTopicInfo:
+    return StreamsGroupTopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=[])
+
+
+def subtopology(
+    name: str,
+    *sources: str,
+    sinks: Iterable[str] = (),
+    repartition: Iterable[StreamsGroupTopicInfo] = (),
+    changelogs: Iterable[str] = (),
+    copartitioned: Iterable[StreamsGroupCopartitionGroup] = (),
+) -> StreamsGroupSubtopology:
+    return StreamsGroupSubtopology(
+        subtopology_id=name,
+        source_topics=list(sources),
+        source_topic_regex=[],
+        state_changelog_topics=[internal(each) for each in changelogs],
+        repartition_sink_topics=list(sinks),
+        repartition_source_topics=list(repartition),
+        copartition_groups=list(copartitioned),
+    )
+
+
+def topology(*parts: StreamsGroupSubtopology, epoch: int = 0) -> StreamsGroupTopologyValue:
+    return StreamsGroupTopologyValue(epoch=epoch, subtopologies=list(parts))
+
+
+WORD_COUNT: Final = topology(
+    subtopology("0", "words", sinks=["app-repartition"]),
+    subtopology("1", repartition=[internal("app-repartition")], changelogs=["app-changelog"]),
+)
+"""Words are read, partitioned anew and counted."""
+
+
+def joining(group_id: str, member_id: str, topic: str, **more: Any) -> StreamsHeartbeat:
+    """A member joins an application that does nothing but read a topic."""
+    return StreamsHeartbeat(
+        group_id=group_id,
+        member_id=member_id,
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        topology=topology(subtopology("0", topic)),
+        process_id=f"process-of-{member_id}",
+        active=NO_TASK_IDS,
+        standby=NO_TASK_IDS,
+        warmup=NO_TASK_IDS,
+        **more,
+    )
+
+
+@attrs.define(eq=False)
+class DrivenStreamsGroups:
+    """A coordinator without the coordinator: plans are committed at once, their records kept as bytes."""
+
+    topics: Topics
+    settings: StreamsGroupSettings = attrs.field(factory=StreamsGroupSettings)
+    times: StreamsTimes = attrs.field(default=StreamsTimes(initial_rebalance_delay_ms=0))
+    now_ms: int = 0
+    makes_topics: bool = True
+    """Whether internal topics are made when they are missing."""
+    log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
+    groups: StreamsGroups = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.groups = self._new()
+
+    def _new(self) -> StreamsGroups:
+        return StreamsGroups(self.settings, self.topics, lambda _: self.times)
+
+    @property
+    def group(self) -> StreamsGroup:
+        return self.groups.known(GROUP)
+
+    def heartbeat(self, member_id: str, epoch: int, owned: Tasks | None = None, **more: Any) -> StreamsHeartbeatAnswer:
+        tasks = (None, None, None) if owned is None else (owned.active, owned.standby, owned.warmup)
+        request = StreamsHeartbeat(
+            group_id=more.pop("group_id", GROUP),
+            member_id=member_id,
+            member_epoch=epoch,
+            active=tasks[0],
+            standby=tasks[1],
+            warmup=tasks[2],
+            **more,
+        )
+        plan = self.groups.heartbeat(request, self.now_ms)
+        self.commit(plan)
+        assert plan.answer is not None
+        if self.makes_topics:
+            self.make(plan.answer.missing_topics)
+        return plan.answer
+
+    def join(
+        self, member_id: str, said: StreamsGroupTopologyValue = WORD_COUNT, *, process_id: str | None = None, **more: Any
+    ) -> StreamsHeartbeatAnswer:
+        return self.heartbeat(
+            member_id,
+            0,
+            NO_TASKS,
+            topology=said,
+            process_id=process_id or f"process-of-{member_id}",
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            **more,
+        )
+
+    def make(self, missing: Iterable[InternalTopic]) -> None:
+        for topic in missing:
+            if self.topics.find(topic.name) is None:
+                self.topics.create(topic.name, topic.partitions)
+
+    def commit(self, plan: StreamsPlan) -> None:
+        self.log.extend(STREAMS_GROUP_RECORDS.encode(record) for record in plan.records)
+        self.groups.commit(plan, self.now_ms)
+
+    def remove(self) -> None:
+        plan = self.groups.plan_removal(GROUP)
+        self.log.extend(STREAMS_GROUP_RECORDS.encode(record) for record in plan.records)
+        self.groups.forget(GROUP)
+
+    def pass_time(self, until_ms: int) -> None:
+        """Everything that comes due on the way."""
+        while (deadline_ms := self.groups.next_deadline_ms) is not None and deadline_ms <= until_ms:
+            self.now_ms = deadline_ms
+            for key in self.groups.due(self.now_ms):
+                plan = self.groups.expire(key, self.now_ms)
+                if plan is not None:
+                    self.commit(plan)
+        self.now_ms = until_ms
+
+    def restart(self) -> None:
+        """As a new process would find it."""
+        self.groups = self.replayed()
+        self.groups.begin_sessions(self.now_ms)
+
+    def replayed(self) -> StreamsGroups:
+        groups = self._new()
+        for key_bytes, data in self.log:
+            key = STREAMS_GROUP_RECORDS.decode_key(key_bytes)
+            assert key is not None
+            groups.replay(key, None if data is None else STREAMS_GROUP_RECORDS.decode_value(key, data))
+        return groups
+
+    def compact(self) -> None:
+        """Keep the newest record of each key, where it is."""
+        last = {key: place for place, (key, _) in enumerate(self.log)}
+        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
