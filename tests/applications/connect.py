@@ -34,6 +34,8 @@ CONFIG: Final = {
     "scheduled.rebalance.max.delay.ms": "0",  # the next worker is the one that was killed
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "500",
+    "consumer.session.timeout.ms": "6000",
+    "consumer.heartbeat.interval.ms": "500",
     "offset.flush.interval.ms": "200",
     "reconnect.backoff.max.ms": "100",
     # The next worker reads the offsets when the transaction is over that the one before has left open.

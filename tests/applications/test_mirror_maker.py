@@ -73,7 +73,7 @@ def test_records_arrive_in_order_on_the_other_side(
     with ExitStack() as stack:
         server = stack.enter_context(RestartedServer.running(tmp_path / "server", server_forker))
         calls = stack.enter_context(KafkaCalls.start(kafka_classes))
-        kafka = stack.enter_context(KafkaBroker(tmp_path / "kafka", kafka_jars("4.3.1"), calls))
+        kafka = stack.enter_context(KafkaBroker(tmp_path / "kafka", kafka_jars(), calls))
         kafka.format()
         kafka.start()
         make_topics(server.address, "orders")

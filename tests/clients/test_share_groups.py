@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
-from tests.clients.clients import CLIENTS, Running, program
+from tests.clients.clients import CLIENTS, Running
 from tests.clients.confluent_driver import ConfluentDriver
 from tests.clients.driver import Access, Given, Sharer, SharingDriver
 from tests.clients.external_programs import ProgramUnavailableError
@@ -24,23 +23,15 @@ TOPIC = "orders"
 GROUP = "group"
 LOCK_S = 30.0
 PATIENCE_S = 60.0
-CLIENTS_OF = {
-    "confluent-kafka": CLIENTS["confluent-kafka"].running,
-    "java": CLIENTS["java"].running,
-    "java-4.3": program("java-4.3", partial(external_programs.java, "4.3.1")),
-    "java-4.4": CLIENTS["java-4.4"].running,
-    "franz-go": CLIENTS["franz-go"].running,
-}
 SHARING = [
     "confluent-kafka",
     "java",
-    pytest.param("java-4.3", marks=pytest.mark.full),
     pytest.param("java-4.4", marks=pytest.mark.full),
     pytest.param("franz-go", marks=pytest.mark.full),
 ]
 """The last ones are fetched, or compiled for minutes, on a fresh machine."""
 RENEWING = [
-    pytest.param("java-4.3", True, marks=pytest.mark.full, id="java-4.3"),
+    pytest.param("java", True, id="java"),
     pytest.param("java-4.4", True, marks=pytest.mark.full, id="java-4.4"),
     pytest.param("franz-go", False, marks=pytest.mark.full, id="franz-go"),
 ]
@@ -65,7 +56,7 @@ def programs() -> Iterator[ExitStack]:
 def running(request: pytest.FixtureRequest, programs: ExitStack) -> Running:
     """As wide as the module, so that what is started is there before a test's leaks are counted."""
     try:
-        running: Running = programs.enter_context(CLIENTS_OF[request.param]())
+        running: Running = programs.enter_context(CLIENTS[request.param].running())
     except ProgramUnavailableError as exc:
         external_programs.unavailable(str(exc))
     return running

@@ -10,23 +10,13 @@ import pytest
 from confluent_kafka import ShareConsumer
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
-from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.kafka.tools import Tools, lines, table
-from tests.support.kafka_jars import KafkaCalls
 
 TOPIC: Final = "orders"
 GROUP: Final = "baristas"
 PATIENCE_S: Final = 60.0
 EARLIEST: Final = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
-
-
-@pytest.fixture(scope="module")
-def kafka(kafka_class_path: str) -> Iterator[KafkaCalls]:
-    """Of a version that resets offsets."""
-    ours, _, _ = kafka_class_path.partition(":")
-    with KafkaCalls.start(f"{ours}:{kafka_jars('4.3.1')}") as calls:
-        yield calls
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.full
 @pytest.fixture(scope="module")
 def jars() -> str:
     try:
-        return kafka_jars("4.3.1")
+        return kafka_jars()
     except PeerMissingError as exc:
         unavailable(str(exc))
 

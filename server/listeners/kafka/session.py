@@ -39,6 +39,7 @@ LOGGER: Final = logging.getLogger(__name__)
 MAX_PRODUCES_IN_FLIGHT: Final = 64
 NOT_CHARGED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
 """Requests that no quota is about: logins, and what brokers say to each other."""
+PRODUCE: Final = ApiKey.PRODUCE
 KEPT_PARTITION_BYTES: Final = 512
 """What each partition of a parked request is counted as: the objects of its question, which are more than its bytes were."""
 
@@ -163,6 +164,11 @@ class KafkaSession(Session[Request]):
     logs_in: bool = False
     """Whether its peer shows who it is by a login, not by a request alone."""
     _take_up: TakeUp = attrs.field(init=False)
+    _user_of: str | None = None
+    """The principal that `_user` is of: it changes with a login."""
+    _user: str = ""
+    _time: Callable[[], float] = attrs.field(init=False)
+    """trio's, without the look for its clock: a session asks for it with every request that a quota is about."""
     _turns: deque[Turn] = attrs.field(factory=deque)
     _parked: trio.CancelScope | None = None
     _has_failed: bool = False
@@ -173,10 +179,17 @@ class KafkaSession(Session[Request]):
         super().__attrs_post_init__()
         self.principal = self.transport.principal
         self._take_up = self.open_calls(self)
+        self._time = trio.lowlevel.current_clock().current_time
 
     @property
     def principal_name(self) -> str:
         return self.principal
+
+    @property
+    def user(self) -> str:
+        if self._user_of is not self.principal:
+            self._user_of, self._user = self.principal, super().user
+        return self._user
 
     def begin(self) -> None:
         """Nothing is to be said first."""
@@ -274,15 +287,17 @@ class KafkaSession(Session[Request]):
 
     def charge(self, turn: Turn) -> float:
         """For how long the client has to be quiet after this request, in seconds."""
-        seconds, self.owed_s = self.owed_s, 0.0
-        request, quotas, now = turn.request, self.quotas, trio.current_time()
+        seconds = self.owed_s
+        if seconds:
+            self.owed_s = 0.0
+        request, quotas, now = turn.request, self.quotas, self._time()
         key, client_id = request.api.key, request.client_id or ""
-        if key in NOT_CHARGED:
-            return seconds
-        if key is ApiKey.PRODUCE:
+        if key is PRODUCE:
             used_up_s = quotas.use(PRODUCER_BYTE_RATE, self.user, client_id, request.size_bytes, now)
             seconds = used_up_s if used_up_s > seconds else seconds
-        if turn.meter is not None and not (key is ApiKey.PRODUCE and not request.body.acks):
+        elif key in NOT_CHARGED:
+            return seconds
+        if turn.meter is not None and not (key is PRODUCE and not request.body.acks):
             percents = 100 * turn.meter.spent_s
             seconds = max(seconds, quotas.use(REQUEST_PERCENTAGE, self.user, client_id, percents, now))
         return seconds

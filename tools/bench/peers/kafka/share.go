@@ -64,8 +64,8 @@ func shareConsume(ctx context.Context, s *settings) (map[string]any, error) {
 	return map[string]any{"mb_s": float64(bytes-before) / 1e6 / taken, "seconds": taken}, nil
 }
 
-// shareRelease has two members and one record at a time: one gets it, the other one waits, the first one releases it, and the
-// time until the other one has it is taken. As often as `requests` says.
+// shareRelease has one record at a time: a member gets it and releases it, and the time is taken until it is there again. Where
+// there are two `clients` the other one waits for it, else the same one asks again. As often as `requests` says.
 func shareRelease(ctx context.Context, s *settings) (map[string]any, error) {
 	within, done := context.WithTimeout(ctx, patience)
 	defer done()
@@ -77,7 +77,7 @@ func shareRelease(ctx context.Context, s *settings) (map[string]any, error) {
 	if err := fromStart(within, sender, s.group); err != nil {
 		return nil, err
 	}
-	var members [2]*kgo.Client
+	members := make([]*kgo.Client, s.clients)
 	for at := range members {
 		// one fetch a poll, so that a member that does not poll takes nothing
 		members[at], err = connect(s, kgo.ShareGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.MaxConcurrentFetches(0))
@@ -88,41 +88,50 @@ func shareRelease(ctx context.Context, s *settings) (map[string]any, error) {
 	}
 	taken := make([]time.Duration, 0, s.requests)
 	value := valueOf(s)
-	for number := range s.requests + s.requests/10 + 2 { // each member waits once before anything counts, so both have joined
+	first := s.requests/10 + 2 // each member holds once and waits once before anything counts, so both have joined
+	for number := range first + s.requests {
 		if err := sender.ProduceSync(within, &kgo.Record{Value: value}).FirstErr(); err != nil {
 			return nil, err
 		}
-		each, err := passOn(within, members[number%2], members[(number+1)%2], int64(number))
+		holder, taker := members[number%s.clients], members[(number+1)%s.clients]
+		held, err := pollOne(within, holder, int64(number))
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", number, err)
 		}
-		if number >= s.requests/10+2 {
+		each, err := releaseAndTake(within, held, holder, taker)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", number, err)
+		}
+		if number >= first {
 			taken = append(taken, each)
 		}
 	}
 	return latencies(taken)
 }
 
-func passOn(ctx context.Context, holder, waiter *kgo.Client, offset int64) (time.Duration, error) {
-	held, err := pollOne(ctx, holder, offset)
-	if err != nil {
-		return 0, err
-	}
+// releaseAndTake lets one go of a record and the other one have and accept it.
+func releaseAndTake(ctx context.Context, held *kgo.Record, holder, taker *kgo.Client) (time.Duration, error) {
 	type delivery struct {
 		record *kgo.Record
 		at     time.Time
 		err    error
 	}
 	deliveries := make(chan delivery, 1)
-	go func() {
-		given, err := pollOne(ctx, waiter, offset)
+	take := func() {
+		given, err := pollOne(ctx, taker, held.Offset)
 		deliveries <- delivery{given, time.Now(), err}
-	}()
-	time.Sleep(parking)
+	}
+	if taker != holder {
+		go take()
+		time.Sleep(parking)
+	}
 	released := time.Now()
 	held.Ack(kgo.AckRelease)
 	if err := holder.FlushAcks(ctx); err != nil {
 		return 0, err
+	}
+	if taker == holder {
+		take()
 	}
 	given := <-deliveries
 	if given.err != nil {
@@ -132,7 +141,7 @@ func passOn(ctx context.Context, holder, waiter *kgo.Client, offset int64) (time
 		return 0, fmt.Errorf("delivered %d times, not twice", count)
 	}
 	given.record.Ack(kgo.AckAccept)
-	return given.at.Sub(released), waiter.FlushAcks(ctx)
+	return given.at.Sub(released), taker.FlushAcks(ctx)
 }
 
 // pollOne answers the record that a poll gives, which must be this one.
