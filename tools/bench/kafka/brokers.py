@@ -104,9 +104,10 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
 
 @contextmanager
 def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
-    """`triolog serve`, whose groups do not wait for more members to come, as Kafka's here."""
+    """`triolog serve`, whose groups do not wait for more members to come, as Kafka's here, and which, as Kafka, serves all of a
+    thousand members at a time."""
     Path(directory).mkdir()
-    settings = {"group_initial_rebalance_delay_ms": 0}
+    settings = {"group_initial_rebalance_delay_ms": 0, "max_connections": 2_000}
     with serving(directory, durability=durability, settings=settings, kafka=True) as server:
         yield Broker(TRIOLOG, server.kafka, server.pid)
 
