@@ -210,13 +210,13 @@ class GroupCoordinator:
         while self._members.is_being_stored(group) and not self._is_closed:
             await self._records.written()
 
-    def _is_managed(self, group: str) -> bool:
+    def is_managed(self, group: str) -> bool:
         """Whether it is a group whose assignments the server makes."""
         return group in self.consumers or group in self.share or group in self.streams
 
     def _is_not_shared(self, group: str) -> bool:
         """Whether there is a group of that name, and it is no share group."""
-        return group not in self.share and (self._is_managed(group) or self.describe(group).state is not GroupState.DEAD)
+        return group not in self.share and (self.is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group, each with an answer of its own."""
@@ -302,7 +302,7 @@ class GroupCoordinator:
     def describe(self, group: str) -> GroupDescription:
         """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
         self._topic.check_served(group)
-        if self._is_managed(group):
+        if self.is_managed(group):
             return GroupDescription(group_id=group)
         found = self._members.describe(group)
         if found is not None:
