@@ -23,6 +23,8 @@ from tests.clients.kafka_python_driver import KafkaPythonDriver, kafka
 STATIC: Final = "groups: static members"
 COOPERATIVE: Final = "groups: cooperative rebalances"
 BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
+BY_TASKS: Final = "Streams groups: words are counted (KIP-1071)"
+ONLY_JAVA: Final = {BY_TASKS: "only Java has Kafka Streams"}
 GROUPS_DELETED: Final = "groups: deleted"
 SHARING: Final = (
     "share groups: accepted, given back, rejected",
@@ -80,6 +82,7 @@ CLIENTS: Final = {
             running=_of_python(
                 ConfluentDriver, lambda: f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
             ),
+            cannot=ONLY_JAVA,
         ),
         Client(
             name="aiokafka",
@@ -89,6 +92,7 @@ CLIENTS: Final = {
                 BY_SERVER: "aiokafka has no KIP-848",
                 GROUPS_DELETED: "aiokafka's admin client has no call for it",
                 **dict.fromkeys(SHARING, "aiokafka has no share groups"),
+                **ONLY_JAVA,
             },
         ),
         Client(
@@ -97,6 +101,7 @@ CLIENTS: Final = {
             cannot={
                 BY_SERVER: "kafka-python has no KIP-848",
                 **dict.fromkeys(SHARING, "kafka-python has no share groups"),
+                **ONLY_JAVA,
             },
         ),
         Client(
@@ -108,9 +113,15 @@ CLIENTS: Final = {
                 COOPERATIVE: "kafkajs has no cooperative assignor",
                 BY_SERVER: "kafkajs has no KIP-848",
                 **dict.fromkeys(SHARING, "kafkajs has no share groups"),
+                **ONLY_JAVA,
             },
         ),
-        Client(name="franz-go", is_program=True, running=program("franz-go", partial(external_programs.go, "franz-go"))),
+        Client(
+            name="franz-go",
+            is_program=True,
+            running=program("franz-go", partial(external_programs.go, "franz-go")),
+            cannot=ONLY_JAVA,
+        ),
         Client(name="java", is_program=True, running=program("java", external_programs.java)),
         Client(name="java-4.4", is_program=True, running=program("java-4.4", partial(external_programs.java, "4.4.0"))),
         Client(
@@ -120,6 +131,7 @@ CLIENTS: Final = {
             cannot={
                 BY_SERVER: "sarama has no KIP-848",
                 **dict.fromkeys(SHARING, "sarama has no share groups"),
+                **ONLY_JAVA,
             },
         ),
     )

@@ -27,11 +27,20 @@ class WordCount:
 
     @classmethod
     def start(
-        cls, program: Sequence[str], servers: str, folder: Path, *, guarantee: str = AT_LEAST_ONCE, number: int = 0
+        cls,
+        program: Sequence[str],
+        servers: str,
+        folder: Path,
+        *,
+        guarantee: str = AT_LEAST_ONCE,
+        number: int = 0,
+        name: str = APPLICATION,
+        topics: tuple[str, str] = (WORDS, COUNTS),
     ) -> Self:
-        """`number`: of the instance, which has a state directory and an endpoint of its own."""
+        """`number`: of the instance, which has a state directory and an endpoint of its own. `topics`: where words come from,
+        and where counts go."""
         state = folder / f"state-{number}"
-        arguments = (servers, APPLICATION, str(state), guarantee, "1", f"instance-{number}:1")
+        arguments = (servers, name, str(state), guarantee, f"instance-{number}:1", *topics)
         return cls(
             subprocess.Popen([*program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         )

@@ -52,7 +52,7 @@ def program(request: pytest.FixtureRequest) -> Sequence[str]:
 async def counted(broker: EmbeddedBroker, line: str, expected: Counter[str]) -> None:
     """Feed a line, and wait until each of its words has its count."""
     expected.update(line.split())
-    await broker.append(WORDS, [line], partition=sum(expected.values()) % PARTITIONS)
+    await broker.append(WORDS, [line.encode()], partition=sum(expected.values()) % PARTITIONS)
     for word in set(line.split()):
         wanted = word.encode(), str(expected[word]).encode()
         await broker.log(COUNTS).wait_for(where=lambda record, wanted=wanted: (record.key, record.value) == wanted)

@@ -144,7 +144,12 @@ LIVED: Final = [
     heartbeat(group_id="missing", topology=topology(part("0", source_topics=["d", "b", "a", "c"]))),
     heartbeat(group_id="stale", topology=topology(*PLAIN.subtopologies, epoch=3)),
     heartbeat(group_id="stale", topology=PLAIN, member_id="b"),
+    describing("joined"),
+    describing("missing"),
+    describing("stale"),
 ]
+LEFT: Final = LIVED[-3:]
+"""What is asked of groups that stay."""
 
 
 def told(answer: Any) -> Any:
@@ -194,3 +199,7 @@ def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
         theirs.stop()
     for body, one, other in zip([*REFUSED, *LIVED], ours, expected, strict=True):
         assert one == other, body
+    with BlockingBroker(theirs.log_directory, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as adopted:
+        assert adopted.kafka is not None
+        with closing(KafkaWire.connect(adopted.kafka)) as client:
+            assert [told(client.call(body, 0)) for body in LEFT] == expected[-len(LEFT) :]

@@ -253,9 +253,12 @@ MEMBERS: Final = (
     Fault(
         name="member-before-its-record",
         why="After a crash nobody knows a member that was told that it is one, and what it has is given to another.",
-        file="server/actors/coordinators/consumer_coordinator.py",
-        old="        await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
-        new="        self._commit(plan)\n        await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
+        file="server/actors/coordinators/managed/managed_coordinator.py",
+        old="            await self._store(plan, lambda: self._commit(plan), replaces_classic=replaces_classic)\n",
+        new=(
+            "            self._commit(plan)\n"
+            "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n"
+        ),
         tests=(f"{ACTORS}/coordinators/test_consumer_coordinator.py::test_nobody_is_a_member_before_it_is_on_the_device",),
     ),
 )

@@ -156,9 +156,8 @@ class GroupCoordinator:
         """Be in the next generation of a group; waits for the others. Cancelled: the member is one all the same. A group of the
         other kind without members becomes a classic one."""
         error = self._refusal(request.group_id)
-        for other in (self.consumers, self.streams):
-            if error is ErrorCode.NONE and request.group_id not in self.share:
-                error = await other.make_way(request.group_id) or self._refusal(request.group_id)
+        while error is ErrorCode.NONE and (other := self._in_the_way(request.group_id)) is not None:
+            error = await other.make_way(request.group_id) or self._refusal(request.group_id)
         if error is ErrorCode.NONE and request.group_id in self.share:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is not ErrorCode.NONE:
@@ -166,6 +165,15 @@ class GroupCoordinator:
         answer = await self._wait_for(partial(self._members.join, request))
         assert isinstance(answer, JoinAnswer)
         return answer
+
+    def _in_the_way(self, group: str) -> ConsumerCoordinator | StreamsCoordinator | None:
+        """Who has, or may be about to have, a group of that name, and lets go of it when it is empty."""
+        if group in self.share:
+            return None
+        for other in (self.consumers, self.streams):
+            if other.is_concerned_with(group):
+                return other
+        return None
 
     async def sync(self, request: Sync) -> SyncAnswer:
         """Get one's assignment; waits for the leader and the log. Cancelled: it has asked all the same."""
@@ -210,13 +218,13 @@ class GroupCoordinator:
         while self._members.is_being_stored(group) and not self._is_closed:
             await self._records.written()
 
-    def _is_managed(self, group: str) -> bool:
+    def is_managed(self, group: str) -> bool:
         """Whether it is a group whose assignments the server makes."""
         return group in self.consumers or group in self.share or group in self.streams
 
     def _is_not_shared(self, group: str) -> bool:
         """Whether there is a group of that name, and it is no share group."""
-        return group not in self.share and (self._is_managed(group) or self.describe(group).state is not GroupState.DEAD)
+        return group not in self.share and (self.is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group, each with an answer of its own."""
@@ -302,7 +310,7 @@ class GroupCoordinator:
     def describe(self, group: str) -> GroupDescription:
         """State, protocol and members; a group that nobody knows, or that is no classic one, is Dead. Raises RequestError."""
         self._topic.check_served(group)
-        if self._is_managed(group):
+        if self.is_managed(group):
             return GroupDescription(group_id=group)
         found = self._members.describe(group)
         if found is not None:

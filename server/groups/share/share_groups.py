@@ -77,7 +77,7 @@ class ShareGroups(GroupTable[ShareGroup, ShareSessionKey]):
             return self._leave(request, wall_ms)
         base = self._groups.get(request.group_id)
         if base is None:
-            base = self._new_group(request)
+            base = self._joined_group(request)
         draft = ShareDraft(base, self.topics, wall_ms)
         self._check_room(base, request.member_id)
         known = base.members.get(request.member_id)
@@ -100,7 +100,7 @@ class ShareGroups(GroupTable[ShareGroup, ShareSessionKey]):
             seen_version=self.topics.version,
         )
 
-    def _new_group(self, request: ShareHeartbeat) -> ShareGroup:
+    def _joined_group(self, request: ShareHeartbeat) -> ShareGroup:
         if request.member_epoch != JOIN_EPOCH:
             raise RequestError(f"Share group {request.group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
         return self._room_for(request.group_id)

@@ -14,7 +14,7 @@ from .partition_counts import IncorrectlyPartitionedError, PartitionCounts
 from .topology import Topology, invalid_topology
 from .values import InternalTopic, StreamsStatus, StreamsStatusCode, SubtopologyDescription
 
-MAX_TASKS: Final = 20_000
+MAX_TASKS: Final = 10_000
 """Of an application: so many are assigned in one step."""
 TOPICS_TOLD: Final = 3
 

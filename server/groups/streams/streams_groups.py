@@ -107,7 +107,8 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
             target = draft.group.targets.get(member.member_id, NO_TASKS)
         reconciled = _reconcile(draft, member, target, request)
         statuses += [configured.problem] if configured.problem is not None else []
-        memory = self._memory(base, request, configured, has_other_tasks=_has_other_tasks(request, before, reconciled))
+        moves_tasks = member.endpoint is not None and _has_other_tasks(request, before, reconciled)
+        memory = self._memory(base, request, configured, moves_tasks=moves_tasks)
         statuses += _shutdown(memory)
         return StreamsPlan(
             records=tuple(draft.records),
@@ -118,7 +119,9 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
                 statuses=tuple(statuses),
                 assignment=reconciled.assigned.tasks if _has_other_tasks(request, before, reconciled) else None,
                 endpoint_epoch=memory.endpoint_epoch,
-                endpoints=self._endpoints(draft.group, request, memory),
+                endpoints=self._endpoints(draft.group, configured)
+                if base.memory.endpoint_epoch + moves_tasks != request.endpoint_epoch
+                else None,
                 missing_topics=configured.missing,
             ),
             base=base,
@@ -169,26 +172,21 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
         return configured
 
     def _memory(
-        self, base: StreamsGroup, request: StreamsHeartbeat, configured: ConfiguredTopology, *, has_other_tasks: bool
+        self, base: StreamsGroup, request: StreamsHeartbeat, configured: ConfiguredTopology, *, moves_tasks: bool
     ) -> GroupMemory:
-        """What is remembered of a heartbeat. As in Kafka the one that makes a group tells of no endpoints yet."""
+        """What is remembered of a heartbeat. `moves_tasks`: of a member with an endpoint; as in Kafka those of the first member
+        of a group do not count."""
         known, is_new = base.memory, request.group_id not in self._groups
-        member = base.members.get(request.member_id)
-        has_endpoint = request.endpoint is not None or (member is not None and member.endpoint is not None)
         asks = request.member_id if request.shutdown_application else None
         return GroupMemory(
             configured=configured,
             seen_version=self.topics.version,
-            endpoint_epoch=known.endpoint_epoch + (has_other_tasks and has_endpoint and not is_new),
+            endpoint_epoch=known.endpoint_epoch + (moves_tasks and not is_new),
             shutdown_member_id=known.shutdown_member_id or asks,
         )
 
-    def _endpoints(
-        self, group: StreamsGroup, request: StreamsHeartbeat, memory: GroupMemory
-    ) -> tuple[EndpointPartitions, ...] | None:
-        if memory.endpoint_epoch == request.endpoint_epoch:
-            return None
-        found = (endpoint_partitions(group.members[name], memory.configured, self.topics) for name in sorted(group.members))
+    def _endpoints(self, group: StreamsGroup, configured: ConfiguredTopology) -> tuple[EndpointPartitions, ...]:
+        found = (endpoint_partitions(group.members[name], configured, self.topics) for name in sorted(group.members))
         return tuple(each for each in found if each is not None)
 
     def _leave(self, request: StreamsHeartbeat, wall_ms: int) -> StreamsPlan:

@@ -41,7 +41,8 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     try:
         description = call.broker.groups.describe(group)
         if description.state is GroupState.DEAD and call.version >= FIRST_WITH_UNKNOWN_GROUP:
-            raise RequestError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
+            why = "is not a classic group" if call.broker.groups.is_managed(group) else "not found"
+            raise RequestError(f"Group {group} {why}.", ErrorCode.GROUP_ID_NOT_FOUND)
     except RequestError as exc:
         error = exc
     is_shown = error is None or error.code is ErrorCode.GROUP_ID_NOT_FOUND

@@ -46,7 +46,7 @@ async def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest
             heartbeat_interval_ms=0,
             acceptable_recovery_lag=0,
             task_offset_interval_ms=0,
-            status=None,
+            status=[],
             endpoint_information_epoch=0,
         )
     return _told(answer, statuses)

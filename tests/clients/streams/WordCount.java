@@ -10,8 +10,8 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 
-/** Counts the words of the topic `words` into `counts`, in a group of the protocol `streams`. Ends when its standard input does.
- * Arguments: bootstrap servers, application id, state directory, processing guarantee, threads, endpoint. */
+/** Counts the words of one topic into another, in a group of the protocol `streams`. Ends when its standard input does.
+ * Arguments: bootstrap servers, application id, state directory, processing guarantee, endpoint, both topics. */
 final class WordCount {
 
     public static void main(String[] asked) throws Exception {
@@ -20,8 +20,7 @@ final class WordCount {
         config.put("application.id", asked[1]);
         config.put("state.dir", asked[2]);
         config.put("processing.guarantee", asked[3]);
-        config.put("num.stream.threads", asked[4]);
-        config.put("application.server", asked[5]);
+        config.put("application.server", asked[4]);
         config.put("group.protocol", "streams");
         config.put("default.key.serde", Serdes.StringSerde.class);
         config.put("default.value.serde", Serdes.StringSerde.class);
@@ -32,13 +31,13 @@ final class WordCount {
         config.put("reconnect.backoff.max.ms", "100");
         config.put("retry.backoff.max.ms", "100");
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, String> words = builder.stream("words");
+        KStream<String, String> words = builder.stream(asked[5]);
         words.flatMapValues(line -> Arrays.asList(line.split(" ")))
             .groupBy((key, word) -> word, Grouped.as("by-word"))
             .count(Named.as("count"), Materialized.as("counted"))
             .toStream()
             .mapValues(count -> Long.toString(count))
-            .to("counts");
+            .to(asked[6]);
         KafkaStreams application = new KafkaStreams(builder.build(), config);
         application.setStateListener((now, before) -> {
             System.out.println(now);

@@ -7,6 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
+from triolog.protocol.kafka.messages.streams_groups import (
+    StreamsGroupHeartbeatSubtopology,
+    StreamsGroupHeartbeatTopology,
+    StreamsGroupTopicInfo,
+)
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
 from triolog.protocol.schema.primitives import write_unsigned_varint
@@ -36,6 +41,23 @@ OFTEN: Final = (
 """What others build on."""
 MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 """For other clients, or for records."""
+APPLICATION: Final = StreamsGroupHeartbeatTopology(
+    epoch=0,
+    subtopologies=[
+        StreamsGroupHeartbeatSubtopology(
+            subtopology_id="0",
+            source_topics=["plain"],
+            source_topic_regex=[],
+            state_changelog_topics=[
+                StreamsGroupTopicInfo(name="streams-changelog", partitions=0, replication_factor=0, topic_configs=[])
+            ],
+            repartition_sink_topics=[],
+            repartition_source_topics=[],
+            copartition_groups=[],
+        )
+    ],
+)
+"""What can be run, until its topics are deleted."""
 NOT_REACHED: Final = (2e9,) * 4
 """Quotas that count and that nobody is ever above: who has to be quiet would keep the run waiting."""
 UNKNOWN_TAGS: Final = b"\x02\xce\x10\x03abc\xcf\x10\x00"
@@ -102,16 +124,19 @@ def value_of(cls: type, version: int, world: World) -> Any:
 
 def _straightened(values: dict[str, Any], world: World) -> None:
     """A heartbeat of a Streams group that is mostly not refused for the first thing that Kafka 4.3 does not support."""
-    if world.chance(0.8):
-        values.update(dict.fromkeys(("instance_id", "task_offsets", "task_end_offsets"), None))
-        for part in () if values["topology"] is None else values["topology"].subtopologies:
-            part.source_topic_regex = []
-            for topic in part.state_changelog_topics:
-                topic.partitions = 0
-        if values["member_epoch"] == 0:
-            values.update({"active_tasks": [], "standby_tasks": [], "warmup_tasks": []})
-        else:
-            values.update({"topology": None, "warmup_tasks": None if values["active_tasks"] is None else []})
+    if world.chance(0.2):
+        return
+    me = world.me
+    values |= dict.fromkeys(("instance_id", "rack_id", "task_offsets", "task_end_offsets"))
+    values["group_id"] = world.mostly(me.group if me.group in STREAMS_GROUPS else STREAMS_GROUPS[0], values["group_id"])
+    values["member_id"] = world.mostly(me.sharer, values["member_id"], usually=0.9)
+    values["member_epoch"] = epoch = world.mostly(me.streams_epoch, 0, -1, 3, usually=0.9)
+    if epoch == 0:
+        values |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        values["topology"] = world.mostly(APPLICATION, values["topology"])
+    else:
+        values |= {"topology": None, "warmup_tasks": None if values["active_tasks"] is None else []}
+        values["standby_tasks"] = values["warmup_tasks"]
 
 
 def _field(field: Field, version: int, world: World) -> Any:
@@ -280,8 +305,8 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
         case ApiKey.SHARE_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SHARE_GROUPS:
             me.member, me.generation = answer.member_id or "", answer.member_epoch
-        case ApiKey.STREAMS_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in STREAMS_GROUPS:
-            me.member, me.generation = answer.member_id, answer.member_epoch
+        case ApiKey.STREAMS_GROUP_HEARTBEAT if body.member_id == me.sharer:
+            me.streams_epoch = 0 if answer.error_code else max(answer.member_epoch, 0)
         case ApiKey.INIT_PRODUCER_ID if answer.error_code == 0:
             me.producer_id, me.producer_epoch, me.sequence = answer.producer_id, answer.producer_epoch, 0
             me.transactional_id = body.transactional_id

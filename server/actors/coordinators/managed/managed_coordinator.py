@@ -144,10 +144,14 @@ class ManagedCoordinator(Generic[G, P, T]):
         """Whether it is a group of this kind."""
         return group in self._groups
 
+    def is_concerned_with(self, group: str) -> bool:
+        """Whether it is a group of this kind, or somebody has its turn, who may make it one."""
+        return group in self._turns or group in self._groups
+
     async def remove(self, group: str) -> None:
         """Take a group without members out; its offsets stay. Nothing of this kind is there when this returns. Raises
         RequestError: NON_EMPTY_GROUP."""
-        while group in self._turns or group in self._groups:
+        while self.is_concerned_with(group):
             async with self._turns.of(group):
                 if group in self._groups:
                     await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))

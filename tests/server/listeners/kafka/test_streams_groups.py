@@ -84,7 +84,7 @@ def statuses(answer: Any) -> list[tuple[int, str]]:
 
 async def refused(client: KafkaStream, epoch: int = 0, **fields: Any) -> tuple[int, str | None]:
     answer = await client.call(heartbeat(epoch, **fields), 0)
-    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.active_tasks, answer.status) == (0, 0, None, None)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.active_tasks, answer.status) == (0, 0, None, [])
     return answer.error_code, answer.error_message
 
 
