@@ -279,7 +279,8 @@ class LogReader:
                 _check_timestamp(topic_partition, timestamp)
             actor = self._manager.topics.actor(topic_partition)
             snapshot, disk = actor.snapshot(), actor.disk
-            if timestamp >= 0 and snapshot.end_offset(isolation) == snapshot.high_watermark:
+            sees_all = isolation is Isolation.READ_UNCOMMITTED or snapshot.last_stable_offset == snapshot.high_watermark
+            if timestamp >= 0 and sees_all:
                 found = first_at_once(snapshot, timestamp, disk.cached_bytes)
                 if found is not None:
                     return found

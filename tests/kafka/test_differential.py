@@ -1,4 +1,4 @@
-"""The same requests to triolog and to Apache Kafka 4.1: their answers are equal, field by field.
+"""The same requests to triolog and to Apache Kafka 4.3.1: their answers are equal, field by field.
 
 Scripts are drawn by a seed; see `differential` for what they ask, what is not compared and which differences are meant.
 `TRIOLOG_TEST_DIFFERENTIAL_SEEDS=20` runs as many scripts of 2,000 requests, from `TRIOLOG_TEST_DIFFERENTIAL_SEED` on.
@@ -14,7 +14,7 @@ import pytest
 
 from tests.kafka.differential.brokers import both
 from tests.kafka.differential.lookups import Lookups
-from tests.kafka.differential.script import Script
+from tests.kafka.differential.script import QUOTAS, WEIGHTS, Script
 from tests.support.counts import counts
 from tests.support.kafka_jars import KafkaCalls
 
@@ -28,14 +28,17 @@ LOOKUPS: Final = counts(10_000)
 
 @pytest.mark.timeout(300 + 120 * SCRIPTS)
 def test_both_brokers_answer_alike(kafka: KafkaCalls, kafka_class_path: str, tmp_path: Path) -> None:
-    """Scripts, each of which leaves the brokers as empty as it has found them, and then lookups by time in random logs."""
+    """Scripts, each of which leaves the brokers as empty as it has found them; a script about client quotas,
+    which stay; and lookups by time in random logs."""
     with both(tmp_path, kafka_class_path, kafka) as sides:
-        for seed in range(FIRST_SEED, FIRST_SEED + SCRIPTS):
-            script = Script.of(seed, *sides)
+        seeds = range(FIRST_SEED, FIRST_SEED + SCRIPTS)
+        for seed, weights in [*((seed, WEIGHTS) for seed in seeds), (FIRST_SEED, QUOTAS)]:
+            script = Script.of(seed, *sides, weights)
             for difference in script.run(REQUESTS):
                 again = f"TRIOLOG_TEST_DIFFERENTIAL_SEED={seed} TRIOLOG_TEST_DIFFERENTIAL_SEEDS=1 repeats it"
                 pytest.fail(f"{difference}\n{again}", pytrace=False)
-            script.clear()
+            if weights is WEIGHTS:
+                script.clear()
         lookups = Lookups.of(FIRST_SEED, *sides)
         lookups.write(BATCHES)
         assert list(lookups.ask(LOOKUPS)) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
-from triolog.tools.bench.kafka.jars import MEASURED_VERSION, kafka_jars
+from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
@@ -54,7 +54,7 @@ def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
             ours = alter(client)
             wait_for_last(client)
             ours += describe(client)
-    with KafkaBroker(tmp_path / "kafka", kafka_jars(MEASURED_VERSION), kafka) as theirs:
+    with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka) as theirs:
         theirs.format()
         theirs.start()
         with closing(KafkaWire.connect(Address.parse(theirs.address))) as client:

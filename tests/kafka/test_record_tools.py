@@ -21,12 +21,14 @@ def test_the_console_producer_writes_what_is_typed_and_the_console_consumer_prin
     broker.create_topic(TOPIC)
     typed = "h:1\tk1\tv1\nh:2\tk2\tv2\n"
     properties = ("parse.key=true", "parse.headers=true")
-    tools.typed(typed, "console-producer", "--topic", TOPIC, *(word for each in properties for word in ("--property", each)))
+    tools.typed(
+        typed, "console-producer", "--topic", TOPIC, *(word for each in properties for word in ("--reader-property", each))
+    )
     assert [(each.key, each.value, each.headers) for each in broker.log(TOPIC).records()] == [
         (b"k1", b"v1", (("h", b"1"),)),
         (b"k2", b"v2", (("h", b"2"),)),
     ]
-    shown = [word for name in ("offset", "key", "headers") for word in ("--property", f"print.{name}=true")]
+    shown = [word for name in ("offset", "key", "headers") for word in ("--formatter-property", f"print.{name}=true")]
     told = tools("console-consumer", "--topic", TOPIC, "--from-beginning", "--max-messages", 2, *shown)
     assert lines(told) == ["Offset:0\th:1\tk1\tv1", "Offset:1\th:2\tk2\tv2"]
 
@@ -38,7 +40,7 @@ def test_a_console_consumer_of_a_group_goes_on_where_it_was(tools: Tools, broker
     for expected in (["a"], ["b", "c"]):
         told = tools(
             *("console-consumer", "--topic", TOPIC, "--group", "shell", "--from-beginning"),
-            *("--consumer-property", f"group.protocol={protocol}", "--max-messages", len(expected)),
+            *("--command-property", f"group.protocol={protocol}", "--max-messages", len(expected)),
         )
         assert lines(told) == expected
     assert list(broker.groups.committed("shell").values()) == [3]

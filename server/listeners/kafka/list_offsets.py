@@ -58,7 +58,7 @@ def take_list_offsets(call: Call, turn: Turn, body: ListOffsetsRequest) -> Work 
     answers = _answers_at_once(call, body)
     if answers is None:
         return partial(_take_list_offsets_later, call, turn, body)
-    if call.version == 0 or turn.needs_body or any(isinstance(answer, RequestError) for answer in answers):
+    if call.version == 0 or turn.needs_body or set(map(type, answers)) != {TimestampAndOffset}:
         left = iter(answers)
         told = [
             ListOffsetsTopicResponse(name=topic.name, partitions=[_partition(each, next(left)) for each in topic.partitions])
@@ -67,7 +67,11 @@ def take_list_offsets(call: Call, turn: Turn, body: ListOffsetsRequest) -> Work 
         turn.answer(ListOffsetsResponse(topics=told))
     else:
         found: Iterator[Any] = iter(answers)
-        topics = [(topic.name, [(each.partition_index, *next(found)) for each in topic.partitions]) for topic in body.topics]
+        topics = [
+            # Partitions first: where they end, `zip` has taken nothing more of what was found.
+            (topic.name, [(each.partition_index, *told) for each, told in zip(topic.partitions, found, strict=False)])
+            for topic in body.topics
+        ]
         throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
         turn.answer(None, LISTED.buffers(turn.request, (throttle_ms, topics)), ())
     return None
@@ -83,7 +87,8 @@ def _answers_at_once(call: Call, body: ListOffsetsRequest) -> Sequence[Answer] |
     for topic in body.topics:
         name = topic.name
         for each in topic.partitions:
-            topic_partition = TopicPartition(name, each.partition_index)
+            # What TopicPartition(...) makes, without its Python-level call.
+            topic_partition = tuple.__new__(TopicPartition, (name, each.partition_index))
             timestamp = each.timestamp
             if timestamp >= 0 and each.current_leader_epoch == NOT_CHECKED:
                 answer = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from triolog.protocol.kafka.messages.admin.cluster import DescribeClusterRequest
+from triolog.protocol.kafka.messages.admin.log_dirs import DescribeLogDirsDescribableLogDirTopic, DescribeLogDirsRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.metadata import (
     DescribeTopicPartitionsRequest,
@@ -219,3 +220,12 @@ def broker_configs(world: World) -> Step:
     """Keys that both have."""
     keys = ["num.partitions", "message.max.bytes", "log.segment.bytes", "no.such.key"]
     return world.step(describe((BROKER_TYPE, world.mostly("1", "7", "x")), keys=keys, synonyms=world.chance(0.5)))
+
+
+def log_dirs(world: World) -> Step:
+    """Of some partitions; both have one directory."""
+    topics = [
+        DescribeLogDirsDescribableLogDirTopic(topic=name, partitions=numbers)
+        for name, numbers in world.partitions_of([world.topic_name() for _ in range(2)], 3).items()
+    ]
+    return world.step(DescribeLogDirsRequest(topics=topics))

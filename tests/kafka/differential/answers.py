@@ -16,9 +16,14 @@ from .times import Times
 
 IGNORED: Final[Mapping[str, str]] = {
     "error_message": "messages are our own words",
+    "acknowledge_error_message": "the same",
     "record_errors": "which records of a batch are at fault is not told",
     "documentation": "the documentation of a configuration is our own words",
     "finalized_features_epoch": "an offset in Kafka's own metadata log",
+    "log_dir": "each has its own place",
+    "total_bytes": "triolog keeps these logs in memory",
+    "usable_bytes": "the same",
+    "partition_size": "as codecs compress",
 }
 """Fields of answers that are not compared."""
 
@@ -71,6 +76,7 @@ SORTED_BY: Final = (
     "partition",
     "index",
     "partition_id",
+    "entity_type",
 )
 """The order of entries is that of Kafka's hash maps, and not compared."""
 RECORDS: Final = "records"
@@ -111,6 +117,8 @@ class Reading:
 
     def _sort_key(self, value: Any) -> list[str]:
         key = [repr(getattr(value, name)).rjust(12) for name in SORTED_BY if hasattr(value, name)]
+        if hasattr(value, "entity"):
+            key += sorted(repr((each.entity_type, each.entity_name)) for each in value.entity)
         for name in ("topic_id", "producer_id"):
             if hasattr(value, name):
                 known = self.names.known(SYMBOLS[name], getattr(value, name))

@@ -25,7 +25,7 @@ from .world import NOON, Producer, Session, Step, World
 INT32_MAX: Final = 2**31 - 1
 ROOM_BYTES: Final = 50 * 2**20
 FUTURE: Final = 10**13
-SPECIAL_TIMES: Final = (-1, -2, -3, -4, -5)
+SPECIAL_TIMES: Final = (-1, -2, -3, -4, -5, -6)
 IDS_SINCE: Final = 13
 """The first version of Produce and Fetch with topic ids in place of names."""
 NO_IDS_BEFORE: Final = 12
@@ -235,7 +235,7 @@ def list_offsets(world: World) -> Step:
 
 def _time(world: World) -> Any:
     if world.chance(0.5):
-        return world.mostly(world.one_of(SPECIAL_TIMES), -6, -7, usually=0.97)
+        return world.mostly(world.one_of(SPECIAL_TIMES), -7, usually=0.97)
     if world.append_times and world.chance(0.3):
         return After(symbol=world.one_of(world.append_times), milliseconds=world.one_of([0, 0, 1]))
     return world.mostly(NOON + world.rng.randrange(-10_000, 120_000), 0, 1, 2**62)

@@ -9,13 +9,14 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 
-from . import admin_steps, data_steps, group_steps, transaction_steps
+from . import admin_steps, data_steps, group_steps, quota_steps, transaction_steps
 from .answers import differences
 from .deviations import excuse
 from .sides import Late, Side
 from .world import GROUPS, TOPICS, Step, World
 
-WEIGHTS: Final[Mapping[Callable[[World], Step], int]] = {
+Weights = Mapping[Callable[[World], Step], int]
+WEIGHTS: Final[Weights] = {
     data_steps.produce: 14,
     data_steps.produce_idempotent: 9,
     data_steps.produce_in_transaction: 9,
@@ -36,6 +37,7 @@ WEIGHTS: Final[Mapping[Callable[[World], Step], int]] = {
     admin_steps.coordinator: 2,
     admin_steps.describe_producers: 3,
     admin_steps.broker_configs: 1,
+    admin_steps.log_dirs: 2,
     group_steps.join: 6,
     group_steps.sync: 4,
     group_steps.heartbeat: 3,
@@ -54,7 +56,9 @@ WEIGHTS: Final[Mapping[Callable[[World], Step], int]] = {
     transaction_steps.end: 6,
     transaction_steps.describe_transactions: 3,
     transaction_steps.list_transactions: 2,
+    transaction_steps.write_markers: 2,
 }
+QUOTAS: Final[Weights] = {quota_steps.alter: 3, quota_steps.describe: 2}
 LAST: Final = 5
 """So many requests are shown before the one whose answers differ."""
 
@@ -87,22 +91,24 @@ class Script:
     ours: Side
     kafka: Side
     world: World
+    weights: Weights = attrs.field(factory=lambda: WEIGHTS)
     _done: list[Step] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, seed: int, ours: Side, kafka: Side) -> Script:
+    def of(cls, seed: int, ours: Side, kafka: Side, weights: Weights = WEIGHTS) -> Script:
         mine, theirs = ours.versions(), kafka.versions()
         shared = {key: (max(mine[key][0], theirs[key][0]), min(mine[key][1], theirs[key][1])) for key in mine if key in theirs}
-        return cls(seed, ours, kafka, World(random.Random(seed), shared))
+        return cls(seed, ours, kafka, World(random.Random(seed), shared), weights)
 
     def run(self, count: int) -> Iterator[Difference]:
         """So many requests, beside those that make the first topics."""
         for side in (self.ours, self.kafka):
             side.prepare()
-        self.world.due += [group_steps.anchor(self.world, name) for name in GROUPS]
-        for _ in TOPICS[:4]:
-            yield from self._take(admin_steps.create(self.world))
-        for make in self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count):
+        if self.weights is WEIGHTS:
+            self.world.due += [group_steps.anchor(self.world, name) for name in GROUPS]
+            for _ in TOPICS[:4]:
+                yield from self._take(admin_steps.create(self.world))
+        for make in self.world.rng.choices(list(self.weights), list(self.weights.values()), k=count):
             yield from self._take(make(self.world))
 
     def clear(self) -> None:

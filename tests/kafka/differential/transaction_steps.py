@@ -15,6 +15,9 @@ from triolog.protocol.kafka.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersWritableTxnMarker,
+    WriteTxnMarkersWritableTxnMarkerTopic,
 )
 
 from .names import MADE_UP_PRODUCER, Symbol
@@ -188,3 +191,21 @@ def list_transactions(world: World) -> Step:
         transactional_id_pattern=world.mostly(None, "pay.*", usually=0.9),
     )
     return world.step(body)
+
+
+def write_markers(world: World) -> Step:
+    """Of producers without a transactional id: a coordinator would try for ever to end what has ended with a later epoch."""
+    known = [(each.id, each.epoch) for each in world.producers if not each.transactional_id]
+    producer, epoch = world.one_of(known) if known and world.chance(0.7) else (MADE_UP_PRODUCER, 3)
+    marker = WriteTxnMarkersWritableTxnMarker(
+        producer_id=producer,  # type: ignore[arg-type]
+        producer_epoch=world.mostly(epoch, epoch + 1, epoch - 1, usually=0.6),
+        transaction_result=world.chance(0.5),
+        topics=[
+            WriteTxnMarkersWritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+            for name, numbers in world.partitions_of([world.topic_name()], 2).items()
+        ],
+        coordinator_epoch=world.mostly(0, 7, -1),
+        transaction_version=world.mostly(0, 2, usually=0.5),
+    )
+    return world.step(WriteTxnMarkersRequest(markers=[marker]))

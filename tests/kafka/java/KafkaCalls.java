@@ -17,8 +17,8 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.ScheduledFuture;
 
-import org.apache.kafka.common.record.Record;
-import org.apache.kafka.common.record.RecordBatch;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.storage.log.FetchIsolation;
@@ -134,7 +134,7 @@ public final class KafkaCalls {
         try {
             switch (words[0]) {
                 case "dump":
-                    kafka.tools.DumpLogSegments.main(arguments);
+                    org.apache.kafka.tools.DumpLogSegments.main(arguments);
                     return 0;
                 case "format":
                     return kafka.tools.StorageTool.execute(arguments, System.out);

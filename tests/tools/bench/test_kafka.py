@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.generator import Generator, build_generator
-from triolog.tools.bench.kafka.jars import MEASURED_VERSION, kafka_jars
+from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError
@@ -74,7 +74,7 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
                 unavailable(str(brokers.missing))
             assert set(brokers.running) == {TRIOLOG, KAFKA, KFAKE}
             assert [version.split()[0] for version in brokers.versions] == ["generator:", "Apache", "kfake"]
-            assert f"/kafka_2.13-{MEASURED_VERSION}.jar" in kafka_jars(MEASURED_VERSION)
+            assert f"/kafka_2.13-{REFERENCE_VERSION}.jar" in kafka_jars()
             assert all(broker.idle_mib > 0 for broker in brokers.running.values())
             results = [benchmark().measure(name, brokers) for name in WITH_KAFKA]
     except PeerMissingError as exc:

@@ -20,7 +20,7 @@ from ..measuring.process import shared_out_mib
 from ..measuring.server import serving
 from ..peers.peer import PeerMissingError, free_port, program_version, running
 from .generator import CLIENT, FAKE, Generator, build_generator, serve_fake, version_in_go_mod
-from .jars import MEASURED_VERSION, kafka_jars
+from .jars import REFERENCE_VERSION, kafka_jars
 
 TRIOLOG: Final = "triolog"
 KAFKA: Final = "Kafka"
@@ -91,7 +91,7 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
                 bench.say("starting Apache Kafka")
                 flags = ("-XX:TieredStopAtLevel=1", *JVM_FLAGS) if quick_compiler else JVM_FLAGS
                 found[KAFKA] = stack.enter_context(_kafka(f"{directory}/kafka", flags))
-                versions.append(f"Apache Kafka {MEASURED_VERSION}, {program_version(['java', '-version'])}, {' '.join(flags)}")
+                versions.append(f"Apache Kafka {REFERENCE_VERSION}, {program_version(['java', '-version'])}, {' '.join(flags)}")
             except PeerMissingError as exc:
                 missing[KAFKA] = str(exc)
             found[KFAKE] = Broker(KFAKE, *stack.enter_context(serve_fake(generator)))
@@ -113,7 +113,7 @@ def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
 
 @contextmanager
 def _kafka(directory: str, flags: Sequence[str]) -> Iterator[Broker]:
-    jars = kafka_jars(MEASURED_VERSION)
+    jars = kafka_jars()
     Path(directory).mkdir()
     with ExitStack() as stack:
         for left in reversed(range(TRIES)):  # its ports are free when they are looked for, and may be taken a moment later
@@ -148,6 +148,8 @@ def _configure(directory: str) -> tuple[int, str]:
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     path = Path(directory, "server.properties")

@@ -1,6 +1,6 @@
 """Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own repository once; later runs ask nobody.
 
-The version in there is the tests'; the benchmark has one of its own, the newest.
+The version in there is the one that triolog is compared with and measured beside.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from ..peers.peer import PeerMissingError
 from .built import SOURCES, built_in, locked
 
 POM: Final = SOURCES / "pom.xml"
-MEASURED_VERSION: Final = "4.3.1"
-"""What triolog is measured beside."""
+REFERENCE_VERSION: Final = "4.3.1"
+"""What triolog follows, and is measured beside: the version in `POM`."""
 PROGRAMS: Final = ("java", "mvn")
 MAVEN_TIMEOUT_S: Final = 480.0
 
 
-def kafka_jars(version: str | None = None) -> str:
-    """A class path of Kafka's jars, of the tests' version if no other one is named. Raises PeerMissingError saying what to
-    install."""
+def kafka_jars(version: str = REFERENCE_VERSION) -> str:
+    """A class path of Kafka's jars. Raises PeerMissingError saying what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         raise PeerMissingError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
     cache = built_in("kafka")
     with locked(cache / "jars.lock"):
-        named = () if version is None else (f"-Dkafka.version={version}",)
+        named = () if version == REFERENCE_VERSION else (f"-Dkafka.version={version}",)
         ready = cache / f"jars-{hashlib.sha256(POM.read_bytes() + ''.join(named).encode()).hexdigest()[:16]}"
         if not ready.exists() or not all(Path(entry).exists() for entry in ready.read_text().split(":")):
-            ready.write_text(_resolve(cache, named))
+            ready.write_text(resolve(POM, cache, named))
         return ready.read_text()
 
 
-def _resolve(cache: Path, options: Sequence[str]) -> str:
+def resolve(pom: Path, cache: Path, options: Sequence[str] = ()) -> str:
+    """The class path that Maven finds for a file of dependencies, with temporary files in `cache`. Raises PeerMissingError."""
     with tempfile.NamedTemporaryFile(dir=cache, mode="r", prefix="answer-") as answer:
-        command = ["mvn", "-B", "-q", "-f", str(POM), *options, "dependency:build-classpath"]
+        command = ["mvn", "-B", "-q", "-f", str(pom), *options, "dependency:build-classpath"]
         command += [f"-Dmdep.outputFile={answer.name}"]
         try:
             run = subprocess.run(
