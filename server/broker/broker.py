@@ -19,6 +19,7 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
 from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
@@ -61,6 +62,8 @@ class Broker:
     """Members of groups."""
     group_configs: GroupConfigs
     """What groups are configured with."""
+    client_metrics: ClientMetrics
+    """Which metrics of clients are wanted."""
     offsets: OffsetCommits
     """What groups have committed."""
     shares: SharePartitions
@@ -94,6 +97,7 @@ class Broker:
         leases: SegmentLeases,
         security: Security,
         group_configs: GroupConfigs,
+        client_metrics: ClientMetrics,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
@@ -110,6 +114,7 @@ class Broker:
             reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
+            client_metrics=client_metrics,
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader),
@@ -154,6 +159,7 @@ async def open_broker_core(
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
         group_configs = await open_group_configs(manager)
+        client_metrics = await open_client_metrics(manager)
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)
@@ -168,6 +174,7 @@ async def open_broker_core(
                 leases=leases,
                 security=security,
                 group_configs=group_configs,
+                client_metrics=client_metrics,
             )
             manager.nursery.start_soon(broker.shares.run)
             try:
