@@ -27,6 +27,9 @@ from ..settings.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.clock import NowMs, system_now_ms
 from ..system.open_files import log_file_budget
+from ..telemetry.instances import ClientInstances
+from ..telemetry.otlp import load_otlp
+from ..telemetry.telemetry import Telemetry
 from .coordinators import Coordinators, open_coordinators
 from .directories import Directories
 from .logs import Logs
@@ -64,6 +67,8 @@ class Broker:
     """What groups are configured with."""
     client_metrics: ClientMetrics
     """Which metrics of clients are wanted."""
+    telemetry: Telemetry
+    """What has come of them."""
     offsets: OffsetCommits
     """What groups have committed."""
     shares: SharePartitions
@@ -115,6 +120,11 @@ class Broker:
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
             client_metrics=client_metrics,
+            telemetry=Telemetry(
+                ClientInstances(
+                    manager.config.telemetry_max_bytes, lambda: (client_metrics.subscriptions, client_metrics.version)
+                )
+            ),
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader),
@@ -160,6 +170,8 @@ async def open_broker_core(
         security = await open_security(manager)
         group_configs = await open_group_configs(manager)
         client_metrics = await open_client_metrics(manager)
+        if config.telemetry_enable:
+            load_otlp()
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)

@@ -203,6 +203,12 @@ class BrokerConfig:
         45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
     )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
+    telemetry_enable: bool = bool_key(
+        False, "Whether clients are asked for metrics, as subscriptions say, which /metrics shows then (KIP-714)."
+    )
+    telemetry_max_bytes: int = int_key(
+        1_048_576, "Metrics that a client may send at once, as they are sent.", low=1, high=16 * 1_048_576
+    )
     group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(

@@ -55,9 +55,11 @@ WITHOUT_KAFKA_PYTHON: Final = frozenset(
         "DeleteShareGroupOffsets",
         "ShareFetch",
         "ShareAcknowledge",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
     }
 )
-"""kafka-python 3 has neither KIP-848 nor KIP-932: kio alone compares these."""
+"""kafka-python 3 has neither KIP-848 nor KIP-932 nor KIP-714: kio alone compares these."""
 
 
 RENAMED: Final = {"TxnOffsetCommitRequest": ("GenerationIdOrMemberEpoch", "GenerationId")}

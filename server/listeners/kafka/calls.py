@@ -53,7 +53,7 @@ HANDLER_MODULES: Final = (
     ),
     *("features", "fetch", "find_coordinator", "group_views", "groups", "list_offsets", "log_dirs", "metadata"),
     *("offset_commits", "offsets", "quorum", "quotas", "sasl", "scram_users", "share_acknowledge", "share_fetch"),
-    *("share_group_offsets", "share_groups", "topics", "transaction_views", "transactions"),
+    *("share_group_offsets", "share_groups", "telemetry", "topics", "transaction_views", "transactions"),
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
@@ -183,6 +183,10 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
         calls = KafkaCalls(door, session, watch, login)
         return calls.serve if login is None and watch is None else calls.take_up
 
+    def ended(session: KafkaSession) -> None:
+        door.broker.shares.disconnected(session)
+        door.broker.telemetry.instances.disconnected(session)
+
     def open_session(transport: Transport) -> Served:
         session = KafkaSession(
             transport=transport,
@@ -192,7 +196,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             in_steps=door.broker.in_steps,
             quotas=door.broker.security.quotas,
             idle_timeout_s=door.idle_timeout_s,
-            has_ended=door.broker.shares.disconnected,
+            has_ended=ended,
         )
         return Served(session.serve, session.stop_reading)
 
