@@ -177,6 +177,7 @@ def _made(instance_id: bytes, client: Mapping[str, str], subscriptions: Iterable
     if ALL_METRICS in metrics:
         metrics = (ALL_METRICS,)
     interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
+    interval_ms = min(interval_ms, DEFAULT_INTERVAL_MS)  # a longer one is not heeded, as in Kafka
     text = f"[{', '.join(metrics)}]{interval_ms}".encode()
     mixed = crc32c(text) ^ int.from_bytes(instance_id[:4], "big") ^ int.from_bytes(instance_id[12:], "big")
     subscription_id = mixed - 2**32 if mixed > INT32_MAX else mixed
