@@ -37,6 +37,7 @@ FLOORS: Final = {
     "server.faults": 3,
     "server.security": 4,
     "server.groups": 4,
+    "server.telemetry": 4,
     "server.settings": 4,
     "server.storage.child_process": 4,
     "server.storage.errors": 4,
@@ -81,6 +82,17 @@ NEVER: Final = {
     "server.storage": (*THREADS, *SOCKETS, "protocol.native", "msgpack"),
     "server.faults": ("trio", *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "pathlib"),
     "server.security": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka.messages", "msgpack", "time", "os", "pathlib"),
+    "server.telemetry": (
+        *THREADS,
+        *SOCKETS,
+        "protocol.native",
+        "protocol.kafka",
+        "msgpack",
+        "time",
+        "datetime",
+        "os",
+        "pathlib",
+    ),
     "server.groups": (*THREADS, *SOCKETS, "protocol.native", "protocol.kafka", "msgpack", "time", "datetime", "os", "pathlib"),
 }
 """The cores know neither threads nor sockets; the protocol and the groups neither clock nor files, log and groups no wire

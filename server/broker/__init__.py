@@ -82,6 +82,11 @@ from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..storage.shared.leased_files import LeasedPartition as LeasedPartition
 from ..storage.shared.stage_files import StagedBytes as StagedBytes
+from ..telemetry.collected import Series as Series
+from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
+from ..telemetry.instances import Push as Push
+from ..telemetry.otlp import Point as Point
+from ..telemetry.otlp import read_points as read_points
 from .broker import Broker as Broker
 from .broker import open_broker_core as open_broker_core
 from .fetches import DEFAULT_VIEW as DEFAULT_VIEW

@@ -19,6 +19,7 @@ from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
 from ..actors.manager.security import Security, open_security
 from ..actors.manager.segment_leases import SegmentLeases
+from ..actors.manager.state.client_metrics import ClientMetrics, open_client_metrics
 from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
@@ -26,6 +27,9 @@ from ..settings.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.clock import NowMs, system_now_ms
 from ..system.open_files import log_file_budget
+from ..telemetry.instances import ClientInstances
+from ..telemetry.otlp import load_otlp
+from ..telemetry.telemetry import Telemetry
 from .coordinators import Coordinators, open_coordinators
 from .directories import Directories
 from .logs import Logs
@@ -61,6 +65,10 @@ class Broker:
     """Members of groups."""
     group_configs: GroupConfigs
     """What groups are configured with."""
+    client_metrics: ClientMetrics
+    """Which metrics of clients are wanted."""
+    telemetry: Telemetry
+    """What has come of them."""
     offsets: OffsetCommits
     """What groups have committed."""
     shares: SharePartitions
@@ -94,6 +102,7 @@ class Broker:
         leases: SegmentLeases,
         security: Security,
         group_configs: GroupConfigs,
+        client_metrics: ClientMetrics,
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
@@ -110,6 +119,12 @@ class Broker:
             reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
+            client_metrics=client_metrics,
+            telemetry=Telemetry(
+                ClientInstances(
+                    manager.config.telemetry_max_bytes, lambda: (client_metrics.subscriptions, client_metrics.version)
+                )
+            ),
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader),
@@ -154,6 +169,9 @@ async def open_broker_core(
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
         group_configs = await open_group_configs(manager)
+        client_metrics = await open_client_metrics(manager)
+        if config.telemetry_enable:
+            load_otlp()
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
         leases = SegmentLeases(manager)
@@ -168,6 +186,7 @@ async def open_broker_core(
                 leases=leases,
                 security=security,
                 group_configs=group_configs,
+                client_metrics=client_metrics,
             )
             manager.nursery.start_soon(broker.shares.run)
             try:

@@ -116,6 +116,7 @@ class BlockingBroker(BrokerThread):
     create_topic = waiting(EmbeddedBroker.create_topic)
     delete_topic = waiting(EmbeddedBroker.delete_topic)
     alter_config = waiting(EmbeddedBroker.alter_config)
+    alter_group_config = waiting(EmbeddedBroker.alter_group_config)
     create_partitions = waiting(EmbeddedBroker.create_partitions)
     delete_records = waiting(EmbeddedBroker.delete_records)
     topics = at_once(EmbeddedBroker.topics)

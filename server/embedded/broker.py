@@ -165,6 +165,14 @@ class EmbeddedBroker:
         """Set topic keys, and let others follow the defaults again; in effect when this returns. Raises RequestError."""
         await self.core.topics.alter_configs(name, changes, deletes)
 
+    async def alter_group_config(self, group: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
+        """Set keys of a group, which need not be there yet, and let others follow the defaults again; in effect when this
+        returns. Raises RequestError."""
+        gone = frozenset(deletes)
+        await self.core.group_configs.change(
+            group, lambda before: {key: value for key, value in before.items() if key not in gone} | dict(changes)
+        )
+
     async def create_partitions(self, name: str, total: int) -> None:
         """Let a topic have `total` partitions, more than it has. Raises RequestError."""
         await self.core.topics.create_partitions(name, total)

@@ -41,6 +41,7 @@ async def open_broker(
     records: Mapping[str, Sequence[PlainRecord | Text]] | None = None,
     nodes: int = 1,
     emulate: str | None = None,
+    telemetry: bool = False,
 ) -> AsyncIterator[EmbeddedBroker]:
     """A broker for the time of the block.
 
@@ -51,7 +52,8 @@ async def open_broker(
     `security`: other keys of docs/operations/security.md. `topics`: names, or names with numbers of partitions, that
     are made when they are not there; `records`: what is appended to topics that are made. `clock`: the broker's, by default
     one that begins at `now_ms`. `nodes`: so many Kafka listeners look like a cluster. `emulate`: advertise what that version
-    of Kafka does, such as "3.4". Raises StorageError, OSError or RequestError when it cannot start.
+    of Kafka does, such as "3.4". `telemetry`: ask clients for their metrics, as
+    subscriptions say. Raises StorageError, OSError or RequestError when it cannot start.
     """
     with data_directory(path) as (directory, lasting):
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability or ("fsync" if lasting else "os")))
@@ -67,6 +69,7 @@ async def open_broker(
             group_share_heartbeat_interval_ms=100,
             group_streams_heartbeat_interval_ms=100,
             group_streams_initial_rebalance_delay_ms=0,
+            telemetry_enable=telemetry,
             **_security(users or {}, security or {}),
         )
         life_of = partial(Life, node_count=nodes, kafka_version=emulate)

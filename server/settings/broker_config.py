@@ -221,6 +221,12 @@ class BrokerConfig:
     group_streams_max_size: int = int_key(
         10_000, "Members of a Streams group; further ones are refused.", low=1, high=INT32_MAX
     )
+    telemetry_enable: bool = bool_key(
+        False, "Whether clients are asked for metrics, as subscriptions say, which /metrics shows then (KIP-714)."
+    )
+    telemetry_max_bytes: int = int_key(
+        1_048_576, "Metrics that a client may send at once, as they are sent.", low=1, high=16 * 1_048_576
+    )
     group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(

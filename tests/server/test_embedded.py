@@ -309,6 +309,13 @@ def use_blocking(broker: BlockingBroker, topic: str = T) -> None:
         broker.fetch("gone")
     broker.alter_config(topic, {}, ["segment.ms"])
     assert broker.describe_topic(topic).configs == {}
+    broker.alter_group_config("g", {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "3"})
+    broker.alter_group_config("g", {"share.delivery.count.limit": "4"}, ["share.auto.offset.reset"])
+    assert broker.call_now(lambda: dict(broker._target.core.group_configs.overrides()["g"])) == {
+        "share.delivery.count.limit": "4"
+    }
+    with pytest.raises(RequestError, match=r"no\.such"):
+        broker.alter_group_config("g", {"no.such": "1"})
     broker.create_partitions(topic, 4)
     assert len(broker.describe_topic(topic).partitions) == 4
     assert broker.delete_records(topic, 1) == 1
@@ -404,6 +411,7 @@ CALLS: list[Callable[[BlockingBroker], object]] = [
     lambda broker: broker.create_topic(T),
     lambda broker: broker.delete_topic(T),
     lambda broker: broker.alter_config(T, {}),
+    lambda broker: broker.alter_group_config("g", {}),
     lambda broker: broker.create_partitions(T, 2),
     lambda broker: broker.delete_records(T),
     lambda broker: broker.describe_topic(T),

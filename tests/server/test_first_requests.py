@@ -115,7 +115,7 @@ def ask_kafka(address: tuple[str, int], client: KafkaWire, requests: Sequence[tu
 
 def test_every_api_of_kafka_is_answered_that_is_first_asked_for_at_the_limit(tmp_path: Path) -> None:
     with ServerFolder(tmp_path, command=TELLING) as folder:
-        server = folder.start("--kafka", "127.0.0.1:0")
+        server = folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
             client = accepted(server, partial(KafkaWire.connect, kafka_address(server)))

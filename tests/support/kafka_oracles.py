@@ -57,9 +57,11 @@ WITHOUT_KAFKA_PYTHON: Final = frozenset(
         "ShareAcknowledge",
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
     }
 )
-"""kafka-python 3 has none of KIP-848, KIP-932 and KIP-1071: kio alone compares these."""
+"""kafka-python 3 has none of KIP-848, KIP-932, KIP-1071 and KIP-714: kio alone compares these."""
 
 
 RENAMED: Final[dict[str, tuple[tuple[str, str], ...]]] = {

@@ -62,7 +62,7 @@ class DescribedGroup(Struct):
     protocol_type: str = wire(TEXT, default="")
     protocol: str = wire(TEXT, default="")
     members: tuple[GroupMember, ...] = wire([GroupMember], default=(), max_count=limits.INT32_MAX)
-    shared: tuple[SharedPartition, ...] = wire([SharedPartition], default=(), max_count=limits.INT32_MAX)
+    shared: tuple[SharedPartition, ...] = wire([SharedPartition], default=(), later=True, max_count=limits.INT32_MAX)
 
 
 @struct

@@ -19,13 +19,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics, ShareStatistics
+from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics, Series, ShareStatistics
 from ..connections.counters import ApiCounters, ProtocolCounters
 from ..native.statistics import error_name
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 MAX_SHARE_GROUPS: Final = 500
 """That are told one by one: those whose members have most."""
+MAX_CLIENT_SERIES: Final = 10_000
+"""Of all clients that send metrics together."""
 MAX_FAULTS: Final = 100
 """Fault rules that are told one by one, the last ones."""
 
@@ -39,6 +41,16 @@ def no_faults() -> Iterable[tuple[str, int]]:
 
 
 @attrs.frozen(kw_only=True)
+class Told:
+    """What clients have sent."""
+
+    series: Sequence[Series]
+    left_out: int
+    clients: int
+    pushes: Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
 class Scraped:
     """Everything of one scrape, which nobody changes any more."""
 
@@ -47,6 +59,7 @@ class Scraped:
     security: Mapping[str, int]
     quotas: QuotaStatistics
     shares: ShareStatistics
+    telemetry: Told
     fired: Sequence[tuple[str, int]] = ()
 
     def metrics(self) -> Iterator[Metric]:
@@ -58,6 +71,8 @@ class Scraped:
         yield from _partitions(self.broker)
         yield from _groups(self.broker)
         yield from _share_groups(self.shares)
+        if self.telemetry.pushes:
+            yield from _telemetry(self.telemetry)
         yield from _loss_window(self.broker)
         yield from _device(self.broker)
         yield from _background(self.broker)
@@ -74,9 +89,21 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
         security=attrs.asdict(broker.security.statistics),
         quotas=copy.deepcopy(broker.security.quotas.statistics),
         shares=await broker.shares.statistics(),
+        telemetry=_sent(broker),
         fired=list(fired())[-MAX_FAULTS:],
     )
     return await trio.to_thread.run_sync(_text, scraped)
+
+
+def _sent(broker: Broker) -> Told:
+    telemetry = broker.telemetry
+    series = list(telemetry.collected.series(round(trio.current_time() * 1000)))
+    return Told(
+        series=series[:MAX_CLIENT_SERIES],
+        left_out=telemetry.collected.left_out + len(series[MAX_CLIENT_SERIES:]),
+        clients=len(telemetry.instances),
+        pushes=dict(telemetry.pushes),
+    )
 
 
 def _copied(counters: ProtocolCounters) -> ProtocolCounters:
@@ -248,6 +275,19 @@ def _share_groups(told: ShareStatistics) -> Iterator[Metric]:
     largest = heapq.nlargest(MAX_SHARE_GROUPS, told.in_flight.items(), key=lambda each: each[1])
     doc = "Records that members of a share group have now."
     yield _gauge("share_group_in_flight", doc, ["group"], (((group,), count) for group, count in largest))
+
+
+def _telemetry(told: Told) -> Iterator[Metric]:
+    pushes = (((error,), count) for error, count in sorted(told.pushes.items()))
+    yield _counter("telemetry_pushes", "Metrics that clients have sent, by the error of the answer.", ["error"], pushes)
+    yield _gauge("telemetry_clients", "Clients that send metrics, or have asked which.", [], _one(told.clients))
+    yield _counter("telemetry_left_out", "Numbers of clients that there was no room for.", [], _one(told.left_out))
+    parts = ("client_id", "client_instance_id")
+    series = (
+        ((*(each.client.get(part, "") for part in parts), each.metric, each.attributes), each.value) for each in told.series
+    )
+    doc = "What a client has sent last; of what it counts the sum since it began."
+    yield _gauge("client_metric", doc, [*parts, "metric", "attributes"], series)
 
 
 # ---- what a power cut could take, and the device -----------------------------------------------------------------------------

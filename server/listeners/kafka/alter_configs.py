@@ -161,7 +161,12 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(resource.resource_name)
         await call.broker.group_configs.change(
-            resource.resource_name, partial(_group_overrides, resource), validate_only=validate_only
+            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
+        )
+        return
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        await call.broker.client_metrics.change(
+            resource.resource_name, partial(_plain_overrides, resource), validate_only=validate_only
         )
         return
     if resource.resource_type != ResourceType.TOPIC:
@@ -183,8 +188,8 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
         raise
 
 
-def _group_overrides(resource: Resource, overrides: Mapping[str, str]) -> dict[str, str]:
-    """A group's overrides after a change. None of its keys is a list."""
+def _plain_overrides(resource: Resource, overrides: Mapping[str, str]) -> dict[str, str]:
+    """What a group or a subscription overrides after a change. Nothing can be appended to its keys, as in Kafka."""
     if isinstance(resource, AlterConfigsResource):
         return {config.name: config.value or "" for config in resource.configs}
     changed = dict(overrides)

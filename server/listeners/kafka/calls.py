@@ -58,6 +58,7 @@ HANDLER_MODULES: Final = (
         "share_groups",
         "streams_group_views",
         "streams_groups",
+        "telemetry",
         "topics",
         "transaction_views",
         "transactions",
@@ -191,6 +192,10 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
         calls = KafkaCalls(door, session, watch, login)
         return calls.serve if login is None and watch is None else calls.take_up
 
+    def ended(session: KafkaSession) -> None:
+        door.broker.shares.disconnected(session)
+        door.broker.telemetry.instances.disconnected(session)
+
     def open_session(transport: Transport) -> Served:
         session = KafkaSession(
             transport=transport,
@@ -200,7 +205,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
             in_steps=door.broker.in_steps,
             quotas=door.broker.security.quotas,
             idle_timeout_s=door.idle_timeout_s,
-            has_ended=door.broker.shares.disconnected,
+            has_ended=ended,
         )
         return Served(session.serve, session.stop_reading)
 

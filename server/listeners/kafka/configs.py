@@ -1,6 +1,6 @@
 """DescribeConfigs and ListConfigResources. Source: KafkaApis, ConfigHelper, KIP-133, KIP-226, KIP-569, KIP-1142.
 
-Topics, the broker and groups have configurations; loggers and client metrics have none here.
+Topics, the broker, groups and subscriptions to clients' metrics have configurations; loggers have none here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ....protocol.kafka.messages.admin.configs import (
 from ...broker import check_topic_name
 from ..connections.in_turns import in_turns
 from .broker_entries import broker_entries
+from .client_metrics_entries import client_metrics_entries
 from .config_entries import Entry, topic_entries
 from .door import Call, error_code, error_message
 from .group_entries import group_entries
@@ -94,6 +95,10 @@ def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
     if resource_type == ResourceType.GROUP:
         check_group_name(name)
         return group_entries(call.broker, name)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        if not name:
+            raise InvalidRequestError("Client metrics subscription name must not be empty")
+        return client_metrics_entries(call.broker, name)
     raise unknown_type(resource_type)
 
 
@@ -131,7 +136,7 @@ def unknown_type(resource_type: int) -> RequestError:
     """What is answered for resources that have no configuration here."""
     known = [kind for kind in ResourceType if kind == resource_type]
     name = known[0].name if known else str(resource_type)
-    return InvalidRequestError(f"resources of type {name} have no configuration here; TOPIC, BROKER and GROUP have")
+    return InvalidRequestError(f"resources of type {name} have no configuration here; all but loggers have")
 
 
 # ---- ListConfigResources ---------------------------------------------------------------------------------------------------
@@ -145,6 +150,7 @@ def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListC
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
+        ResourceType.CLIENT_METRICS: sorted(call.broker.client_metrics.overrides()),
         ResourceType.GROUP: sorted(call.broker.group_configs.overrides()),
     }
     return ListConfigResourcesResponse(

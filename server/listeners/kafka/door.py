@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from ....protocol.errors import AuthorizationError, ErrorCode, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.apis import APIS, Api
+from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
@@ -19,6 +19,8 @@ from .fetch_sessions import FetchSessions
 from .session import KafkaSession
 
 NO_TOPIC_ID: Final = bytes(16)
+TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Advertised where clients are asked for metrics."""
 _SEE_CLUSTER: Final = (AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
 
@@ -48,6 +50,8 @@ class KafkaDoor:
 
     def __attrs_post_init__(self) -> None:
         config, security = self.broker.config, self.broker.security
+        if not config.telemetry_enable:
+            self.apis = {key: api for key, api in self.apis.items() if key not in TELEMETRY}
         self.guard = None if security.authorizer is None else security
         self.sasl_mechanisms = config.sasl_enabled_mechanisms if config.kafka_security.has_sasl else ()
 

@@ -14,6 +14,7 @@ import attrs
 
 from ....protocol.types import TopicPartition
 from ..cleaner.checkpoint import CLEANER_OFFSET_FILE
+from ..directory.client_metrics_file import CLIENT_METRICS_FILE, read_client_metrics
 from ..directory.creations_file import CREATIONS_FILE, read_creations
 from ..directory.groups_file import GROUPS_FILE, read_groups
 from ..directory.inventory import StoppedDirectory
@@ -149,6 +150,10 @@ def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
         read_groups(fs, directory)
     except CheckpointError as exc:
         reporter.damage("configurations of groups", f"{directory}/{GROUPS_FILE}", str(exc))
+    try:
+        read_client_metrics(fs, directory)
+    except CheckpointError as exc:
+        reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS_FILE}", str(exc))
 
 
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:

@@ -146,7 +146,7 @@ def test_a_version_of_api_versions_that_is_not_spoken_has_no_body_and_is_answere
         assert answer == frame(struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4))
 
 
-@pytest.mark.parametrize("key", [-1, 4, 7, 71, 32767, -32768])
+@pytest.mark.parametrize("key", [-1, 4, 7, 73, 32767, -32768])
 def test_an_unknown_key_is_refused(key: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"api key {key} is not served here") as caught:
         received(frame(header(key, 0)))

@@ -367,3 +367,10 @@ def test_a_default_that_can_be_changed_is_nobody_elses() -> None:
     first, second = request.topics
     assert first.config == {}
     assert first.config is not second.config
+
+
+def test_a_server_that_says_nothing_of_shared_partitions_is_understood() -> None:
+    group = messages.DescribedGroup("g", None, "Empty", "classic")
+    body = messages.DescribeGroupsResponse((group,)).to_body()
+    del body["groups"][0]["shared"]
+    assert messages.DescribeGroupsResponse.from_body(body).groups == (group,)

@@ -314,6 +314,7 @@ async def fuzzed_broker(path: Path, *, users: tuple[str | None, ...] = (None,), 
         "group_min_session_timeout_ms": 1,
         "connection_failed_authentication_delay_ms": 1,
         "max_lease_ms": 1000,
+        "telemetry_enable": True,
         **settings,
     }
     with logged() as log:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from ....server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
 from ....server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
 from ....server.storage.directory.groups_file import GROUPS_FILE, decode_groups
 from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
@@ -130,6 +131,13 @@ def _groups(path: str, data: bytes) -> Iterator[str]:
         yield f"group {group}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
 
 
+def _client_metrics(path: str, data: bytes) -> Iterator[str]:
+    state = decode_client_metrics(path, data)
+    yield f"generation {state.generation}"
+    for name, overrides in sorted(state.overrides.items()):
+        yield f"subscription {name}:{''.join(f' {key}={value}' for key, value in sorted(overrides.items()))}"
+
+
 TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     RECOVERY_POINT_FILE: _offsets,
     HIGH_WATERMARK_FILE: _offsets,
@@ -145,5 +153,6 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     PRODUCER_ID_BLOCK_FILE: _producer_ids,
     SECURITY_FILE: _security,
     GROUPS_FILE: _groups,
+    CLIENT_METRICS_FILE: _client_metrics,
 }
 """How each file is read, by its name."""

@@ -151,10 +151,12 @@ def _draw_members(group: DescribedGroup) -> None:
 def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete GROUP and what it has committed. One that has members is not deleted."""
 
-    async def look(client: Client) -> list[GroupOffset]:
+    async def look(client: Client) -> int:
         from ...client.admin import Admin
 
-        return await group_offsets(Admin(client), group)
+        admin = Admin(client)
+        (described,) = await admin.describe_groups(group)
+        return len(described.shared) if described.type == SHARE else len(await group_offsets(admin, group))
 
     async def call(client: Client) -> None:
         from ...client.admin import Admin
@@ -162,11 +164,11 @@ def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
         await Admin(client).delete_groups(group)
 
     offsets = call_server(server, look)
-    if not yes and offsets and not confirmed(f"Delete group {group} with {count_text(len(offsets), 'offset')}?"):
+    if not yes and offsets and not confirmed(f"Delete group {group} with {count_text(offsets, 'offset')}?"):
         raise FailedError(f"{group} was not deleted; --yes deletes without asking")
     call_server(server, call)
     if as_json:
-        print_json({"group": group, "deleted": True, "offsets": len(offsets)})
+        print_json({"group": group, "deleted": True, "offsets": offsets})
     else:
         say(f"deleted group {group}")
 

@@ -300,7 +300,14 @@ async def test_coordinators_are_told_to_who_may_see_the_group_or_id(
 
 
 def test_every_api_is_asked_for_or_asks_itself() -> None:
-    free = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
+    free = {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
     ask_themselves = {
         ApiKey.PRODUCE,
         ApiKey.FETCH,

@@ -126,7 +126,7 @@ REFUSED = [
     (BROKER_TYPE, "7", "INVALID_REQUEST"),
     (BROKER_TYPE, "x", "INVALID_REQUEST"),
     (8, "1", "INVALID_REQUEST"),
-    (16, "x", "INVALID_REQUEST"),
+    (16, "", "INVALID_REQUEST"),
     (32, "", "INVALID_REQUEST"),
     (99, "x", "INVALID_REQUEST"),
 ]

@@ -1,4 +1,4 @@
-"""A real client above its quota: librdkafka is told, its records are stored all the same, and it goes on when its time is over.
+"""A real client above its quota: librdkafka is told, nothing is lost, and it goes on when its time is over.
 
 Nothing would go on within the test if the broker's clock were not moved. Of admin clients only Java's knows quotas, of which is
 kafka/test_admin_tools.py.
@@ -6,15 +6,16 @@ kafka/test_admin_tools.py.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Producer, ThrottleEvent
+from confluent_kafka import Consumer, Message, Producer, ThrottleEvent, TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 
-from tests.support.kafka_quotas import PRODUCED, altering
+from tests.support.kafka_quotas import FETCHED, PRODUCED, altering
 from tests.support.kafka_wire import KafkaWire
 
 TOPIC: Final = "topic"
@@ -55,3 +56,29 @@ def test_a_throttled_producer_is_told_and_goes_on_when_its_time_is_over(broker: 
     finally:
         producer.close()
     assert [record.value for record in broker.log(TOPIC).records()] == [VALUE, VALUE]
+
+
+def received(consumer: Consumer) -> Message:
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert message.error() is None
+    return message
+
+
+def test_a_throttled_consumer_is_told_and_misses_nothing(broker: BlockingBroker) -> None:
+    told: list[ThrottleEvent] = []
+    for _ in range(2):
+        broker.append(TOPIC, [VALUE])
+    consumer = Consumer({**limited(broker, FETCHED, told), "group.id": "group", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    try:
+        assert received(consumer).offset() == 0
+        deadline = time.monotonic() + PATIENCE_S
+        while not told:
+            assert consumer.poll(0.2) is None, "it is above its quota"
+            assert time.monotonic() < deadline
+        assert told[0].throttle_time > LEAST_S - 1, "the window has 10 to 11 seconds, by when it asks again"
+        broker.clock.advance(told[0].throttle_time)
+        assert received(consumer).offset() == 1
+    finally:
+        consumer.close()

@@ -297,3 +297,29 @@ def test_a_client_that_does_not_know_the_error_is_told_to_be_quiet_and_gets_what
         assert mutated(answer) == ["NONE"]
         assert answer.throttle_time_ms >= 8_000
         broker.clock.advance(answer.throttle_time_ms / 1000)
+
+
+# ---- what tests do with a broker ---------------------------------------------------------------------------------------------
+
+
+def test_a_quota_holds_at_every_node_after_a_crash_and_in_a_fork() -> None:
+    kafka = Address("127.0.0.1", 0)
+    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=2, topics={TOPIC: 1}) as broker:
+        assert broker.kafka is not None
+        nodes = broker.call_now(lambda: broker._target.life.nodes)
+        assert nodes is not None
+        first, second = (Address(*each[1:]) for each in nodes.addresses.values())
+        with KafkaWire.connect(first) as client:
+            limit(client, PRODUCED, 100)
+        leader = second if nodes.leader_of(TOPIC, 0) == 2 else first
+        for address in (leader, leader):
+            with KafkaWire.connect(address) as client:
+                assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0
+            broker.crash()
+            broker.restart()
+        with broker.fork() as fork:
+            forked = fork.call_now(lambda: fork._target.life.nodes)
+            assert forked is not None
+            node = forked.addresses[forked.leader_of(TOPIC, 0)]
+            with KafkaWire.connect(Address(*node[1:])) as client:
+                assert client.call(produce_request(KILOBYTES, topic=TOPIC), 9).throttle_time_ms > 0

@@ -268,3 +268,6 @@ def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_giv
         assert (begun["start_offset"], begun["lag"], begun["in_flight"]) == (2, 7, 7)
     told = cli.json("groups", "describe", "s")
     assert (told["state"], told["members"], told["partitions"][0]["in_flight"]) == ("Empty", [], 0)
+    assert cli.call("groups", "delete", "s", stdin="n\n").exit_code == 1
+    assert cli.json("groups", "delete", "s", "--yes") == {"group": "s", "deleted": True, "offsets": 2}
+    assert cli.json("groups", "list") == []

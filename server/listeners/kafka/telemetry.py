@@ -1,0 +1,94 @@
+"""GetTelemetrySubscriptions and PushTelemetry. What they mean is in `server.telemetry`. Source: KIP-714, ClientMetricsManager.
+
+Advertised where `telemetry_enable` is set, as Kafka does where a plug-in takes metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.kafka.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from ...broker import ACCEPTED_COMPRESSION, Point, Push, read_points
+from .door import Call
+
+LARGE_BYTES: Final = 16 * 1024
+"""What is read in a thread."""
+
+
+def get_telemetry_subscriptions(call: Call, body: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+    """Which metrics the client is to send, how often, and how large they may be."""
+    instances = call.broker.telemetry.instances
+    try:
+        instance = instances.get(body.client_instance_id, _client(call), call.session, _now_ms())
+    except RequestError as exc:
+        return GetTelemetrySubscriptionsResponse(error_code=exc.code, accepted_compression_types=[], requested_metrics=[])
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.instance_id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=[int(each) for each in ACCEPTED_COMPRESSION],
+        push_interval_ms=instance.interval_ms,
+        telemetry_max_bytes=instances.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(instance.metrics),
+    )
+
+
+async def push_telemetry(call: Call, body: PushTelemetryRequest) -> PushTelemetryResponse:
+    """Take what the client sends, if it may."""
+    telemetry = call.broker.telemetry
+    try:
+        await _take(call, body)
+    except RequestError as exc:
+        telemetry.pushes[exc.code.name] += 1
+        return PushTelemetryResponse(error_code=exc.code)
+    telemetry.pushes[ErrorCode.NONE.name] += 1
+    return PushTelemetryResponse()
+
+
+async def _take(call: Call, body: PushTelemetryRequest) -> None:
+    telemetry, data = call.broker.telemetry, bytes(body.metrics)
+    push = Push(body.subscription_id, body.terminating, body.compression_type, len(data))
+    instance = telemetry.instances.push(body.client_instance_id, _client(call), push, call.session, _now_ms())
+    if not data:
+        return
+
+    def read() -> None:
+        found.extend(read_points(data, body.compression_type, max_bytes=telemetry.instances.max_bytes))
+
+    found: list[Point] = []
+    try:
+        if len(data) < LARGE_BYTES:
+            read()
+        else:
+            await trio.to_thread.run_sync(read)
+    except RequestError:
+        instance.last_error = ErrorCode.INVALID_RECORD
+        raise
+    now_ms = _now_ms()
+    telemetry.collected.add(instance.instance_id, instance.client, found, now_ms=now_ms, expires_ms=now_ms + instance.expiry_ms)
+
+
+def _client(call: Call) -> dict[str, str]:
+    """What subscriptions choose clients by."""
+    session = call.session
+    name, _, version = session.software.partition(" ")
+    host, port = session.transport.stream.socket.getpeername()[:2]
+    return {
+        "client_id": session.client_id,
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": str(host),
+        "client_source_port": str(port),
+    }
+
+
+def _now_ms() -> int:
+    return round(trio.current_time() * 1000)

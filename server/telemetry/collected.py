@@ -1,0 +1,77 @@
+"""What clients have sent last: a number for each of their metrics. Sums are added up, since clients send what came to them.
+
+Everything has a limit, because names and attributes are the clients' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+from .otlp import Point
+
+MAX_CLIENTS: Final = 500
+MAX_SERIES_OF_CLIENT: Final = 500
+MAX_SERIES: Final = 10_000
+"""Of all clients together."""
+
+
+class Series(NamedTuple):
+    """One number, with whose it is."""
+
+    client: Mapping[str, str]
+    metric: str
+    attributes: str
+    value: float
+
+
+@attrs.define(eq=False)
+class _OfClient:
+    client: Mapping[str, str]
+    expires_ms: int
+    values: dict[tuple[str, str], float] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class Collected:
+    """Owner: `Telemetry`. Times are ms that only grow."""
+
+    left_out: int = 0
+    """Numbers that there was no room for, since the start."""
+    _clients: dict[bytes, _OfClient] = attrs.field(factory=dict)
+    """Who has sent last is at the end."""
+    _series: int = 0
+
+    def add(
+        self, instance_id: bytes, client: Mapping[str, str], points: Iterable[Point], *, now_ms: int, expires_ms: int
+    ) -> None:
+        """A client has sent these; they are kept until `expires_ms`, or until it sends more."""
+        found = self._clients.pop(instance_id, None)
+        self._make_room(now_ms)
+        of_client = self._clients[instance_id] = found or _OfClient(client, expires_ms)
+        of_client.expires_ms = expires_ms
+        for point in points:
+            key = point.metric, point.attributes
+            before = of_client.values.get(key)
+            if before is None:
+                if len(of_client.values) >= MAX_SERIES_OF_CLIENT or self._series >= MAX_SERIES:
+                    self.left_out += 1
+                    continue
+                self._series += 1
+            of_client.values[key] = point.value + (before or 0.0) if point.is_delta else point.value
+
+    def _make_room(self, now_ms: int) -> None:
+        """Forget who was silent for too long, and at the limit who was for longest."""
+        for instance_id, each in list(self._clients.items()):
+            if each.expires_ms <= now_ms or len(self._clients) >= MAX_CLIENTS:
+                self._series -= len(each.values)
+                del self._clients[instance_id]
+
+    def series(self, now_ms: int) -> Iterator[Series]:
+        """All numbers of clients that were not silent for too long."""
+        for each in self._clients.values():
+            if each.expires_ms > now_ms:
+                for (metric, attributes), value in each.values.items():
+                    yield Series(each.client, metric, attributes, value)
