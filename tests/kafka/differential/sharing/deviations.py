@@ -1,0 +1,58 @@
+"""Answers about share groups that differ on purpose or by chance; each stands in docs/kafka-compatibility.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
+from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+
+from ..world import Step
+
+
+def excuse(step: Step, ours: Any, theirs: Any) -> None:
+    """Make equal what may differ."""
+    if isinstance(step.body, ShareGroupHeartbeatRequest):
+        ours["assignment"] = theirs["assignment"]
+    if isinstance(step.body, ShareFetchRequest):
+        _leave_out_nothing(ours)
+        _leave_out_nothing(theirs)
+    if isinstance(step.body, ShareGroupDescribeRequest):
+        for one, two in zip(ours["groups"], theirs["groups"], strict=True):
+            _excuse_order(one, two)
+            _excuse_who_has_which(one, two)
+
+
+def _leave_out_nothing(answer: Any) -> None:
+    """Kafka tells some partitions of which there is nothing to tell."""
+    for topic in answer["responses"]:
+        topic["partitions"] = [each for each in topic["partitions"] if _says_something(each)]
+    answer["responses"] = [topic for topic in answer["responses"] if topic["partitions"]]
+
+
+def _says_something(partition: Any) -> bool:
+    return bool(partition["error_code"] or partition["acknowledge_error_code"] or partition["acquired_records"])
+
+
+def _excuse_order(*sides: Any) -> None:
+    """Members, and the topics of each, come in the order of Kafka's hash maps."""
+    for group in sides:
+        group["members"].sort(key=lambda member: repr(member["member_id"]))
+        for member in group["members"]:
+            member["subscribed_topic_names"].sort()
+
+
+def _excuse_who_has_which(ours: Any, theirs: Any) -> None:
+    """Kafka gives out partitions in the order of the hashes of their topics' ids, which are chosen by chance."""
+    if _assigned(ours) == _assigned(theirs) and len(ours["members"]) == len(theirs["members"]):
+        for one, two in zip(ours["members"], theirs["members"], strict=True):
+            one["assignment"] = two["assignment"]
+
+
+def _assigned(group: Any) -> set[tuple[str, int]]:
+    return {
+        (topic["topic_name"], number)
+        for member in group["members"]
+        for topic in member["assignment"]["topic_partitions"]
+        for number in topic["partitions"]
+    }
