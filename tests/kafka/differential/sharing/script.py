@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
@@ -42,8 +43,10 @@ CONFIG: Final = {
     "share.session.timeout.ms": "3600000",  # nobody's session ends while a script runs
     "share.heartbeat.interval.ms": "5000",
 }
+BEHIND_S: Final = 0.01
+"""Kafka lets go of partitions behind the answer to a fetch; the next one is given what it may have then."""
 SETTLED_S: Final = 0.3
-"""A broker notices the end of a connection by itself."""
+"""What a member had is given back behind the answer, or when the end of its connection is noticed."""
 
 
 @attrs.define(eq=False)
@@ -104,6 +107,8 @@ class SharingScript:
             self.world.dropped.clear()
             time.sleep(SETTLED_S)
         self._done.append(step)
+        if isinstance(step.body, ShareFetchRequest):
+            time.sleep(BEHIND_S)
         ours, kafka = self._sides(step.connection)
         theirs = kafka.ask(step.body, step.version)
         mine = ours.ask(step.body, step.version) if not isinstance(theirs, Late) else "not asked"
@@ -115,6 +120,8 @@ class SharingScript:
             before = tuple(self._done[-LAST - 1 : -1])
             yield Difference(seed=self.seed, number=number, step=step, places=places, ours=mine, theirs=theirs, before=before)
         step.learn(theirs)
+        if getattr(step.body, "share_session_epoch", 0) == -1:
+            time.sleep(SETTLED_S)
         while self.world.due:
             yield from self._take(self.world.due.pop())
         while self.world.unsettled:
