@@ -27,7 +27,7 @@ _unpack_length = struct.Struct(">I").unpack_from
 class ReceiveBuffer:
     """Bytes received and not yet handed out. Owner: whoever reads the socket."""
 
-    __slots__ = ("_held_bytes", "_length", "_max_frame_bytes", "_partial", "_piece", "_pieces", "_position")
+    __slots__ = ("_length", "_max_frame_bytes", "_partial", "_piece", "_pieces", "_position", "held_bytes")
 
     def __init__(self, max_frame_bytes: int = limits.MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -36,14 +36,14 @@ class ReceiveBuffer:
         self._position = 0
         self._partial = bytearray()  # a length or a payload that began in an earlier piece
         self._length: int | None = None  # of the payload being collected in _partial
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """Those of frames not handed out, lengths included."""
 
     def __len__(self) -> int:
-        """Bytes held: those of frames not handed out, lengths included."""
-        return self._held_bytes
+        return self.held_bytes
 
     def __repr__(self) -> str:
-        return f"<ReceiveBuffer {self._held_bytes} bytes, frame of {self._length}>"
+        return f"<ReceiveBuffer {self.held_bytes} bytes, frame of {self._length}>"
 
     @property
     def max_frame_bytes(self) -> int:
@@ -63,7 +63,7 @@ class ReceiveBuffer:
     def missing_bytes(self) -> int:
         """The same less what was fed and not looked at yet: 0 when the next frame may be whole."""
         looked_at = len(self._partial) + (0 if self._length is None else LENGTH_BYTES)
-        return max(0, self.expected_bytes - (self._held_bytes - looked_at))
+        return max(0, self.expected_bytes - (self.held_bytes - looked_at))
 
     def compact(self) -> None:
         """Keep no more of a piece than what of it is not handed out: before nobody reads for long."""
@@ -72,7 +72,7 @@ class ReceiveBuffer:
 
     def drop(self) -> int:
         """Forget everything, and answer how much it was; nothing is handed out any more."""
-        dropped, self._held_bytes = self._held_bytes, 0
+        dropped, self.held_bytes = self.held_bytes, 0
         self._pieces.clear()
         self._piece, self._position, self._partial, self._length = b"", 0, bytearray(), None
         return dropped
@@ -80,8 +80,12 @@ class ReceiveBuffer:
     def feed(self, data: Bytes) -> None:
         """Take what was received. `bytes` are kept as they are; anything mutable is copied."""
         if data:
-            self._pieces.append(data if type(data) is bytes else bytes(data))
-            self._held_bytes += len(data)
+            piece = data if type(data) is bytes else bytes(data)
+            if self._piece or self._pieces:
+                self._pieces.append(piece)
+            else:
+                self._piece, self._position = piece, 0
+            self.held_bytes += len(data)
 
     def next_frame(self) -> memoryview | None:
         """The payload of the next whole frame, or None when more bytes are needed.
@@ -103,7 +107,7 @@ class ReceiveBuffer:
                     elif stop == size:
                         self._piece, self._position = b"", 0
                     if stop <= size:
-                        self._held_bytes -= LENGTH_BYTES + length
+                        self.held_bytes -= LENGTH_BYTES + length
                         return memoryview(piece)[start:stop]
                     self._length = length
                     self._position = start
@@ -133,7 +137,7 @@ class ReceiveBuffer:
         if len(self._partial) < self._length:
             return None
         frame = memoryview(self._partial)
-        self._held_bytes -= LENGTH_BYTES + self._length
+        self.held_bytes -= LENGTH_BYTES + self._length
         self._partial = bytearray()
         self._length = None
         return frame

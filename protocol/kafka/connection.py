@@ -66,12 +66,13 @@ Reading = Generator[None, None, Request]
 class KafkaConnection:
     """Bytes received and not yet handed out. Owner: the session's reading task."""
 
-    __slots__ = ("_apis", "_buffer", "_end_received", "takes_tokens")
+    __slots__ = ("_apis", "_buffer", "end_received", "takes_tokens")
 
     def __init__(self, apis: dict[int, Api] = APIS, max_request_bytes: int = MAX_REQUEST_BYTES) -> None:
         self._apis = apis
         self._buffer = ReceiveBuffer(max_request_bytes)
-        self._end_received = False
+        self.end_received = False
+        """Whether the peer has said that it sends no more."""
         self.takes_tokens = False
         """Whether the next frames are bare tokens."""
 
@@ -85,14 +86,9 @@ class KafkaConnection:
         self._buffer.max_frame_bytes = limit
 
     @property
-    def end_received(self) -> bool:
-        """Whether the peer has said that it sends no more."""
-        return self._end_received
-
-    @property
     def unread_bytes(self) -> int:
         """Bytes received that no request has covered yet."""
-        return len(self._buffer)
+        return self._buffer.held_bytes
 
     @property
     def missing_bytes(self) -> int:
@@ -109,12 +105,12 @@ class KafkaConnection:
 
     def receive_data(self, data: Bytes) -> None:
         """Take bytes from the peer; empty bytes are the end of its stream."""
-        if self._end_received:
+        if self.end_received:
             raise LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
         if data:
             self._buffer.feed(data)
         else:
-            self._end_received = True
+            self.end_received = True
 
     def next_request(self) -> Request | Reading | None:
         """The next request, or how to read it where that takes long; None when more bytes are needed. After
@@ -140,7 +136,7 @@ class KafkaConnection:
                 f"{api.name} v{version} is not served here; v{api.lowest_read} to v{api.highest} are",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        flexible, size = api.is_flexible(version), len(frame)
+        flexible, size = version >= api.first_flexible, len(frame)
         is_tagged = flexible and (at >= size or frame[at] != 0)  # it nearly never is
         if is_tagged or (size > COPIED_FRAME_BYTES and api.key is not ApiKey.PRODUCE):
             return _read_in_steps(Request(api, version, correlation_id, client_id, None, size), frame, at)
@@ -165,16 +161,17 @@ def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
 def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     """(api key, version, correlation id, client id, position behind them) of a request: what every header has. The client id
     has a length of 2 bytes in all versions. Raises RemoteProtocolError."""
-    if len(frame) < _HEADER.size:
-        raise RemoteProtocolError(f"a request of {len(frame)} bytes is shorter than its header of {_HEADER.size}")
+    size = len(frame)
+    if size < _HEADER.size:
+        raise RemoteProtocolError(f"a request of {size} bytes is shorter than its header of {_HEADER.size}")
     key, version, correlation_id, length = _HEADER.unpack_from(frame)
     if length == -1:
         return key, version, correlation_id, None, _HEADER.size
     stop = _HEADER.size + length
-    if length < 0 or stop > len(frame):
-        raise RemoteProtocolError(f"a client id claims {length} bytes, {len(frame) - _HEADER.size} are left")
+    if length < 0 or stop > size:
+        raise RemoteProtocolError(f"a client id claims {length} bytes, {size - _HEADER.size} are left")
     try:
-        client_id = frame[_HEADER.size : stop].tobytes().decode()
+        client_id = str(frame[_HEADER.size : stop], "utf-8")
     except UnicodeDecodeError as exc:
         raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
     return key, version, correlation_id, client_id, stop
@@ -216,10 +213,19 @@ def answer_head(api: Api, *, flexible: bool) -> struct.Struct:
 
 def framed(head: struct.Struct, correlation_id: int, buffers: list[Bytes]) -> list[Bytes]:
     """An answer, of at least one buffer, with what stands before it; the list is taken over. `head`: see `answer_head`."""
-    first = buffers[0]
-    size = len(first) if len(buffers) == 1 else sum(map(len, buffers))
+    first, *others = buffers
+    if not others:
+        return framed_one(head, correlation_id, first)
+    size = sum(map(len, buffers))
     start = head.pack(head.size - _LENGTH.size + size, correlation_id)
     if len(first) >= COPIED_BYTES:
         return [start, *buffers]
     buffers[0] = start + first
     return buffers
+
+
+def framed_one(head: struct.Struct, correlation_id: int, answer: Bytes) -> list[Bytes]:
+    """`framed` of one buffer."""
+    size = len(answer)
+    start = head.pack(head.size - _LENGTH.size + size, correlation_id)
+    return [start, answer] if size >= COPIED_BYTES else [start + answer]

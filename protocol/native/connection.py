@@ -102,7 +102,8 @@ class NativeConnection:
         self._state = State.AWAIT_HELLO
         first = min(max_frame_bytes, limits.MAX_UNKNOWN_BYTES) if role is Role.SERVER else max_frame_bytes
         self._buffer = ReceiveBuffer(first)
-        self._end_received = False
+        self.end_received = False
+        """Whether the peer has said that it sends no more."""
         self._last_error_sent = False
         self._max_sent_bytes = max_frame_bytes
         self._max_in_flight = max_in_flight
@@ -150,7 +151,7 @@ class NativeConnection:
     @property
     def unread_bytes(self) -> int:
         """Bytes received that no event has covered yet."""
-        return len(self._buffer)
+        return self._buffer.held_bytes
 
     @property
     def missing_bytes(self) -> int:
@@ -168,12 +169,12 @@ class NativeConnection:
 
     def receive_data(self, data: Bytes) -> None:
         """Take bytes from the peer; empty bytes are the end of its stream."""
-        if self._end_received:
+        if self.end_received:
             raise LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
         if data:
             self._buffer.feed(data)
         else:
-            self._end_received = True
+            self.end_received = True
 
     def next_event(self) -> Event:
         """The next message, or why there is none. After RemoteProtocolError the state is ERROR.
@@ -187,7 +188,7 @@ class NativeConnection:
         try:
             frame = self._buffer.next_frame()
             if frame is None:
-                return self._handle_end() if self._end_received else NEED_DATA
+                return self._handle_end() if self.end_received else NEED_DATA
             return self._read_request(frame) if self._role is Role.SERVER else self._read_answer(frame)
         except RemoteProtocolError:
             self._state = State.ERROR

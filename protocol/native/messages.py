@@ -12,7 +12,14 @@ from ..errors import RemoteProtocolError, UnsupportedVersionError
 from ..types import Isolation
 from .calls.explain import ExplainPartition, ExplainPartitionResponse, ExplainRequest, ExplainResponse
 from .calls.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Format, Gaps
-from .calls.group_members import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse, GroupMember
+from .calls.group_members import (
+    Deliveries,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    GroupMember,
+    SharedPartition,
+)
 from .calls.groups import (
     CommitOffsetsPartitionResponse,
     CommitOffsetsRequest,
@@ -221,6 +228,7 @@ __all__ = [
     "DeleteTopicsResponse",
     "DeletedGroup",
     "DeletedTopic",
+    "Deliveries",
     "DescribeConfigsRequest",
     "DescribeConfigsResponse",
     "DescribeGroupsRequest",
@@ -273,6 +281,7 @@ __all__ = [
     "ProduceResponse",
     "RequestMessage",
     "ResponseMessage",
+    "SharedPartition",
     "SplitPoint",
     "SplitPointsPartition",
     "SplitPointsPartitionResponse",

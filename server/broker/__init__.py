@@ -33,6 +33,7 @@ from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH
 from ..groups.share.values import Acknowledgement as Acknowledgement
 from ..groups.share.values import AcknowledgeType as AcknowledgeType
 from ..groups.share.values import AcquireMode as AcquireMode
+from ..groups.share.values import RecordState as RecordState
 from ..groups.share.values import ShareKey as ShareKey
 from ..groups.values import CommittingMember as CommittingMember
 from ..groups.values import GroupDescription as GroupDescription
@@ -79,6 +80,8 @@ from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
 from .share_partitions import ShareInFlight as ShareInFlight
 from .share_partitions import ShareSummary as ShareSummary
+from .share_views import SharedRecords as SharedRecords
+from .share_views import SharePartitionView as SharePartitionView
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
 from .writer import PartitionAppend as PartitionAppend

@@ -35,6 +35,7 @@ from .reader import LogReader
 from .share_fetches import ShareFetches
 from .share_groups import join_share_groups
 from .share_partitions import SharePartitions
+from .share_views import ShareViews
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 from .writer import LogWriter
@@ -65,6 +66,7 @@ class Broker:
     shares: SharePartitions
     """What share groups have begun in partitions."""
     share_fetches: ShareFetches
+    share_views: ShareViews
     producers: Producers
     transactions: TransactionCoordinator
     stages: Stages
@@ -111,6 +113,7 @@ class Broker:
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
             share_fetches=ShareFetches(shares, manager.topics, reader),
+            share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,
             stages=coordinators.stage_commits.stages,

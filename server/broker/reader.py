@@ -43,7 +43,11 @@ READER_TASKS: Final = 16
 LOOKUPS_PER_TURN: Final = 8
 """Lookups a reader task does before it lets others run."""
 STEPS_PER_LOOKUP: Final = 2 * UNTOLD_STEPS
-"""What a lookup, or a partition of a fetch, counts as beside its pauses. It takes no longer on the spot; most take 5 us."""
+"""What a lookup, or a partition of a fetch, counts as beside its pauses."""
+STEPS_AT_ONCE: Final = 12
+"""What a lookup counts as for which one look is enough, of a few headers and records. Most take 5 us."""
+STEPS_OF_LONG_LOOKUP: Final = 6 * UNTOLD_STEPS
+"""What one counts as for which it is not, where nothing is waited for between lookups."""
 BYTES_PER_STEP: Final = 8 * KIB
 """So much is copied from the page cache in about 1 us."""
 SNAPSHOT_ATTEMPTS: Final = 10
@@ -250,34 +254,38 @@ class LogReader:
             answers += await self._look_up_all(questions[len(answers) :], isolation)
         return answers
 
+    def may_look_up_now(self, count: int) -> bool:
+        """Whether it is worth asking for so many offsets on the spot."""
+        return self._disk.turns.has_room(STEPS_AT_ONCE * count)
+
     def offsets_for_times_if_cached(
         self, questions: Sequence[tuple[TopicPartition, int]], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> list[TimestampAndOffset | RequestError] | None:
         """`offsets_for_times` on the spot. None where something has to be waited for, or others are to have their turn."""
-        answers: list[TimestampAndOffset | RequestError] = []
-        for topic_partition, timestamp in questions:
-            if not self._disk.turns.fit(STEPS_PER_LOOKUP):
-                return None
-            try:
-                answers.append(self._answer_nowait(topic_partition, timestamp, isolation))
-            except WouldWaitError:
-                return None
-        return answers
+        if not self._disk.turns.fit(STEPS_AT_ONCE * len(questions)):
+            return None
+        try:
+            return [self._answer_nowait(*question, isolation, within_turn=True) for question in questions]
+        except WouldWaitError:
+            return None
 
     def _answer_nowait(
-        self, topic_partition: TopicPartition, timestamp: int, isolation: Isolation
+        self, topic_partition: TopicPartition, timestamp: int, isolation: Isolation, *, within_turn: bool = False
     ) -> TimestampAndOffset | RequestError:
         """What `offset_for_time` answers or raises where nothing has to be waited for. Raises WouldWaitError where something
-        has, and where reading did not work: `_look` says what becomes of that."""
+        has, or does not fit this turn, and where reading did not work: `_look` says what becomes of that."""
         try:
             if not 0 <= timestamp <= INT64_MAX:
                 _check_timestamp(topic_partition, timestamp)
             actor = self._manager.topics.actor(topic_partition)
             snapshot, disk = actor.snapshot(), actor.disk
-            if timestamp >= 0 and snapshot.end_offset(isolation) == snapshot.high_watermark:
+            sees_all = isolation is Isolation.READ_UNCOMMITTED or snapshot.last_stable_offset == snapshot.high_watermark
+            if timestamp >= 0 and sees_all:
                 found = first_at_once(snapshot, timestamp, disk.cached_bytes)
                 if found is not None:
                     return found
+            if within_turn and not disk.turns.fit(STEPS_OF_LONG_LOOKUP):
+                raise WouldWaitError(None)
             return disk.read_nowait(offset_for_timestamp(snapshot, timestamp, isolation))
         except RequestError as exc:
             return exc.as_answer()

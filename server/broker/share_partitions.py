@@ -7,6 +7,7 @@ Who is a member of a group, and which partitions are its, is decided elsewhere; 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from ..actors.share.share_state_log import ShareStateLog
 from ..groups.share.config import DEFAULT_SHARE_CONFIG, OffsetReset, ShareConfig
 from ..groups.share.partition_state import SharePartitionState
 from ..groups.share.sessions import ShareSession, ShareSessions
+from ..groups.share.stored_state import StoredShare
 from ..groups.share.values import Acknowledgement, ShareKey
 from ..system.clock import NowMs
 from .reader import LogReader
@@ -71,7 +73,8 @@ class SharePartitions:
     _reader: LogReader
     _wall_ms: NowMs
     config_of: ConfigOf = _defaults
-    sessions: ShareSessions = attrs.field(factory=ShareSessions)
+    _sessions: dict[int, ShareSessions] = attrs.field(factory=lambda: defaultdict(ShareSessions))
+    """By node: a member has one with each leader."""
     _open: dict[ShareKey, SharePartition] = attrs.field(factory=dict)
     _alarm: Alarm = attrs.field(factory=Alarm)
     _background: trio.Nursery | None = None
@@ -189,20 +192,26 @@ class SharePartitions:
         share.state.config = self.config_of(key.group_id)
         await share.acknowledge(member, said)
 
-    async def release_member(self, group_id: str, member: str) -> None:
-        """A member is gone: its session is over, and what it has others may get."""
-        session = self.sessions.remove(group_id, member)
+    def sessions_at(self, node: int) -> ShareSessions:
+        """The share sessions of a node."""
+        return self._sessions[node]
+
+    async def release_member(self, group_id: str, member: str, node: int) -> None:
+        """A member has ended its session with a node: what it has there others may get."""
+        session = self._sessions[node].remove(group_id, member)
         if session is not None:
             await self._release(session)
 
     def gone(self, group_id: str, member: str) -> None:
-        """The same, without waiting for it."""
-        session = self.sessions.remove(group_id, member)
-        if session is not None:
-            self._release_soon(session)
+        """A member is gone, and with it its sessions; what it has is given back without waiting for it."""
+        for sessions in self._sessions.values():
+            session = sessions.remove(group_id, member)
+            if session is not None:
+                self._release_soon(session)
 
     async def _release(self, session: ShareSession) -> None:
-        for share in [share for key in session.partitions if (share := self._open.get(key)) is not None]:
+        held = [key for key in session.partitions if key not in session.moved]
+        for share in [share for key in held if (share := self._open.get(key)) is not None]:
             try:
                 await share.release(session.member_id)
             except RequestError as exc:
@@ -210,8 +219,10 @@ class SharePartitions:
 
     def disconnected(self, connection: object) -> None:
         """A connection has ended: so have the sessions that were begun on it."""
-        for session in self.sessions.of_connection(connection):
-            self.gone(session.group_id, session.member_id)
+        for sessions in self._sessions.values():
+            for session in sessions.of_connection(connection):
+                sessions.remove(session.group_id, session.member_id)
+                self._release_soon(session)
 
     def _release_soon(self, session: ShareSession) -> None:
         if self._background is not None and not self._scope.cancel_called:
@@ -239,6 +250,16 @@ class SharePartitions:
         if share is not None:
             share.end()
 
+    def move(self, topic_partition: TopicPartition) -> None:
+        """Another node leads the partition now: it begins with what is stored, and nobody has anything of it."""
+        topic, number = topic_partition
+        for key in [key for key, share in self._open.items() if share.topic_partition == (topic, number)]:
+            self._close(key)
+            for sessions in self._sessions.values():
+                for session in sessions:
+                    if key in session.partitions:
+                        session.moved.add(key)
+
     def read_summary(self, group_id: str, topic_id: bytes, partition: int) -> ShareSummary | None:
         """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
         stored = self._log.find(ShareKey(group_id, topic_id, partition))
@@ -253,6 +274,10 @@ class SharePartitions:
             return None
         state = share.state
         return ShareInFlight(state.start_offset, state.next_offset, state.acquired_count, state.delivery_complete_count)
+
+    def stored(self, key: ShareKey) -> StoredShare | None:
+        """What is stored of a share-partition; None: nothing. Raises RequestError: it cannot be known."""
+        return self._log.find(key)
 
     def stored_of(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         """(topic id, partition) of everything that is stored of a group."""

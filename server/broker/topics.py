@@ -12,12 +12,12 @@ from ..actors.manager.descriptions import TopicDescription, TopicMetadata, descr
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topic_changes import ConfigChange
 from ..storage.disk.checkpoints import encode_uuid
-from ..storage.disk.paths import is_internal
+from ..storage.disk.paths import INTERNAL_TOPICS
 
 
 def check_not_internal(topic: str) -> None:
     """Only the coordinators write, change and delete the topics that they keep their state in. Raises InvalidTopicError."""
-    if is_internal(topic):
+    if topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
 
 

@@ -15,6 +15,7 @@ from ...protocol.errors import (
     RequestTimedOutError,
 )
 from ...protocol.types import Bytes, TopicPartition
+from ..actors.disk.disk import STEPS_PER_PROCEDURE
 from ..actors.manager.log_manager import LogManager
 from ..actors.partition.appender import ACKS_ALL, Answer
 from ..actors.partition.partition import PartitionActor
@@ -49,9 +50,9 @@ class LogWriter:
         actor = manager.topics.writable(topic_partition)
         size = len(records)
         steps = size // BYTES_PER_STEP if size <= SMALL_BYTES else steps_of(records)
-        if size > MOST_BYTES or not manager.disk.may_compute_now(steps):
+        if size > MOST_BYTES or not manager.disk.turns.fit(STEPS_PER_PROCEDURE + steps):
             return None
-        config, now_ms = actor.config, self._now_ms()
+        config, now_ms = actor.log.config, self._now_ms()
         prepared = prepare_one(records, config, now_ms, manager.batch_limits)
         if prepared is None:
             return None

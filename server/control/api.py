@@ -14,12 +14,13 @@ import attrs
 from ...protocol.types import TopicPartition
 from ..faults.requests import Wanted
 from ..listeners.connections.counters import ProtocolCounters
-from .fault_views import FaultsView, FaultView, RequestsView
-from .groups_view import GroupsView, MemberView
 from .life import Life
-from .log_view import LogView
 from .seed import Seed
 from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
+from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.groups_view import GroupsView, MemberView
+from .views.log_view import LogView
+from .views.share_groups_view import ShareGroupsView
 from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
@@ -38,11 +39,13 @@ class ControlApi:
     faults: FaultsView = attrs.field(init=False)
     requests: RequestsView = attrs.field(init=False)
     groups: GroupsView = attrs.field(init=False)
+    share_groups: ShareGroupsView = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.faults = FaultsView(self.life.faults, self.life.disk_faults)
         self.requests = RequestsView(self.life.requests)
         self.groups = GroupsView(lambda: self.life.core, self.faults)
+        self.share_groups = ShareGroupsView(lambda: self.life.core)
 
     # ---- faults and requests ---------------------------------------------------------------------------------------------
 
@@ -172,6 +175,13 @@ class ControlApi:
 
     async def freeze_group(self, names: list[str], _told: Told) -> Any:
         return self.groups.freeze(names[0]).fault.as_json()
+
+    async def describe_share_group(self, names: list[str], told: Told) -> Any:
+        return self.share_groups.as_json(names[0], told.get("topic"))
+
+    async def wait_share_group(self, names: list[str], told: Told) -> Any:
+        await self.share_groups.wait_done(names[0], str(told.get("topic") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_share_group(names, told)
 
     # ---- nodes -----------------------------------------------------------------------------------------------------------
 

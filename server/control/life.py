@@ -170,7 +170,7 @@ class Life:
         nodes.down.add(number)
         await node.stop()
         for each in moved:
-            await self.core.logs.raise_leader_epoch(each)
+            await self._moved(each)
 
     async def node_up(self, number: int) -> None:
         """Listen again, on the same port. Raises KeyError."""
@@ -181,14 +181,21 @@ class Life:
         nodes.down.discard(number)
         for each, leader in before.items():
             if nodes.leader_of(*each) != leader:
-                await self.core.logs.raise_leader_epoch(each)
+                await self._moved(each)
 
     async def move_leader(self, topic: str, partition: int, node: int) -> int:
         """Let another node lead a partition; answers its leader epoch from now on. Raises KeyError, RequestError."""
         self._node(node)
-        epoch = await self.core.logs.raise_leader_epoch(TopicPartition(topic, partition))
+        moved = TopicPartition(topic, partition)
+        epoch = await self.core.logs.raise_leader_epoch(moved)
         self._nodes().move_leader(topic, partition, node)
+        self.core.shares.move(moved)
         return epoch
+
+    async def _moved(self, topic_partition: TopicPartition) -> None:
+        """Another node leads it now. What share groups have of it is forgotten where nothing is stored, as by a new leader."""
+        await self.core.logs.raise_leader_epoch(topic_partition)
+        self.core.shares.move(topic_partition)
 
     def move_coordinator(self, name: str, node: int) -> None:
         """Let another node coordinate a group or a transactional id. Raises KeyError."""

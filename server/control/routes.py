@@ -72,6 +72,8 @@ ROUTES: Final = (
     Route("POST", f"/groups/{_NAME}/kick", ControlApi.kick_member, ("member_id",)),
     Route("POST", f"/groups/{_NAME}/rebalance", ControlApi.rebalance_group, ()),
     Route("POST", f"/groups/{_NAME}/freeze", ControlApi.freeze_group, ()),
+    Route("GET", f"/share-groups/{_NAME}", ControlApi.describe_share_group, ("topic",)),
+    Route("POST", f"/share-groups/{_NAME}/wait", ControlApi.wait_share_group, ("topic", "timeout_ms")),
     Route("GET", "/clock", ControlApi.clock, ()),
     Route("POST", "/clock/advance", ControlApi.advance_clock, ("seconds",)),
     Route("POST", "/clock/freeze", ControlApi.freeze_clock, ()),

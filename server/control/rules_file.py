@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..faults.disk_faults import DiskFaults
 from ..faults.faults import Faults
 from ..faults.rules import RuleError
-from .fault_views import FaultsView
+from .views.fault_views import FaultsView
 
 LISTS: Final = ("faults", "disk_faults")
 

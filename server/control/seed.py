@@ -9,7 +9,7 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from ..broker import Broker, PlainRecord
-from .log_view import Text, as_bytes
+from .views.log_view import Text, as_bytes
 
 Topics = Sequence[str] | Mapping[str, int]
 """Names, or names with numbers of partitions."""

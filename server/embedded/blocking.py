@@ -8,9 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
-from ..control.blocking_views import BlockingClock, BlockingFaults, BlockingGroups, BlockingLog, BlockingRequests
 from ..control.clock import MovedClock
 from ..control.proxies import at_once, waiting
+from ..control.views.blocking_views import (
+    BlockingClock,
+    BlockingFaults,
+    BlockingGroups,
+    BlockingLog,
+    BlockingRequests,
+    BlockingShareGroups,
+)
 from ..settings.broker_config import Address
 from ..system.clock import system_now_ms
 from .broker import EmbeddedBroker, Fork, open_fork
@@ -70,6 +77,11 @@ class BlockingBroker(BrokerThread):
     def groups(self) -> BlockingGroups:
         """What groups have committed, and what upsets them."""
         return BlockingGroups(self._target.groups, self)
+
+    @property
+    def share_groups(self) -> BlockingShareGroups:
+        """What share groups have begun in partitions, and who has it until when."""
+        return BlockingShareGroups(self._target.share_groups, self)
 
     @property
     def clock(self) -> BlockingClock:

@@ -17,11 +17,12 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, Record, TopicPartition
 from ..broker import Broker, FetchPartition, PlainRecord, TopicDescription
 from ..control.clock import MovedClock
-from ..control.fault_views import FaultsView, RequestsView
-from ..control.groups_view import GroupsView
 from ..control.life import Life
-from ..control.log_view import LogView
 from ..control.seed import Seed
+from ..control.views.fault_views import FaultsView, RequestsView
+from ..control.views.groups_view import GroupsView
+from ..control.views.log_view import LogView
+from ..control.views.share_groups_view import ShareGroupsView
 from ..listeners.opening import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
@@ -43,12 +44,15 @@ class EmbeddedBroker:
     """What Kafka clients asked for."""
     groups: GroupsView = attrs.field(init=False)
     """What groups have committed, and what upsets them."""
+    share_groups: ShareGroupsView = attrs.field(init=False)
+    """What share groups have begun in partitions, and who has it until when."""
     _is_lasting: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.faults = FaultsView(self.life.faults, self.life.disk_faults)
         self.requests = RequestsView(self.life.requests)
         self.groups = GroupsView(lambda: self.core, self.faults)
+        self.share_groups = ShareGroupsView(lambda: self.core)
 
     @property
     def core(self) -> Broker:

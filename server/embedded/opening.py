@@ -15,8 +15,8 @@ from ..broker import PlainRecord
 from ..config import Durability, LogConfig
 from ..control.clock import MovedClock
 from ..control.life import Life
-from ..control.log_view import Text
 from ..control.seed import Seed, Topics
+from ..control.views.log_view import Text
 from ..listeners.opening import Addresses
 from ..settings.broker_config import SECURITY_KEYS, Address, BrokerConfig
 from ..system.clock import NowMs, system_now_ms

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
@@ -143,3 +144,32 @@ def test_a_version_that_nobody_knows_is_refused() -> None:
         BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="0.7"),
     ):
         """Does not start."""
+
+
+def poll_until(consumer: ShareConsumer, values: set[bytes]) -> None:
+    """Until it was given these."""
+    deadline = time.monotonic() + PATIENCE_S
+    while values:
+        values = values - {message.value() or b"" for message in consumer.poll(0.2)}
+        assert time.monotonic() < deadline, values
+
+
+def test_a_share_consumer_reads_from_each_leader_and_follows_one_that_moves(broker: BlockingBroker) -> None:
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[earliest])
+    admin = AdminClient(settings(broker))
+    admin.incremental_alter_configs([group])[group].result(PATIENCE_S)
+    for partition in range(3):
+        broker.append(TOPIC, [b"%d" % partition], partition=partition)
+    consumer = ShareConsumer({**settings(broker), "group.id": "g"})
+    try:
+        consumer.subscribe([TOPIC])
+        poll_until(consumer, {b"0", b"1", b"2"})
+        assert {request.node for request in broker.requests.find("ShareFetch")} == {1, 2, 3}
+        broker.move_leader(TOPIC, 0, 1 + leaders(broker)[0] % 3)
+        broker.append(TOPIC, [b"moved"])
+        poll_until(consumer, {b"moved"})
+    finally:
+        consumer.close()
+    assert broker.requests.find("ShareFetch", error="NOT_LEADER_OR_FOLLOWER")
+    assert not broker.requests.find("ShareFetch", error="INVALID_SHARE_SESSION_EPOCH")

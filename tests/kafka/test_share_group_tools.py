@@ -10,12 +10,23 @@ import pytest
 from confluent_kafka import ShareConsumer
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
+from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.kafka.tools import Tools, lines, table
+from tests.support.kafka_jars import KafkaCalls
 
 TOPIC: Final = "orders"
 GROUP: Final = "baristas"
 PATIENCE_S: Final = 60.0
+EARLIEST: Final = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
+
+
+@pytest.fixture(scope="module")
+def kafka(kafka_class_path: str) -> Iterator[KafkaCalls]:
+    """Of a version that resets offsets."""
+    ours, _, _ = kafka_class_path.partition(":")
+    with KafkaCalls.start(f"{ours}:{kafka_jars('4.3.1')}") as calls:
+        yield calls
 
 
 @pytest.fixture
@@ -32,8 +43,7 @@ def member(broker: BlockingBroker) -> ShareConsumer:
 
 
 def test_a_share_group_is_listed_described_and_deleted(tools: Tools, broker: BlockingBroker) -> None:
-    earliest = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
-    tools("configs", "--entity-type", "groups", "--entity-name", GROUP, *earliest)
+    tools("configs", "--entity-type", "groups", "--entity-name", GROUP, *EARLIEST)
     with closing(member(broker)) as consumer:
         assert len(consumer.poll(PATIENCE_S)) == 3
         consumer.commit_sync(PATIENCE_S)
@@ -49,3 +59,33 @@ def test_a_share_group_is_listed_described_and_deleted(tools: Tools, broker: Blo
         assert len(consumer.poll(PATIENCE_S)) == 3
     tools("share-groups", "--delete", "--group", GROUP)
     assert lines(tools("share-groups", "--list")) == []
+
+
+def test_the_console_reads_what_the_group_was_reset_to(tools: Tools, broker: BlockingBroker) -> None:
+    def read(count: int) -> list[str]:
+        return lines(tools("console-share-consumer", "--topic", TOPIC, "--group", GROUP, "--max-messages", count))
+
+    def reset(*to: str) -> None:
+        [row] = table(tools("share-groups", "--reset-offsets", "--group", GROUP, "--topic", TOPIC, *to, "--execute"))
+        assert (row["topic"], row["partition"]) == (TOPIC, "0")
+
+    tools("configs", "--entity-type", "groups", "--entity-name", GROUP, *EARLIEST)
+    assert read(3) == ["a", "b", "c"]
+    broker.append(TOPIC, [b"d"])
+    assert read(1) == ["d"]
+    reset("--to-earliest")
+    assert read(4) == ["a", "b", "c", "d"]
+    reset("--to-latest")
+    broker.append(TOPIC, [b"e"])
+    assert read(1) == ["e"]
+
+
+def test_what_the_console_releases_comes_again_and_what_it_rejects_is_done(tools: Tools, broker: BlockingBroker) -> None:
+    tools("configs", "--entity-type", "groups", "--entity-name", GROUP, *EARLIEST)
+    options = ("--topic", TOPIC, "--group", GROUP, "--max-messages", 3)
+    assert lines(tools("console-share-consumer", *options, "--release")) == ["a", "b", "c"]
+    [row] = table(tools("share-groups", "--describe", "--group", GROUP))
+    assert row["lag"] == "3"
+    assert lines(tools("console-share-consumer", *options, "--reject")) == ["a", "b", "c"]
+    [row] = table(tools("share-groups", "--describe", "--group", GROUP))
+    assert row["lag"] == "0"

@@ -22,7 +22,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, CompressionType, TopicPartition
 from triolog.server.actors.disk.turns import STEPS_PER_TURN
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
-from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_PER_LOOKUP
+from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
 from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.truncate import truncate_to
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
@@ -226,9 +226,14 @@ async def test_what_has_to_be_waited_for_is_not_answered_on_the_spot_and_not_cou
 async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
         await fill(broker, 3)
-        fits = STEPS_PER_TURN // STEPS_PER_LOOKUP - 1
         turns = broker.disk.turns
         turns.begin()
+        fits = (STEPS_PER_TURN - 1) // (STEPS_AT_ONCE + STEPS_OF_LONG_LOOKUP)
+        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * (fits + 1)) is None, "they need not be short"
+        turns.begin()
+        assert broker.reader.offsets_for_times_if_cached([(PARTITION, -1)] * fits) is not None
+        turns.begin()
+        fits = (STEPS_PER_TURN - 1) // STEPS_AT_ONCE
         assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)] * fits) is not None
         assert broker.reader.offsets_for_times_if_cached([(PARTITION, START_MS)]) is None
         assert broker.reader.fetch_if_cached([FetchPartition(PARTITION, 0, 100)], max_bytes=100) is None

@@ -48,7 +48,17 @@ CHANGED_TOPICS: Final = tuples_of(st.builds(messages.ChangedTopic, NAMES, ERRORS
 
 ASSIGNMENTS: Final = tuples_of(st.builds(messages.OffsetsPartition, NAMES, INT32))
 MEMBERS: Final = tuples_of(st.builds(messages.GroupMember, TEXT, st.none() | TEXT, TEXT, TEXT, ASSIGNMENTS))
-DESCRIBED_GROUPS: Final = st.builds(messages.DescribedGroup, NAMES, ERRORS, TEXT, TEXT, TEXT, TEXT, MEMBERS)
+SHARED: Final = tuples_of(
+    st.builds(
+        messages.SharedPartition,
+        NAMES,
+        INT32,
+        *[INT64_OR_NONE_KNOWN] * 3,
+        INT64,
+        tuples_of(st.builds(messages.Deliveries, INT32, INT64)),
+    )
+)
+DESCRIBED_GROUPS: Final = st.builds(messages.DescribedGroup, NAMES, ERRORS, TEXT, TEXT, TEXT, TEXT, MEMBERS, SHARED)
 MSGPACK_VALUES: Final = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | TEXT | st.binary(max_size=20),
     lambda values: st.lists(values, max_size=4) | st.dictionaries(TEXT, values, max_size=4),

@@ -24,6 +24,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
 USUAL: Final = gc.get_threshold()
+WHILE_LOADING: Final = (10_000, *USUAL[1:])
+"""What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
 """Logs that are opened stay, a hundred objects each, and the collector would look at all of them whenever they are a quarter
 more: a fifth of a start with 5,000. It still comes by where a long start leaves garbage."""
@@ -73,18 +75,15 @@ def command(
     Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after an orderly stop,
     2 for a wrong configuration, 3 when the directories or the address cannot be used.
     """
-    gc.disable()  # nothing that is loaded now will be garbage
-    import trio
+    with seldom_collecting(WHILE_LOADING):
+        import trio
 
-    from ...protocol.errors import RequestError, TriologError
-    from ...server.app import configure_logging, serve
-    from ...server.settings.broker_config import BrokerConfig
-    from ...server.settings.broker_settings import read_settings, read_topic_configs
-    from ...server.system.open_files import check_open_files
-    from .terminal.progress import StartBar
-
-    gc.freeze()
-    gc.enable()
+        from ...protocol.errors import RequestError, TriologError
+        from ...server.app import configure_logging, serve
+        from ...server.settings.broker_config import BrokerConfig
+        from ...server.settings.broker_settings import read_settings, read_topic_configs
+        from ...server.system.open_files import check_open_files
+        from .terminal.progress import StartBar
 
     configure_logging(log_level, as_json=log_format == "json")
     arguments: dict[str, Any] = {
@@ -106,6 +105,12 @@ def command(
         raise click.UsageError(exc.message) from exc
     if config.metrics is not None:
         _check_metrics_extra()
+    if config.kafka is not None:
+        with seldom_collecting(WHILE_LOADING):
+            from ...server.listeners.kafka.calls import load_calls
+
+            load_calls()
+    gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
     if ready_file is not None:
@@ -160,9 +165,9 @@ def _serve_for_tests(
 
 
 @contextlib.contextmanager
-def seldom_collecting() -> Iterator[None]:
+def seldom_collecting(thresholds: tuple[int, int, int] = WHILE_STARTING) -> Iterator[None]:
     """For the time of the block, or until the server has started."""
-    gc.set_threshold(*WHILE_STARTING)
+    gc.set_threshold(*thresholds)
     try:
         yield
     finally:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ... import limits
 from ...errors import RequestError
+from ...types import NO_OFFSET
 from ..declaration import wire
-from ..kinds import ERROR, TEXT, note
+from ..kinds import ERROR, INT32, INT64, INT64_OR_NONE, TEXT, note
+from ..places import Partition
 from ..structs import RequestMessage, ResponseMessage, Struct, struct
 from .groups import GROUP, GROUPS, OffsetsPartition
 
@@ -31,6 +33,25 @@ class GroupMember(Struct):
 
 
 @struct
+class Deliveries(Struct):
+    """How many records that are not done were given so often."""
+
+    delivery_count: int = wire(INT32)
+    records: int = wire(INT64)
+
+
+@struct
+class SharedPartition(Partition):
+    """A partition as a share group reads it; -1 where something is not known yet."""
+
+    start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    end_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    lag: int = wire(INT64_OR_NONE, default=NO_OFFSET)
+    in_flight: int = wire(INT64, default=0)
+    deliveries: tuple[Deliveries, ...] = wire([Deliveries], default=(), max_count=limits.INT32_MAX)
+
+
+@struct
 class DescribedGroup(Struct):
     """One group, or why it cannot be described."""
 
@@ -41,6 +62,7 @@ class DescribedGroup(Struct):
     protocol_type: str = wire(TEXT, default="")
     protocol: str = wire(TEXT, default="")
     members: tuple[GroupMember, ...] = wire([GroupMember], default=(), max_count=limits.INT32_MAX)
+    shared: tuple[SharedPartition, ...] = wire([SharedPartition], default=(), max_count=limits.INT32_MAX)
 
 
 @struct

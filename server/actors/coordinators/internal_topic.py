@@ -27,6 +27,7 @@ from ...storage.log.prepare_one import prepare_one
 from ...storage.lookups.fetch import fetch_batches
 from ...storage.producers.producer_cursor import AppendOrigin
 from ...system.clock import NowMs
+from ..disk.disk import STEPS_PER_PROCEDURE
 from ..manager.log_manager import LogManager
 from ..partition.appender import ACKS_ALL, Answer
 from ..partition.partition import PartitionActor
@@ -93,7 +94,7 @@ class InternalTopic:
     def try_append(self, topic_partition: TopicPartition, batch: Bytes, answer: Answer) -> bool:
         """Enqueue one batch, and have `answer` called, in log order. False, and nothing has happened: the mailbox is full, or
         others are to have their turn. Raises RequestError."""
-        if not self.manager.disk.may_compute_now(0):
+        if not self.manager.disk.turns.fit(STEPS_PER_PROCEDURE):
             return False
         actor = self.actor(topic_partition)
         return actor.try_append(self._prepared(actor, batch), ACKS_ALL, answer)

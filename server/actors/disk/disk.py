@@ -166,29 +166,21 @@ class Disk:
 
     def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
-        if not self._may_write_at_once(operations, files):
-            return False
-        self._write_at_once(operations, files)
-        return True
-
-    def _may_write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
-        """Nobody else writes or syncs at the moment, which could hold up this one too."""
-        if self._writers.borrowed_tokens:
+        if self._writers.borrowed_tokens:  # somebody writes or syncs at the moment, which could hold up this too
             return False
         for file in files:
             if file.fd is None:
                 return False
-        return self.at_once.suits(self.fs, operations)
-
-    def _write_at_once(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
+        if not self.at_once.suits(self.fs, operations):
+            return False
         for file in files:
             file.used = True
         self._writes_at_once += 1
-        started_s = perf_counter()
         try:
             _run_all(self.fs, operations, [])
         finally:
-            self.at_once.took(perf_counter() - started_s)
+            self.at_once.done()
+        return True
 
     async def drive(self, procedure: Procedure[T]) -> T:
         """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first."""
@@ -207,10 +199,6 @@ class Disk:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return result
         return await self.call(function, *args)
-
-    def may_compute_now(self, steps: int) -> bool:
-        """Whether what takes a procedure's steps and these may be done on the spot, without `compute`; it is counted then."""
-        return self.turns.fit(STEPS_PER_PROCEDURE + steps)
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

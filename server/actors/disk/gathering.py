@@ -55,9 +55,8 @@ class Gathering:
 
     def _end(self) -> None:
         """What is done here may put off more: a session goes on when its answers have left."""
-        writers, senders = self._writers, self._senders
-        while writers or senders:
-            waiting = writers or senders
-            who = next(iter(waiting))
-            del waiting[who]
-            who.end_turn()
+        while self._writers or self._senders:
+            waiting = self._writers or self._senders
+            for who in tuple(waiting):
+                del waiting[who]
+                who.end_turn()

@@ -38,12 +38,16 @@ class WritesAtOnce:
     turns: Turns = attrs.field(factory=Turns)
     """How much is done in a turn."""
     clock: Callable[[], float] = perf_counter
+    _begun_s: float = 0.0
+    """When somebody asked last whether to write."""
     _not_before_s: float = float("-inf")
     _pause_s: float = FIRST_PAUSE_S
 
     def suits(self, fs: FileSystem, operations: Sequence[DiskOp]) -> bool:
-        """Whether these are writes that fit the turn, into a file system that keeps nobody waiting, and the last were quick."""
-        if not fs.writes_at_once or self.clock() < self._not_before_s:
+        """Whether these are writes that fit the turn, into a file system that keeps nobody waiting, and the last were quick. If
+        so, they are made, and `done` is called."""
+        self._begun_s = self.clock()
+        if self._begun_s < self._not_before_s or not fs.writes_at_once:
             return False
         size = 0
         for operation in operations:
@@ -52,11 +56,11 @@ class WritesAtOnce:
             size += sum(map(len, operation.buffers))
         return size <= SMALL_BYTES or (size <= MAX_BYTES and self.turns.fit(size // BYTES_PER_STEP))
 
-    def took(self, seconds: float) -> None:
-        """How long the writes took."""
-        if seconds < SLOW_S:
-            return
+    def done(self) -> None:
+        """The writes are over, and took as long as it is since `suits`."""
         now_s = self.clock()
+        if now_s - self._begun_s < SLOW_S:
+            return
         was_quick_for_s = now_s - self._not_before_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if was_quick_for_s < self._pause_s else FIRST_PAUSE_S
         self._not_before_s = now_s + self._pause_s
@@ -65,5 +69,5 @@ class WritesAtOnce:
 class AlwaysQuick(WritesAtOnce):
     """What one slow write would change, a busy machine does not: for who counts what takes no thread."""
 
-    def took(self, seconds: float) -> None:
-        """Quick enough."""
+    def done(self) -> None:
+        """They were quick enough."""

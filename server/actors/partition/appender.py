@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -45,6 +46,9 @@ class AppendCommand(NamedTuple):
     prepared: PreparedAppend
     acks: int
     answer: Answer
+
+
+PREPARED: Final = attrgetter("prepared")
 
 
 class FailedGroup(NamedTuple):
@@ -93,7 +97,7 @@ class Appender:
             return False
         if config.flush_messages != INT64_MAX and self._syncs_now(appends):
             return False
-        plan = plan_append(log, [append.prepared for append in appends], sync=False)
+        plan = plan_append(log, list(map(PREPARED, appends)), sync=False)
         if plan.roll is not None:
             return False
         if plan.writes:
@@ -132,12 +136,14 @@ class Appender:
             self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
-            self._acknowledge(plan, appends)
+            with self.disk.gathering:
+                self._acknowledge(plan, appends)
             return
         if plan.sync and self.log.recovery_point == self.log.log_end_offset:
             self.flusher.syncs += plan.writes
             self.flusher.advance_high_watermark()
-            self._answer_all(plan, appends)
+            with self.disk.gathering:
+                _answer_all(plan, appends)
             return
         with self.disk.gathering:
             for answer, append in zip(plan.answers, appends, strict=True):
@@ -161,12 +167,7 @@ class Appender:
         """Answer a group where a write is enough: it is read from now on, and synced later."""
         self.flusher.advance_high_watermark()
         self.flusher.after_unsynced_write()
-        self._answer_all(plan, appends)
-
-    def _answer_all(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
-        with self.disk.gathering:
-            for answer, append in zip(plan.answers, appends, strict=True):
-                append.answer(answer)
+        _answer_all(plan, appends)
 
     async def _fail(self, plan: AppendPlan, appends: list[AppendCommand], failure: OperationFailedError | OSError) -> None:
         """Take back what a failed group wrote and answer it."""
@@ -225,6 +226,11 @@ class Appender:
         fd, file.fd = file.fd, None
         if fd is not None:
             self.disk.files.adopt(file, fd)
+
+
+def _answer_all(plan: AppendPlan, appends: list[AppendCommand]) -> None:
+    for answer, append in zip(plan.answers, appends, strict=True):
+        append.answer(answer)
 
 
 def _failed_path(operation: Any, plan: AppendPlan) -> str:

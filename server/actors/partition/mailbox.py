@@ -54,12 +54,15 @@ class Mailbox(Generic[T]):
         if self._closed:
             raise MailboxClosedError
         items = self._items
-        if self._waiting or (items and not self._has_room(size)):
+        is_first = not items
+        if self._waiting:
+            return False
+        if not is_first and (len(items) >= self.max_commands or self._bytes + size > self.max_bytes):
             return False
         items.append((item, size))
         self._bytes += size
-        if self._taker is not None:
-            self._tell()
+        if is_first and self._taker is not None:  # who comes behind it comes with it
+            (self._filled or self.wake)()
         return True
 
     async def put(self, item: T, size: int) -> None:
@@ -82,13 +85,7 @@ class Mailbox(Generic[T]):
         self._items.append((item, size))
         self._bytes += size
         if self._taker is not None:
-            self._tell()
-
-    def _tell(self) -> None:
-        if self._filled is None:
-            self.wake()
-        else:
-            self._filled()
+            (self._filled or self.wake)()
 
     def put_off(self, filled: Callable[[], None]) -> None:
         """Have `filled` called when an item comes in while the owner waits, who is not woken by it: it takes what there is

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
@@ -39,6 +40,7 @@ from .waiters import Waiters
 LOGGER: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+FIRST: Final = itemgetter(0)
 
 
 class PerformCommand(NamedTuple):
@@ -134,7 +136,8 @@ class PartitionActor:
     def try_append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> bool:
         """Enqueue an append if there is room right now."""
         try:
-            return self._mailbox.try_put(AppendCommand(prepared, acks, answer), prepared.size)
+            # What AppendCommand(...) makes, without its Python-level call.
+            return self._mailbox.try_put(tuple.__new__(AppendCommand, (prepared, acks, answer)), prepared.size)
         except MailboxClosedError:
             answer(self._closed_error())
             return True
@@ -253,9 +256,13 @@ class PartitionActor:
         if waiting is None:
             self._mailbox.wake()
             return
-        appends = [command for command, _ in waiting if command.__class__ is AppendCommand]
+        done: FailedGroup | bool = False
         try:
-            done = len(appends) == len(waiting) and self._appender.append_now(appends)
+            for command, _ in waiting:
+                if command.__class__ is not AppendCommand:
+                    break
+            else:
+                done = self._appender.append_now(list(map(FIRST, waiting)))
         except Exception as exc:
             self._go_offline(f"an append met a bug ({exc!r})")
             raise

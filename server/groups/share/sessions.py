@@ -10,7 +10,7 @@ SharePartitionManager.newContext, ShareSessionCache).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -39,17 +39,22 @@ class ShareSession:
     epoch: int = 1
     """Of the next request."""
     partitions: dict[ShareKey, None] = attrs.field(factory=dict)
+    moved: set[ShareKey] = attrs.field(factory=set)
+    """Partitions that another node leads now: what the member has of them is not this session's."""
 
 
 @attrs.define(eq=False)
 class ShareSessions:
-    """The sessions of a broker."""
+    """The sessions of a node."""
 
     _sessions: dict[tuple[str, str], ShareSession] = attrs.field(factory=dict)
     _partitions: int = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __iter__(self) -> Iterator[ShareSession]:
+        return iter(list(self._sessions.values()))
 
     def find(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._sessions.get((group_id, member_id))
@@ -85,14 +90,24 @@ class ShareSessions:
                 f"the share session of member {member_id!r} is at epoch {session.epoch}, the request at {epoch}",
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
             )
-        partitions = session.partitions | dict.fromkeys(added)
+        named = dict.fromkeys(added)
+        partitions = session.partitions | named
         for key in forgotten:
             partitions.pop(key, None)
         _check_size(len(partitions))
         self._partitions += len(partitions) - len(session.partitions)
         session.partitions = partitions
+        session.moved.difference_update(named)
         session.epoch = 1 if epoch == INT32_MAX else epoch + 1
         return session
+
+    def remember(self, group_id: str, member_id: str, partitions: Iterable[ShareKey]) -> None:
+        """Put partitions into a session, if there is one, without a request that names them."""
+        session = self.find(group_id, member_id)
+        if session is not None:
+            before = len(session.partitions)
+            session.partitions |= dict.fromkeys(partitions)
+            self._partitions += len(session.partitions) - before
 
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """The same for a request that only acknowledges: none begins a session."""

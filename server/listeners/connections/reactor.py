@@ -88,19 +88,21 @@ class Reactor:
                     session.on_next_turn()
                 for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
                     watched = self._watched.get(descriptor)
-                    if watched is not None:
-                        self._serve(descriptor, watched, events)
+                    if watched is None:
+                        continue
+                    if watched.session.wants_bytes:
+                        watched.session.on_bytes()
+                    else:
+                        self._is_left_alone(descriptor, watched, events)
         finally:
             self._is_serving = False
 
-    def _serve(self, descriptor: int, watched: _Watched, events: int) -> None:
-        session = watched.session
-        if session.wants_bytes:
-            session.on_bytes()
-        elif events & _LEFT:
+    def _is_left_alone(self, descriptor: int, watched: _Watched, events: int) -> None:
+        """Something happened to a socket that nobody reads from."""
+        if events & _LEFT:
             watched.events = 0
             self._epoll.unregister(descriptor)
-            session.on_departure(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+            watched.session.on_departure(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
         elif watched.events & IN:
             watched.events = select.EPOLLRDHUP
             self._epoll.modify(descriptor, watched.events)

@@ -41,6 +41,8 @@ IDLE_CHECKS: Final = 10
 class Received(Protocol):
     """What cuts requests out of received bytes."""
 
+    end_received: bool
+
     @property
     def unread_bytes(self) -> int: ...
     @property
@@ -282,24 +284,21 @@ class Session(ABC, Generic[RequestT]):
     def on_bytes(self) -> None:
         """Receive what there is, and take up what is whole. Raises nothing."""
         try:
-            self._receive()
+            try:
+                data = self.transport.receive_now()
+            except (OSError, trio.BrokenResourceError):
+                self.end_reading()
+                return
+            if data is None:
+                return
+            share = self.share
+            self.connection.receive_data(data)
+            share.held += len(data)
+            if share.held > FREE_BYTES and not share.charge_now():
+                self.work_on(self._charge, ends_with_reading=True)
+            self._go_on()
         except Exception as exc:
             self._met(exc)
-
-    def _receive(self) -> None:
-        try:
-            data = self.transport.receive_now()
-        except (OSError, trio.BrokenResourceError):
-            self.end_reading()
-            return
-        if data is None:
-            return
-        share = self.share
-        self.connection.receive_data(data)
-        share.held += len(data)
-        if share.held > FREE_BYTES and not share.charge_now():
-            self.work_on(self._charge, ends_with_reading=True)
-        self._go_on()
 
     async def _charge(self) -> None:
         with self.watching():
@@ -360,6 +359,8 @@ class Session(ABC, Generic[RequestT]):
             self._held_up = None
             self.taken_count += 1
             self.take(request)
+            if self._has_left is None and not (self.connection.unread_bytes or self.connection.end_received):
+                break
         return self.task.work is None and not (self.takes_no_more or self.is_muted) and self.may_receive()
 
     def may_receive(self) -> bool:

@@ -27,6 +27,7 @@ from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
 from .fake.watched import Watch
 from .fetch import take_fetch
+from .list_offsets import take_list_offsets
 from .offset_commits import take_offset_commit
 from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
@@ -56,7 +57,11 @@ HANDLER_MODULES: Final = (
 )
 """Where the functions are that answer: each has its API's name in small letters. Produce has none: `take_produce` is it."""
 
-TAKEN: Final[dict[ApiKey, Taking]] = {ApiKey.FETCH: take_fetch, ApiKey.OFFSET_COMMIT: take_offset_commit}
+TAKEN: Final[dict[ApiKey, Taking]] = {
+    ApiKey.FETCH: take_fetch,
+    ApiKey.LIST_OFFSETS: take_list_offsets,
+    ApiKey.OFFSET_COMMIT: take_offset_commit,
+}
 """What is begun on the spot and may be answered later; the handlers of these are for what is large or guarded."""
 
 
@@ -175,7 +180,8 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
 
     def open_calls(session: KafkaSession) -> TakeUp:
         login = Login(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
-        return KafkaCalls(door, session, watch, login).take_up
+        calls = KafkaCalls(door, session, watch, login)
+        return calls.serve if login is None and watch is None else calls.take_up
 
     def open_session(transport: Transport) -> Served:
         session = KafkaSession(

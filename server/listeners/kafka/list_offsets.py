@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 
 import trio
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
+from ....protocol.kafka.given_answers import LISTED
 from ....protocol.kafka.messages.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -22,9 +24,11 @@ from ....protocol.kafka.messages.list_offsets import (
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
 from ...broker import TimestampAndOffset
+from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
 from .door import Call, error_code
 from .leader_epoch import NOT_CHECKED, check_leader_epoch
+from .session import Turn
 
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
@@ -42,40 +46,69 @@ ABOUT_TIERS: Final = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP
 NAMED_PER_TURN: Final = 512
 """Partitions, and topics, of which only the names are looked at, or that are answered with what was found."""
 
-PARTITIONS_AT_ONCE: Final = 16
-"""Of a request that may be answered without a turn of the scheduler."""
+PARTITIONS_AT_ONCE: Final = 128
+"""Of a request that may be answered without a turn of the scheduler, if that many lookups fit it."""
 
 Question = tuple[TopicPartition, int]
 Answer = TimestampAndOffset | RequestError
 
 
-def list_offsets_at_once(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse | None:
-    """`list_offsets` where few partitions are asked for, each once, and the answers are cached."""
-    known: dict[TopicPartition, Answer | None] = {}
-    lookups: list[Question] = []
-    count = 0
-    for topic in body.topics:
-        count += len(topic.partitions)
-        if count > PARTITIONS_AT_ONCE:
-            return None
-        for each in topic.partitions:
-            topic_partition = TopicPartition(topic.name, each.partition_index)
-            answer = None if _is_lookup(each) else _without_lookup(call, topic_partition, each, is_repeated=False)
-            known[topic_partition] = answer
-            if answer is None:
-                lookups.append((topic_partition, _asked_timestamp(each)))
-    found = call.broker.reader.offsets_for_times_if_cached(lookups, _isolation(body)) if count == len(known) else None
-    if found is None:
-        return None
-    answers, left = iter(known.values()), iter(found)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_partition(each, next(answers) or next(left)) for each in topic.partitions]
-            )
+def take_list_offsets(call: Call, turn: Turn, body: ListOffsetsRequest) -> Work | None:
+    """Answer a request, or answer what does it where something is to be waited for."""
+    answers = _answers_at_once(call, body)
+    if answers is None:
+        return partial(_take_list_offsets_later, call, turn, body)
+    if call.version == 0 or turn.needs_body or set(map(type, answers)) != {TimestampAndOffset}:
+        left = iter(answers)
+        told = [
+            ListOffsetsTopicResponse(name=topic.name, partitions=[_partition(each, next(left)) for each in topic.partitions])
             for topic in body.topics
         ]
-    )
+        turn.answer(ListOffsetsResponse(topics=told))
+    else:
+        found: Iterator[Any] = iter(answers)
+        topics = [
+            # Partitions first: where they end, `zip` has taken nothing more of what was found.
+            (topic.name, [(each.partition_index, *told) for each, told in zip(topic.partitions, found, strict=False)])
+            for topic in body.topics
+        ]
+        throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
+        turn.answer(None, LISTED.buffers(turn.request, (throttle_ms, topics)), ())
+    return None
+
+
+def _answers_at_once(call: Call, body: ListOffsetsRequest) -> Sequence[Answer] | None:
+    """The answers where few partitions are asked for, each once, and all is cached."""
+    known: dict[TopicPartition, Answer | None] = {}
+    lookups: list[Question] = []
+    count = sum([len(topic.partitions) for topic in body.topics])
+    if count > PARTITIONS_AT_ONCE or not call.broker.reader.may_look_up_now(count):
+        return None
+    for topic in body.topics:
+        name = topic.name
+        for each in topic.partitions:
+            # What TopicPartition(...) makes, without its Python-level call.
+            topic_partition = tuple.__new__(TopicPartition, (name, each.partition_index))
+            timestamp = each.timestamp
+            if timestamp >= 0 and each.current_leader_epoch == NOT_CHECKED:
+                answer = None
+            else:
+                answer = _without_lookup(call, topic_partition, each, is_repeated=False)
+                timestamp = _asked_timestamp(each)
+            known[topic_partition] = answer
+            if answer is None:
+                lookups.append((topic_partition, timestamp))
+    if count != len(known):
+        return None
+    found = call.broker.reader.offsets_for_times_if_cached(lookups, _isolation(body))
+    if found is None or len(found) == count:
+        return found
+    left = iter(found)
+    return [answer or next(left) for answer in known.values()]
+
+
+async def _take_list_offsets_later(call: Call, turn: Turn, body: ListOffsetsRequest) -> None:
+    turn.answer(await list_offsets(call, body))
 
 
 async def list_offsets(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:

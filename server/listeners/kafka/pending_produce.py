@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError, RequestTimedOutError
+from ....protocol.kafka.given_answers import PRODUCED, PartitionProduced, TopicProduced
 from ....protocol.kafka.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -15,7 +16,6 @@ from ....protocol.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
-from ....protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
 from ....protocol.types import TopicPartition
 from ...broker import AppendResult
 from .door import Call
@@ -51,7 +51,7 @@ class PendingProduce:
             # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
             # append was tried: the deadlines are not that exact.
             self.turn.expires = self
-            self.turn.session.deadlines.add(self, max(0, request.timeout_ms) / 1000)
+            self.turn.session.deadlines.add(self, request.timeout_ms / 1000)
 
     @property
     def waits_for_anybody(self) -> bool:
@@ -87,20 +87,21 @@ class PendingProduce:
         topics = None if turn.needs_body else self._produced()
         if topics is not None:
             throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-            turn.answer(None, produced(turn.request, topics, throttle_ms), ())
+            turn.answer(None, PRODUCED.buffers(turn.request, (throttle_ms, topics)), ())
         else:
             codes = {result.code: None for result in self._results if isinstance(result, RequestError)}
             turn.answer(self._message(), errors=tuple(codes))
 
     def _produced(self) -> list[TopicProduced] | None:
         """What is told where every partition was appended to; None where one was not."""
-        results = iter(self._results)
+        results, slot = self._results, 0
         topics: list[TopicProduced] = []
         for topic in self.request.topic_data:
             partitions: list[PartitionProduced] = []
             for asked in topic.partition_data:
-                result = next(results)
-                if not isinstance(result, AppendResult):
+                result = results[slot]
+                slot += 1
+                if result.__class__ is not AppendResult:
                     return None
                 partitions.append((asked.index, result.base_offset, result.log_append_time, result.log_start_offset))
             topics.append((topic.name, topic.topic_id, partitions))
@@ -146,7 +147,7 @@ def put_answer(
 ) -> None:
     """Called by the log's actor. Raises nothing: the actor serves others too."""
     try:
-        if isinstance(result, AppendResult):
+        if result.__class__ is AppendResult:
             pending.put(slot, result)
         else:
             put_answer_of_log(call, pending, topic_partition, slot, result)

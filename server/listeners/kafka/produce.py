@@ -23,7 +23,7 @@ from ...broker import PartitionAppend
 from ..connections.connection_task import Work
 from .door import Call
 from .pending_produce import PendingProduce, put_answer, put_answer_of_log
-from .produce_checks import ACKS, checked_records, is_one_batch
+from .produce_checks import ACKS, FIRST_WITH_ZSTD, checked_records, is_one_batch
 from .session import Turn
 
 FIRST_WITH_ABORTABLE: Final = 11
@@ -67,24 +67,28 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
 def _prepared_now(call: Call, request: ProduceRequest) -> deque[Append] | None:
     """What the logs can take; None, and nothing has happened, where that takes a longer look, or something is to be refused."""
     appends: deque[Append] = deque()
-    guard, prepare_now, by_id = call.door.guard, call.door.broker.writer.prepare_now, call.version >= FIRST_WITH_TOPIC_IDS
+    guard, broker, version = call.door.guard, call.door.broker, call.version
+    prepare_now = broker.writer.prepare_now
     slot = 0
     try:
         for topic in request.topic_data:
-            name = call.topic_name(topic.name, topic.topic_id, by_id=True) if by_id else topic.name
+            name = broker.topics.named(topic.topic_id) if version >= FIRST_WITH_TOPIC_IDS else topic.name
             if guard is not None and not call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name, quietly=True):
                 return None
             for each in topic.partition_data:
                 records = each.records
-                if not records or not is_one_batch(call, records) or records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
+                if not records or records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
                     return None
-                topic_partition = TopicPartition(name, each.index)
+                if version < FIRST_WITH_ZSTD and not is_one_batch(call, records):
+                    return None
+                # What TopicPartition(...) makes, without its Python-level call.
+                topic_partition = tuple.__new__(TopicPartition, (name, each.index))
                 append = prepare_now(topic_partition, records)
                 if append is None:
                     return None
                 appends.append((slot, topic_partition, append))
                 slot += 1
-    except (RequestError, ValueError):  # which is said by who looks longer
+    except (RequestError, ValueError, IndexError):  # which is said by who looks longer
         return None
     return appends
 

@@ -120,12 +120,16 @@ class Turn:
         session.fail("the answer to its request met a bug of the server")
 
     def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
-        self.forget_deadline()
+        session, name = self.session, self.request.api.name
+        if self.expires is not None:
+            session.deadlines.remove(self.expires)
+            self.expires = None
         if self.noted is not None:
             self.noted(body)
-        self.session.transport.counters.api(self.request.api.name).answered(perf_counter() - self.started_s, errors)
+        counters = session.transport.counters
+        (counters.apis.get(name) or counters.api(name)).answered(perf_counter() - self.started_s, errors)
         self.buffers, self.is_answered = buffers, True
-        self.session.send_answers()
+        session.send_answers()
 
 
 TakeUp = Callable[[Turn], Work | None]

@@ -20,12 +20,12 @@ async def share_acknowledge(call: Call, body: ShareAcknowledgeRequest) -> ShareA
     shares = call.broker.shares
     try:
         group, member = member_of(body)
-        shares.sessions.acknowledge(group, member, body.share_session_epoch)
+        shares.sessions_at(call.door.node_id).acknowledge(group, member, body.share_session_epoch)
     except RequestError as exc:
         return ShareAcknowledgeResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
     outcome = await acknowledge(call, member, said_in(group, body), renews=body.is_renew_ack)
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
-        await shares.release_member(group, member)
+        await shares.release_member(group, member, call.door.node_id)
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for key, error in outcome.items():
         topic = topics.setdefault(key.topic_id, ShareAcknowledgeTopicResponse(topic_id=key.topic_id, partitions=[]))

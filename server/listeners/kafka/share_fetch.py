@@ -50,7 +50,7 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
         return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     fetched: list[ShareFetched] = []
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
-        await call.broker.shares.release_member(group, member)
+        await call.broker.shares.release_member(group, member, call.door.node_id)
     elif not body.is_renew_ack:
         refused = {key for key in partitions if not is_allowed(call, key)}
         max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
@@ -76,7 +76,7 @@ def _wait_s(body: ShareFetchRequest) -> float:
 def _in_session(call: Call, body: ShareFetchRequest, said: Said) -> Sequence[ShareKey]:
     """The partitions that are asked for, in the session that goes on with it: with each request another one comes first. Raises
     RequestError."""
-    sessions = call.broker.shares.sessions
+    sessions = call.broker.shares.sessions_at(call.door.node_id)
     group, member, epoch = body.group_id or "", body.member_id or "", body.share_session_epoch
     named = list(said_in(group, body))
     if epoch == INITIAL_SHARE_EPOCH:

@@ -9,7 +9,15 @@ from typing import Final
 from ....protocol.coordinator.consumer_protocol import decode_assignment
 from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
 from ....protocol.native import messages
-from ...broker import Broker, ConsumerGroupDescription, GroupDescription, GroupState, ShareGroupDescription
+from ....protocol.types import NO_OFFSET
+from ...broker import (
+    Broker,
+    ConsumerGroupDescription,
+    GroupDescription,
+    GroupState,
+    ShareGroupDescription,
+    SharePartitionView,
+)
 from ..connections.in_turns import in_turns
 
 CONSUMER: Final = "consumer"
@@ -19,14 +27,14 @@ SHARE: Final = "share"
 
 
 async def describe_groups(broker: Broker, message: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
-    groups = [_described(broker, group) async for group in in_turns(message.groups)]
+    groups = [await _described(broker, group) async for group in in_turns(message.groups)]
     return messages.DescribeGroupsResponse(tuple(groups))
 
 
-def _described(broker: Broker, group: str) -> messages.DescribedGroup:
+async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
     try:
         if group in broker.groups.share:
-            return _share_group(broker, broker.groups.share.describe(group))
+            return await _share_group(broker, broker.groups.share.describe(group))
         found = _consumer_group(broker, group)
         return found or _classic_group(broker.groups.describe(group))
     except RequestError as exc:
@@ -61,7 +69,12 @@ def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | Non
     )
 
 
-def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.DescribedGroup:
+async def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.DescribedGroup:
+    """With what it has begun, unless the topic went while others had their turn."""
+    shared = []
+    async for key in in_turns(broker.share_views.keys(told.group_id)):
+        with contextlib.suppress(RequestError):
+            shared.append(_shared(broker.share_views.view(key)))
     return messages.DescribedGroup(
         told.group_id,
         None,
@@ -73,6 +86,21 @@ def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.Descri
             messages.GroupMember(each.member_id, None, each.client_id, each.client_host, _named(broker, each.assignment))
             for each in told.members
         ),
+        tuple(shared),
+    )
+
+
+def _shared(view: SharePartitionView) -> messages.SharedPartition:
+    start_offset, end_offset, lag = (
+        NO_OFFSET if value is None else value for value in (view.start_offset, view.end_offset, view.lag)
+    )
+    return messages.SharedPartition(
+        *view.topic_partition,
+        start_offset,
+        end_offset,
+        lag,
+        view.acquired_count,
+        tuple(messages.Deliveries(*each) for each in view.deliveries.items()),
     )
 
 

@@ -188,22 +188,12 @@ class OsFileSystem:
         return buffer if count == size else None
 
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
-        if len(buffers) == 1:
-            written = os.pwrite(fd, buffers[0], position)
-            if written == len(buffers[0]):
-                return
-            buffers = [memoryview(buffers[0])[written:]]
+        while buffers:
+            given = buffers[:IOV_MAX]
+            written = os.pwritev(fd, given, position)
             position += written
-        pending = list(buffers)
-        start = 0
-        while start < len(pending):
-            written = os.pwritev(fd, pending[start : start + IOV_MAX], position)
-            position += written
-            while start < len(pending) and written >= len(pending[start]):
-                written -= len(pending[start])
-                start += 1
-            if written:
-                pending[start] = memoryview(pending[start])[written:]
+            is_whole = written == sum(map(len, given))
+            buffers = buffers[IOV_MAX:] if is_whole else _behind(buffers, written)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
@@ -356,3 +346,13 @@ def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True
     fs.rename(temporary, path)
     if durable:
         fs.sync_directory(os.path.dirname(path))
+
+
+def _behind(buffers: Sequence[Bytes], written: int) -> list[Bytes]:
+    """What is left of buffers of which so many bytes were written."""
+    left: list[Bytes] = []
+    for buffer in buffers:
+        if written < len(buffer):
+            left.append(memoryview(buffer)[written:])
+        written = max(0, written - len(buffer))
+    return left

@@ -114,7 +114,9 @@ class AbstractIndex:
         size = self.entry_size
         at = self.value_position if by_value else 0
         unpack = (self.value_struct if by_value else self.key_struct).unpack_from
-        first_hot = max(0, entries - 1 - WARM_BYTES // size)
+        first_hot = entries - 1 - WARM_BYTES // size
+        if first_hot < 0:
+            first_hot = 0
         if unpack(buffer, first_hot * size + at)[0] < target:
             low, high = first_hot, entries - 1
         elif unpack(buffer, at)[0] > target:

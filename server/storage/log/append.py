@@ -102,20 +102,9 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     files = segment.files_for(cursor)
     if sync and cursor.buffers:
         _add_sync(log, segment, operations, files)
-    return AppendPlan(
-        answers,
-        len(answers),
-        roll,
-        segment,
-        cursor,
-        producers,
-        next_offset,
-        operations,
-        files,
-        sync,
-        log.names_created,
-        log.unsynced_snapshot,
-    )
+    values = (answers, len(answers), roll, segment, cursor, producers, next_offset, operations, files, sync)
+    # What AppendPlan(...) makes, without its Python-level call.
+    return tuple.__new__(AppendPlan, (*values, log.names_created, log.unsynced_snapshot))
 
 
 class Rest(NamedTuple):

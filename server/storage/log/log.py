@@ -194,7 +194,7 @@ class Log:
         self.producers.on_high_watermark(offset)
         if not self.sync_metadata:
             self.producers.on_recovery_point(offset)
-        self.changed()
+        self._snapshot = None
 
     def high_watermark_to_end(self) -> None:
         active = self.segments.active

@@ -81,9 +81,10 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
         data = unpack_few(header.compression_type, content, limits.unpacked_bytes) if codec else content.tobytes()
         if data is None:
             return None
-        missed = TRIED_EACH if count <= MOST_RECORDS else count  # records that are not alike are not begun with
+        # Of many records none is begun with that is not alike.
+        missed, steps = (TRIED_EACH, MOST_RECORDS) if count <= MOST_RECORDS else (count, _most_steps(count))
         position, walked, least, most, has_null_key, _ = walk_plain(
-            data, count, NO_TIMESTAMP - base, NOTHING_WALKED, _most_steps(count), missed
+            data, count, NO_TIMESTAMP - base, NOTHING_WALKED, steps, missed
         )
         if walked != count or position != len(data) or base + most != largest:
             return None

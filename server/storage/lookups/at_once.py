@@ -66,14 +66,14 @@ def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedByt
 
 def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -> TimestampAndOffset | None:
     """The answer, if it lies in the first batch of `data` that can hold it."""
-    at, last = 0, len(data) - RECORD_BATCH_OVERHEAD
+    at, size = 0, len(data)
     unpack = REACH.unpack_from
     for _ in range(UNTOLD_HEADERS):
-        if at > last:
+        if at + RECORD_BATCH_OVERHEAD > size:
             return None
-        base_offset, size, magic, last_offset_delta, max_timestamp = unpack(data, at)
-        stop = at + size + LOG_OVERHEAD
-        if magic != MAGIC or stop < at + RECORD_BATCH_OVERHEAD or stop > len(data):
+        base_offset, batch_length, magic, last_offset_delta, max_timestamp = unpack(data, at)
+        stop = at + batch_length + LOG_OVERHEAD
+        if magic != MAGIC or stop < at + RECORD_BATCH_OVERHEAD or stop > size:
             return None
         if max_timestamp < timestamp or base_offset + last_offset_delta < start_offset:
             at = stop
@@ -82,15 +82,15 @@ def _first_in(data: Bytes, timestamp: int, start_offset: int, end_offset: int) -
         if attributes & _NOT_PLAIN:
             return None
         records = bytes(data[at + RECORD_BATCH_OVERHEAD : stop])
-        found = _first_record(
-            records, min(records_count, UNTOLD_RECORDS), timestamp - base_timestamp, start_offset - base_offset
-        )
+        count = records_count if records_count < UNTOLD_RECORDS else UNTOLD_RECORDS
+        found = _first_record(records, count, timestamp - base_timestamp, start_offset - base_offset)
         if found is None:
             return None
         timestamp_delta, offset_delta = found
         if base_offset + offset_delta >= end_offset:
             return NO_SUCH_RECORD
-        return TimestampAndOffset(base_timestamp + timestamp_delta, base_offset + offset_delta, leader_epoch)
+        # What TimestampAndOffset(...) makes, without its Python-level call.
+        return tuple.__new__(TimestampAndOffset, (base_timestamp + timestamp_delta, base_offset + offset_delta, leader_epoch))
     return None
 
 
@@ -98,7 +98,7 @@ def _first_record(data: bytes, count: int, least_timestamp_delta: int, least_off
     """(timestamp delta, offset delta) of the first record with at least these among the first `count`, as `first_record_steps`
     finds it. None where it finds none, at a record of 8 KiB or more, a time of more than 2 bytes, or a length that cannot
     be."""
-    least_folded = max(0, least_timestamp_delta << 1)
+    least_folded = least_timestamp_delta << 1 if least_timestamp_delta > 0 else 0
     position = 0
     try:
         for _ in range(count):

@@ -11,7 +11,10 @@ from .segment import LogSegment
 class LogSegments:
     """Segments in ascending base offset; the last one is the active one."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "active")
+
+    active: LogSegment
+    """The last one, while there is any."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._bases: list[int] = []
@@ -30,10 +33,6 @@ class LogSegments:
         return slot < len(self._bases) and self._bases[slot] == base_offset
 
     @property
-    def active(self) -> LogSegment:
-        return self._segments[-1]
-
-    @property
     def first(self) -> LogSegment:
         return self._segments[0]
 
@@ -42,15 +41,19 @@ class LogSegments:
         slot = bisect_left(self._bases, segment.base_offset)
         if slot < len(self._bases) and self._bases[slot] == segment.base_offset:
             replaced, self._segments[slot] = self._segments[slot], segment
+            self.active = self._segments[-1]
             return replaced
         self._bases.insert(slot, segment.base_offset)
         self._segments.insert(slot, segment)
+        self.active = self._segments[-1]
         return None
 
     def remove(self, segment: LogSegment) -> None:
         slot = bisect_left(self._bases, segment.base_offset)
         assert self._segments[slot] is segment
         del self._bases[slot], self._segments[slot]
+        if self._segments:
+            self.active = self._segments[-1]
 
     def floor(self, offset: int) -> LogSegment | None:
         """The segment with the greatest base offset <= `offset`."""

@@ -158,11 +158,11 @@ async def test_who_spoke_with_the_share_partition_before_it_began_anew_is_fenced
 
 
 async def test_a_member_that_is_gone_gives_back_what_it_had(broker: Broker) -> None:
-    broker.shares.sessions.begin(GROUP, "a", [key_of(broker)], object(), says_something=False)
+    broker.shares.sessions_at(0).begin(GROUP, "a", [key_of(broker)], object(), says_something=False)
     await take(broker, max_records=4)
     await take(broker, "b", max_records=3)
-    await broker.shares.release_member(GROUP, "a")
-    await broker.shares.release_member(GROUP, "nobody")
+    await broker.shares.release_member(GROUP, "a", 0)
+    await broker.shares.release_member(GROUP, "nobody", 0)
     assert await take(broker, "c") == [(0, 3, 2), (7, 9, 1)]
 
 

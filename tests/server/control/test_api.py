@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess
@@ -275,3 +276,35 @@ def test_a_file_that_cannot_be_used_ends_the_start(
     server = server_folder.spawn("--faults", str(file))
     assert server.wait_exit() == 2
     assert complaint in server.stderr()
+
+
+def test_a_share_group_is_told_with_its_locks_and_waited_for(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "orders"})
+    servers = {"bootstrap.servers": control.ready["kafka"], "log_level": 0}
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[earliest])
+    admin = AdminClient(servers)
+    admin.incremental_alter_configs([group])[group].result(PATIENCE_S)
+    control.do("POST", "/topics/orders/records", {"records": ["espresso"]})
+    consumer = ShareConsumer({**servers, "group.id": "g", "client.id": "barista", "share.acknowledgement.mode": "explicit"})
+    try:
+        consumer.subscribe(["orders"])
+        (message,) = consumer.poll(PATIENCE_S)
+        told = control.do("GET", "/share-groups/g")
+        (member,) = told["members"]
+        assert (told["state"], member["client_id"]) == ("Stable", "barista")
+        assert member["partitions"] == [{"topic": "orders", "partition": 0}]
+        (partition,) = control.do("GET", "/share-groups/g?topic=orders")["partitions"]
+        (lock,) = partition.pop("records")
+        assert partition == {"topic": "orders", "partition": 0, "start_offset": 0, "end_offset": 1, "lag": 1}
+        assert (lock["state"], lock["delivery_count"], lock["member_id"]) == ("acquired", 1, member["member_id"])
+        assert lock["lock_ends_ms"] > control.do("GET", "/clock")["now_ms"]
+        assert control.ask("POST", "/share-groups/g/wait", {"topic": "orders", "timeout_ms": 1})[0] == 408
+        consumer.acknowledge(message)
+        assert set(consumer.commit_sync(PATIENCE_S).values()) == {None}
+        told = control.do("POST", "/share-groups/g/wait", {"topic": "orders"})
+        assert [(each["start_offset"], each["records"]) for each in told["partitions"]] == [(1, [])]
+    finally:
+        consumer.close()
+    status, told = control.ask("GET", "/share-groups/nobody")
+    assert (status, told["error"]) == (422, "GROUP_ID_NOT_FOUND")

@@ -6,7 +6,8 @@ import inspect
 from typing import Any
 
 import pytest
-from triolog.server.control.blocking_views import (
+from triolog.server.control.clock import MovedClock
+from triolog.server.control.views.blocking_views import (
     BlockingClock,
     BlockingFault,
     BlockingFaults,
@@ -14,10 +15,9 @@ from triolog.server.control.blocking_views import (
     BlockingLog,
     BlockingRequests,
 )
-from triolog.server.control.clock import MovedClock
-from triolog.server.control.fault_views import FaultsView, FaultView, RequestsView
-from triolog.server.control.groups_view import GroupsView
-from triolog.server.control.log_view import LogView
+from triolog.server.control.views.fault_views import FaultsView, FaultView, RequestsView
+from triolog.server.control.views.groups_view import GroupsView
+from triolog.server.control.views.log_view import LogView
 from triolog.server.embedded import BlockingBroker, EmbeddedBroker
 
 PAIRS = (

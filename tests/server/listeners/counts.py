@@ -18,16 +18,16 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (316, 1.00), 50: (183, 0.02)},
-    "Fetch, 1 record": {1: (290, 1.00), 50: (234, 0.06)},
-    "ListOffsets by time, 1 partition": {1: (250, 1.00), 50: (194, 0.06)},
-    "ListOffsets by time, 100 partitions": {1: (6848, 4.25), 50: (6707, 0.10)},
-    "Metadata": {1: (243, 1.00), 50: (177, 0.02)},
-    "Heartbeat": {1: (231, 1.00), 50: (162, 0.02)},
-    "OffsetCommit": {1: (501, 1.00), 50: (361, 0.02)},
-    "native produce, 1 record": {1: (350, 1.00), 50: (218, 0.02)},
-    "native fetch, 1 record": {1: (286, 1.00), 50: (229, 0.06)},
-    "native offsets_for_times, 1 partition": {1: (261, 1.00), 50: (204, 0.06)},
+    "Produce, 1 record": {1: (256, 1.00), 50: (140, 0.02)},
+    "Fetch, 1 record": {1: (274, 1.00), 50: (218, 0.06)},
+    "ListOffsets by time, 1 partition": {1: (213, 1.00), 50: (147, 0.02)},
+    "ListOffsets by time, 100 partitions": {1: (4668, 1.00), 50: (5875, 0.10)},
+    "Metadata": {1: (226, 1.00), 50: (160, 0.02)},
+    "Heartbeat": {1: (213, 1.00), 50: (145, 0.02)},
+    "OffsetCommit": {1: (458, 1.00), 50: (335, 0.02)},
+    "native produce, 1 record": {1: (306, 1.00), 50: (190, 0.02)},
+    "native fetch, 1 record": {1: (274, 1.00), 50: (218, 0.06)},
+    "native offsets_for_times, 1 partition": {1: (242, 1.00), 50: (176, 0.02)},
 }
 """Load -> connections, each with one request under way -> calls of functions and turns of the event loop, both a request."""
 

@@ -54,18 +54,18 @@ class Calls:
 
 
 class Functions(Calls):
-    """The same by function, to see where calls come from."""
+    """The same by function, those of C by who calls them, to see where calls come from."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by_function: Counter[str] = Counter()
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            code = frame.f_code
-            self.by_function[f"{code.co_qualname} ({'/'.join(Path(code.co_filename).parts[-2:])})"] += 1
-        elif event == "c_call":
-            self.by_function[argument.__qualname__] += 1
+        if event not in {"call", "c_call"}:
+            return
+        code = frame.f_code
+        name = f"{code.co_qualname} ({'/'.join(Path(code.co_filename).parts[-2:])})"
+        self.by_function[name if event == "call" else f"{argument.__qualname__} in {name}"] += 1
 
 
 class Turns(trio.abc.Instrument):

@@ -32,13 +32,14 @@ def kafka_jars(version: str = REFERENCE_VERSION) -> str:
         named = () if version == REFERENCE_VERSION else (f"-Dkafka.version={version}",)
         ready = cache / f"jars-{hashlib.sha256(POM.read_bytes() + ''.join(named).encode()).hexdigest()[:16]}"
         if not ready.exists() or not all(Path(entry).exists() for entry in ready.read_text().split(":")):
-            ready.write_text(_resolve(cache, named))
+            ready.write_text(resolve(POM, cache, named))
         return ready.read_text()
 
 
-def _resolve(cache: Path, options: Sequence[str]) -> str:
+def resolve(pom: Path, cache: Path, options: Sequence[str] = ()) -> str:
+    """The class path that Maven finds for a file of dependencies, with temporary files in `cache`. Raises PeerMissingError."""
     with tempfile.NamedTemporaryFile(dir=cache, mode="r", prefix="answer-") as answer:
-        command = ["mvn", "-B", "-q", "-f", str(POM), *options, "dependency:build-classpath"]
+        command = ["mvn", "-B", "-q", "-f", str(pom), *options, "dependency:build-classpath"]
         command += [f"-Dmdep.outputFile={answer.name}"]
         try:
             run = subprocess.run(

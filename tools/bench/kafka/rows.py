@@ -17,8 +17,10 @@ from ..peers.peer import PeerMissingError
 from ..running import Benchmark
 from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
+from .group_rows import idle_members, share_consume, share_release
 from .latency_rows import many_connections, one_connection, synced
 from .lookup_rows import join, times
+from .quota_row import quota
 from .throughput_rows import consume, memory, processor, produce_large, produce_small
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
@@ -33,13 +35,17 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "join": join,
     "fixture": fixture,
     "processor": processor,
+    "share-consume": share_consume,
+    "share-release": share_release,
+    "idle-members": idle_members,
+    "quota": quota,
 }
 
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-ALONE: Final = frozenset({"fixture"})
-"""Rows that ask none of the brokers."""
+UNWARMED: Final = frozenset({"fixture", "idle-members"})
+"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later."""
 WARM_S: Final = 60.0
 
 
@@ -59,7 +65,7 @@ def benchmark(*, starts: int | None = None, quick_compiler: bool = False, is_war
 def warm_up(brokers: Brokers, chosen: Sequence[str], *, least_s: float = WARM_S) -> None:
     """Put every broker under the loads of the chosen rows twice, and again if that did not take `least_s`: a JVM that is half a
     minute old is 1.3 to 2 times slower than it will be. No figure counts, and what fails will fail again where it does."""
-    loads = [row for row in chosen if row not in ALONE]
+    loads = [row for row in chosen if row not in UNWARMED]
     if not loads:
         return
     began = time.monotonic()

@@ -14,6 +14,7 @@ from ..terminal.questions import confirmed
 from ..terminal.remote import ServerAddress, call_server, server_option
 from .group_offsets import GroupOffset, group_offsets, readers_of
 from .group_reset import command as reset
+from .share_group import SHARE, draw_share, share_entries
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import DescribedGroup, GroupMember
@@ -39,19 +40,18 @@ def command() -> None:
 @server_option
 @json_option
 def list_groups(server: ServerAddress, as_json: bool) -> None:
-    """List all groups."""
+    """List all groups of every kind, with their states."""
 
-    async def call(client: Client) -> tuple[list[str], list[DescribedGroup]]:
+    async def call(client: Client) -> list[DescribedGroup]:
         from ...client.admin import Admin
 
         admin = Admin(client)
-        names = await admin.list_groups()
-        return names, [] if as_json else await _described(admin, names)
+        return await _described(admin, await admin.list_groups())
 
-    names, groups = call_server(server, call)
+    groups = call_server(server, call)
     if as_json:
-        print_json(names)
-    elif names:
+        print_json([_group_entry(each) for each in groups])
+    elif groups:
         columns = {"group": "left", "state": "left", "type": "left", "members": "right"}
         draw(table(columns, [(printable(each.group), each.state, each.type, f"{len(each.members):,}") for each in groups]))
     else:
@@ -62,7 +62,7 @@ async def _described(admin: Admin, names: Sequence[str]) -> list[DescribedGroup]
     found = []
     for start in range(0, len(names), DESCRIBED_AT_A_TIME):
         found += await admin.describe_groups(*names[start : start + DESCRIBED_AT_A_TIME])
-    return found
+    return [each for each in found if each.error is None or each.error.code is not ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 @command.command
@@ -70,16 +70,24 @@ async def _described(admin: Admin, names: Sequence[str]) -> list[DescribedGroup]
 @server_option
 @json_option
 def describe(group: str, server: ServerAddress, as_json: bool) -> None:
-    """Show GROUP's state, what it has committed for each partition, its lag, and who reads it."""
+    """Show GROUP's state, where it is in each partition, its lag, and who reads it.
+
+    Of a share group: from where on records are not done, how many members have, and how often those were given.
+    """
 
     async def call(client: Client) -> tuple[DescribedGroup, list[GroupOffset]]:
         from ...client.admin import Admin
 
         admin = Admin(client)
         described = await _one(admin, group)
+        if described.type == SHARE:
+            return described, []
         return described, await group_offsets(admin, group, readers_of(described))
 
     described, offsets = call_server(server, call)
+    if described.type == SHARE:
+        _show_share(described, as_json)
+        return
     readers = readers_of(described)
     if as_json:
         entries = [{**each.entry(), **_reader_entry(readers.get(each.partition))} for each in offsets]
@@ -99,6 +107,16 @@ def describe(group: str, server: ServerAddress, as_json: bool) -> None:
     draw(table(columns, rows))
 
 
+def _show_share(group: DescribedGroup, as_json: bool) -> None:
+    if as_json:
+        members = [_member_entry(each) for each in group.members]
+        print_json({**_group_entry(group), "partitions": share_entries(group), "members": members})
+        return
+    say(_summary(group))
+    draw_share(group)
+    _draw_members(group)
+
+
 @command.command
 @click.argument("group")
 @server_option
@@ -116,9 +134,13 @@ def members(group: str, server: ServerAddress, as_json: bool) -> None:
         print_json({**_group_entry(described), "members": [_member_entry(each) for each in described.members]})
         return
     say(_summary(described))
-    if described.members:
+    _draw_members(described)
+
+
+def _draw_members(group: DescribedGroup) -> None:
+    if group.members:
         columns = {"member": "left", "instance": "left", "client": "left", "host": "left", "partitions": "left"}
-        draw(table(columns, [_member_row(each) for each in described.members]))
+        draw(table(columns, [_member_row(each) for each in group.members]))
 
 
 @command.command

@@ -314,6 +314,11 @@ class ShareCoordinator:
             raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)
         return found.describe()
 
+    def partitions(self, group: str) -> Partitions:
+        """Those that a group has a share state of, or is about to have; none for a group that is not of this kind."""
+        found = self._groups.find(group)
+        return NO_PARTITIONS if found is None else found.states.known
+
     def descriptions(self) -> Collection[ShareGroupDescription]:
         return [group.describe() for group in self._groups.groups()]
 

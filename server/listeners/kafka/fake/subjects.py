@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from .....protocol.errors import RequestError
-from .....protocol.kafka.apis import Api, ApiTable
+from .....protocol.kafka.apis import Api, ApiTable, ServedBy
 from .....protocol.kafka.connection import Request
 from .....protocol.kafka.entities import (
     COORDINATOR_KEY,
     GROUP_ID,
     ITSELF,
     PARTITION,
+    TOPIC_ID,
     TOPIC_NAME,
     TRANSACTIONAL_ID,
     lists_naming,
     paths_to,
     values_at,
 )
+from .....protocol.schema.fields import Entity
 from ....faults.rules import Subject
 
 NO_TOPIC_ID: Final = bytes(16)
@@ -34,16 +36,20 @@ class Place(NamedTuple):
 
 
 def _places(api: Api) -> tuple[Place, ...]:
-    return tuple(
-        Place(path, *_place_of(api, field.element) if isinstance(field.element, type) else (ITSELF,))
-        for path, field in lists_naming(api, api.request, (TOPIC_NAME,))
-    )
+    """Of names; what leaders are asked by ids alone, as share consumers do, is about topics too."""
+    places = tuple(_places_naming(api, TOPIC_NAME))
+    return places or (tuple(_places_naming(api, TOPIC_ID)) if api.served_by is ServedBy.LEADER else ())
 
 
-def _place_of(api: Api, topic: type) -> tuple[str, str | None, str]:
-    """The field of a topic's name, that of its partitions, and in those the one of the number."""
+def _places_naming(api: Api, entity: Entity) -> Iterator[Place]:
+    for path, field in lists_naming(api, api.request, (entity,)):
+        yield Place(path, *_place_of(api, field.element, entity) if isinstance(field.element, type) else (ITSELF,))
+
+
+def _place_of(api: Api, topic: type, entity: Entity) -> tuple[str, str | None, str]:
+    """The field of a topic's name or id, that of its partitions, and in those the one of the number."""
     fields = api.fields_of(topic)
-    name = next(each.name for each in fields if each.entity is TOPIC_NAME)
+    name = next(each.name for each in fields if each.entity is entity)
     for path, field in lists_naming(api, topic, (PARTITION,)):
         numbers = api.fields_of(field.element) if isinstance(field.element, type) else ()
         return name, path, next((each.name for each in numbers if each.entity is PARTITION), ITSELF)
@@ -95,7 +101,7 @@ def topic_of(element: Any, place: Place, topic_named: Callable[[bytes], str]) ->
     if place.name == ITSELF:
         return str(element)
     topic_id = getattr(element, "topic_id", NO_TOPIC_ID)
-    if topic_id == NO_TOPIC_ID:
+    if topic_id == NO_TOPIC_ID and place.name != "topic_id":
         return getattr(element, place.name) or ""
     try:
         return topic_named(topic_id)

@@ -31,10 +31,12 @@ from ..error_answers import error_codes, error_response
 from ..session import Turn
 from .nodes import TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
 from .partial_errors import SESSION_ERRORS, IsAffected, divide, failed_fetch, failed_metadata, put_together
+from .partial_sharing import SHARING, affected, failed_sharing, remember, shared_in_session, without
 from .subjects import subject_of
 
 MESSAGE: Final = "asked for by a fault rule"
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id."""
 
@@ -86,11 +88,15 @@ class Watch:
 
 def _in_session(door: KafkaDoor, turn: Turn) -> Iterator[tuple[str, int]]:
     """The partitions that a fetch goes on with without naming them."""
-    if turn.request.api.key is not ApiKey.FETCH or turn.request.body.session_epoch <= 0:
-        return
-    for key in door.fetch_sessions.keys_of(turn.request.body.session_id):
-        with contextlib.suppress(RequestError):
-            yield key.topic or door.broker.topics.named(key.topic_id), key.partition
+    key, body = turn.request.api.key, turn.request.body
+    if key is ApiKey.FETCH and body.session_epoch > 0:
+        for each in door.fetch_sessions.keys_of(body.session_id):
+            with contextlib.suppress(RequestError):
+                yield each.topic or door.broker.topics.named(each.topic_id), each.partition
+    elif key is ApiKey.SHARE_FETCH and body.share_session_epoch > 0:
+        for shared in shared_in_session(door, body):
+            with contextlib.suppress(RequestError):
+                yield door.broker.topics.named(shared.topic_id), shared.partition
 
 
 def _elsewhere(door: NodeDoor, turn: Turn) -> Iterator[bool]:
@@ -162,6 +168,8 @@ class FailingCall:
             return await self._failed_fetch(applied)
         if api.key is ApiKey.METADATA:
             return await self._failed_metadata(applied)
+        if api.key in SHARING and self.is_affected is not None:
+            return await self._failed_sharing(applied)
         if self.is_affected is None:
             return error_response(api, version, body, self.code, MESSAGE)
         parts = divide(api.key, version, body, self.is_affected, self.door.broker.topics.named)
@@ -192,6 +200,21 @@ class FailingCall:
             return name or self.door.broker.topics.named(topic_id)
         except RequestError:
             return topic_id.hex()
+
+    async def _failed_sharing(self, applied: Any) -> Any:
+        """An answer to a share consumer with the error for partitions: what it says of their records is not carried out, and
+        they stay in its session."""
+        request = self.turn.request
+
+        def is_failed(topic_id: bytes, number: int) -> bool:
+            return self._affects(self._topic_name("", topic_id), number)
+
+        failed = affected(self.door, request.api.key, request.body, is_failed)
+        if applied is None:
+            applied = await served(self.turn, self.serve, without(request.api.key, request.body, failed))
+            if request.api.key is ApiKey.SHARE_FETCH:
+                remember(self.door, request.body, failed)
+        return failed_sharing(applied, failed, self.code)
 
     async def _failed_metadata(self, applied: Any) -> Any:
         request = copy.copy(self.turn.request.body)
@@ -302,7 +325,7 @@ class FaultyCall:
         correlation id inverted."""
         request = self.turn.request
         has_records = False
-        if request.api.key is ApiKey.FETCH:
+        if request.api.key in FETCHES:
             for each in (each for topic in body.responses for each in topic.partitions if each.records):
                 records = bytearray(each.records)
                 records[-1] ^= 0xFF

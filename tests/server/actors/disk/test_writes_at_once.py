@@ -81,11 +81,16 @@ def test_a_file_system_that_may_take_long_gets_a_thread() -> None:
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
     clock = Clock()
     writes = WritesAtOnce(clock=clock)
-    writes.took(SLOW_S / 2)
-    assert writes.suits(OsFileSystem(), small())
+
+    def write(seconds: float) -> None:
+        assert writes.suits(OsFileSystem(), small())
+        clock.now_s += seconds
+        writes.done()
+
+    write(SLOW_S / 2)
     pauses = []
     for _ in range(12):
-        writes.took(SLOW_S)
+        write(2 * SLOW_S)
         since_s = clock.now_s
         while not writes.suits(OsFileSystem(), small()):
             clock.now_s += FIRST_PAUSE_S / 2
@@ -93,7 +98,7 @@ def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_hap
     assert pauses[:4] == pytest.approx([FIRST_PAUSE_S * 2**power for power in range(4)], abs=FIRST_PAUSE_S / 2)
     assert pauses[-1] == pytest.approx(LONGEST_PAUSE_S, abs=FIRST_PAUSE_S / 2)
     clock.now_s += LONGEST_PAUSE_S
-    writes.took(SLOW_S)
+    write(2 * SLOW_S)
     clock.now_s += FIRST_PAUSE_S
     assert writes.suits(OsFileSystem(), small())
 

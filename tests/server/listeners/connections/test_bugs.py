@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import attrs
@@ -279,7 +280,7 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_and_other_producers_
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:
-            patched.setattr(pending_produce, "produced", no_memory)
+            patched.setattr(pending_produce, "PRODUCED", SimpleNamespace(buffers=no_memory))
             async with server.connected() as client:
                 await client.send(produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()

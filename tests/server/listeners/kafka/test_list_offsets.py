@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import actor_of
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
@@ -49,6 +50,23 @@ async def three_times(client: KafkaStream) -> None:
     """Records of 100, 200 and 300 ms behind the start, each in a batch of its own."""
     for late in (100, 200, 300):
         await produced(client, batch("x", timestamp=START_MS + late))
+
+
+async def test_a_hundred_partitions_are_answered_in_the_turn_that_asks(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.topics.create("wide", partitions=100)
+    for number in range(100):
+        await kafka.broker.writer.append(TopicPartition("wide", number), batch("x", timestamp=START_MS + number))
+    asked = asking(*((number, START_MS + number) for number in range(100)), topic="wide")
+    later = asking(*((number, START_MS + number + (number == 50)) for number in range(100)), topic="wide")
+    works: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaSession, "work_on", lambda self, work, **_: works.append(work))
+        answer = await client.call(asked, 10)
+        missed = await client.call(later, 10)
+    assert works == []
+    rows = [(each.partition_index, each.timestamp, each.offset, each.error_code) for each in answer.topics[0].partitions]
+    assert rows == [(number, START_MS + number, 0, 0) for number in range(100)]
+    assert [each.offset for each in missed.topics[0].partitions] == [0] * 50 + [-1] + [0] * 49
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -97,7 +97,7 @@ async def test_a_member_that_falls_silent_gives_back_what_it_has(kafka: KafkaSer
     await heartbeat(client, "member", kafka.broker.groups.share.describe(GROUP).members[0].member_epoch)
     await until(lambda: kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (0, 10, 0, 0))
     assert not kafka.broker.groups.share.describe(GROUP).members
-    assert len(kafka.broker.shares.sessions) == 0
+    assert len(kafka.broker.shares.sessions_at(kafka.broker.node_id)) == 0
 
 
 async def test_a_group_behaves_as_it_is_configured(kafka: KafkaServer, client: KafkaStream) -> None:

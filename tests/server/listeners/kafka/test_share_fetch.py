@@ -158,7 +158,7 @@ async def test_a_fetch_waits_for_a_member_whose_connection_ends(kafka: KafkaServ
             await client.stream.aclose()
 
         assert await waits(kafka, member, end) == [(0, 9, 2)]
-    assert len(kafka.broker.shares.sessions) == 1
+    assert len(kafka.broker.shares.sessions_at(kafka.broker.node_id)) == 1
 
 
 async def test_a_fetch_that_waits_in_vain_is_answered_with_nothing(member: ShareMember) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import AcknowledgeType, Consumer, Message, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 
@@ -50,7 +51,8 @@ def test_groups_are_listed(cli: Cli, ten: None) -> None:
     assert cli.ok("groups", "list") == f"{cli.address} has no groups; `triolog consume TOPIC --group NAME` makes one\n"
     values(cli, "--group", "b")
     values(cli, "--group", "a")
-    assert cli.json("groups", "list") == ["a", "b"]
+    empty = {"state": "Empty", "type": "classic", "protocol": None, "member_count": 0}
+    assert cli.json("groups", "list") == [{"group": "a", **empty}, {"group": "b", **empty}]
     rows = [line.split() for line in cli.ok("groups", "list").splitlines() if line.strip()]
     assert rows[-2:] == [["a", "Empty", "classic", "0"], ["b", "Empty", "classic", "0"]]
 
@@ -213,3 +215,56 @@ def test_records_that_stay_are_not_warned_of(cli: Cli, broker: BlockingBroker, c
     broker.create_topic("kept", 1, {"retention.ms": "604800000", **config})
     keyed = OLD.replace("{", '{"key": "k", ')
     assert "produced 1 record" in cli.ok("produce", "kept", "--format", "json", stdin=keyed)
+
+
+@contextmanager
+def sharer(cli: Cli) -> Iterator[ShareConsumer]:
+    """An unmodified share consumer of librdkafka, the member of group s; it has been given the records of topic t."""
+    servers = {"bootstrap.servers": str(cli.broker.kafka)}
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, "s", incremental_configs=[earliest])
+    admin = AdminClient(servers)
+    admin.incremental_alter_configs([group])[group].result(60)
+    settings = {**servers, "group.id": "s", "client.id": "sharer", "share.acknowledgement.mode": "explicit"}
+    consumer = ShareConsumer(settings)
+    try:
+        consumer.subscribe(["t"])
+        deadline, given = time.monotonic() + 60, list[Message]()
+        while len(given) < 10:
+            given += consumer.poll(0.1)
+            assert time.monotonic() < deadline
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_given(kafka_cli: Cli) -> None:
+    cli = kafka_cli
+    place = {"topic": "t", "partition": 0}
+    with sharer(cli) as consumer:
+        told = cli.json("groups", "describe", "s")
+        (member,) = told["members"]
+        assert (told["state"], told["type"], told["protocol"], told["member_count"]) == ("Stable", "share", "simple", 1)
+        assert (member["client_id"], member["assignment"]) == ("sharer", [place, {**place, "partition": 1}])
+        begun, idle = told["partitions"]
+        assert begun == {
+            **place,
+            "start_offset": 0,
+            "end_offset": 10,
+            "lag": 10,
+            "in_flight": 10,
+            "deliveries": {"1": 10},
+            "members": [member["member_id"]],
+        }
+        assert (idle["partition"], idle["end_offset"], idle["in_flight"], idle["deliveries"]) == (1, 0, 0, {})
+        lines = [line.split() for line in cli.ok("groups", "describe", "s").splitlines()]
+        assert ["t", "0", "0", "10", "10", "10", "10", "x", "1", "1"] in lines
+        assert any(line[0] == member["member_id"] and line[-1] == "t(0,1)" for line in lines if line)
+        assert ["s", "Stable", "share", "1"] in [line.split() for line in cli.ok("groups", "list").splitlines()]
+        for offset in (0, 1, 5):
+            consumer.acknowledge_offset("t", 0, offset, AcknowledgeType.ACCEPT)
+        assert set(consumer.commit_sync(60).values()) == {None}
+        begun = cli.json("groups", "describe", "s")["partitions"][0]
+        assert (begun["start_offset"], begun["lag"], begun["in_flight"]) == (2, 7, 7)
+    told = cli.json("groups", "describe", "s")
+    assert (told["state"], told["members"], told["partitions"][0]["in_flight"]) == ("Empty", [], 0)

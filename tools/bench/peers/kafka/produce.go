@@ -16,13 +16,13 @@ const inFlight = 5
 // buffered is how many records wait in the client; its own default would starve batches of small records.
 const buffered = 100_000
 
-func producer(s *settings, linger time.Duration) (*kgo.Client, error) {
-	return connect(s,
+func producer(s *settings, linger time.Duration, more ...kgo.Opt) (*kgo.Client, error) {
+	return connect(s, append(more,
 		kgo.DefaultProduceTopic(s.topic), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
 		kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytes(int32(s.batchBytes)), kgo.ProducerLinger(linger), kgo.MaxBufferedRecords(buffered),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	)...)
 }
 
 func valueOf(s *settings) []byte {

@@ -7,13 +7,13 @@ from typing import Any, Final, TypedDict, Unpack
 
 import attrs
 
-from ...protocol.errors import ErrorCode
-from ...protocol.kafka.apis import APIS
-from ..faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
-from ..faults.faults import Fault, Faults
-from ..faults.requests import LoggedRequest, RequestLog, Wanted
-from ..faults.rules import Intercept, Rule, plain_name, rule_of
-from .waiting import PATIENCE_S, wait_until
+from ....protocol.errors import ErrorCode
+from ....protocol.kafka.apis import APIS
+from ...faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
+from ...faults.faults import Fault, Faults
+from ...faults.requests import LoggedRequest, RequestLog, Wanted
+from ...faults.rules import Intercept, Rule, plain_name, rule_of
+from ..waiting import PATIENCE_S, wait_until
 
 _KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
 

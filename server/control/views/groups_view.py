@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ...protocol.coordinator.consumer_protocol import decode_assignment
-from ...protocol.errors import ErrorCode, RequestError, TriologError
-from ...protocol.types import TopicPartition
-from ..broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat
-from ..groups.consumer_values import LEAVE_EPOCH
-from ..groups.values import GroupState
+from ....protocol.coordinator.consumer_protocol import decode_assignment
+from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.types import TopicPartition
+from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat
+from ...groups.consumer_values import LEAVE_EPOCH
+from ...groups.values import GroupState
+from ..waiting import PATIENCE_S
 from .fault_views import FaultsView, FaultView
-from .waiting import PATIENCE_S
 
 LOOK_S: Final = 0.005
 MEMBER_APIS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ..faults.disk_faults import DiskRule
-from ..faults.requests import LoggedRequest
-from ..faults.rules import Rule
-from .clock import MovedClock
+from ...faults.disk_faults import DiskRule
+from ...faults.requests import LoggedRequest
+from ...faults.rules import Rule
+from ..clock import MovedClock
+from ..proxies import Proxy, StandsFor, at_once, waiting
 from .fault_views import FaultsView, FaultView, RequestsView
 from .groups_view import GroupsView
 from .log_view import LogView
-from .proxies import Proxy, StandsFor, at_once, waiting
+from .share_groups_view import ShareGroupsView
 
 V = TypeVar("V")
 P = ParamSpec("P")
@@ -120,6 +121,19 @@ class BlockingGroups(Proxy[GroupsView]):
     kick = waiting(GroupsView.kick)
     rebalance = _fault(GroupsView.rebalance)
     freeze = _fault(GroupsView.freeze)
+
+
+class BlockingShareGroups(Proxy[ShareGroupsView]):
+    """`broker.share_groups`. Raises RequestError where the broker would answer one."""
+
+    partitions = at_once(ShareGroupsView.partitions)
+    start_offsets = at_once(ShareGroupsView.start_offsets)
+    locks = at_once(ShareGroupsView.locks)
+    delivery_counts = at_once(ShareGroupsView.delivery_counts)
+    in_state = at_once(ShareGroupsView.in_state)
+    assignments = at_once(ShareGroupsView.assignments)
+    lag = at_once(ShareGroupsView.lag)
+    wait_done = waiting(ShareGroupsView.wait_done)
 
 
 class BlockingClock(Proxy[MovedClock]):

@@ -1,4 +1,4 @@
-"""The answer of a produce without errors, written from numbers, is the answer that its message makes."""
+"""The answer of a produce or a lookup without errors, written from numbers, is the answer that its message makes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import Request, answer_buffers
+from triolog.protocol.kafka.given_answers import LISTED, PRODUCED, PartitionProduced, TopicProduced
+from triolog.protocol.kafka.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from triolog.protocol.kafka.messages.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
-from triolog.protocol.kafka.produce_answer import PartitionProduced, TopicProduced, produced
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
 PRODUCE = APIS[ApiKey.PRODUCE]
 VERSIONS = range(PRODUCE.lowest_read, PRODUCE.highest + 1)
+LIST_OFFSETS = APIS[ApiKey.LIST_OFFSETS]
 
 
 def request(version: int, correlation_id: int = 7) -> Request:
@@ -52,7 +58,7 @@ def results() -> st.SearchStrategy[list[TopicProduced]]:
 @given(st.sampled_from(VERSIONS), st.integers(-(2**31), 2**31 - 1), results(), st.integers(0, 2**31 - 1))
 def test_it_is_what_the_message_makes(version: int, correlation_id: int, topics: list[TopicProduced], throttle_ms: int) -> None:
     asked = request(version, correlation_id)
-    assert produced(asked, topics, throttle_ms) == answer_buffers(asked, message(topics, throttle_ms))
+    assert PRODUCED.buffers(asked, (throttle_ms, topics)) == answer_buffers(asked, message(topics, throttle_ms))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,6 +66,28 @@ def test_it_is_what_the_message_makes(version: int, correlation_id: int, topics:
 def test_so_it_is_for_any_number_of_partitions(version: int, count: int) -> None:
     topics: list[TopicProduced] = [("topic", bytes(16), [(number, number, -1, 0) for number in range(count)])]
     asked = request(version)
-    buffers = produced(asked, topics)
+    buffers = PRODUCED.buffers(asked, (0, topics))
     assert buffers == answer_buffers(asked, message(topics))
     assert len(buffers) == (2 if sum(map(len, buffers)) > COPIED_BYTES else 1)
+
+
+@pytest.mark.parametrize("version", range(1, LIST_OFFSETS.highest + 1))
+@pytest.mark.parametrize(("count", "throttle_ms"), [(0, 0), (1, 250), (100, 0)])
+def test_offsets_that_were_found_are_told_as_by_the_message(version: int, count: int, throttle_ms: int) -> None:
+    rows = [(number, 1_700_000_000_000 + number, 2**40 + number, number - 1) for number in range(count)]
+    asked = Request(LIST_OFFSETS, version, 7, "client", LIST_OFFSETS.request(), 100)
+    topics = [
+        ListOffsetsTopicResponse(
+            name=name,
+            partitions=[
+                ListOffsetsPartitionResponse(
+                    partition_index=index, old_style_offsets=[], timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+                )
+                for index, timestamp, offset, leader_epoch in rows
+            ],
+        )
+        for name in ("first", "second")
+    ]
+    assert LISTED.buffers(asked, (throttle_ms, [("first", rows), ("second", rows)])) == answer_buffers(
+        asked, ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=topics)
+    )

@@ -8,12 +8,12 @@ from typing import Final
 import attrs
 import trio
 
-from ...protocol.records.batch import iter_batches
-from ...protocol.records.committed import CommittedFilter
-from ...protocol.records.record import iter_records
-from ...protocol.types import Isolation, Record, TopicPartition
-from ..broker import Broker, FetchPartition, ReaderView
-from .waiting import PATIENCE_S
+from ....protocol.records.batch import iter_batches
+from ....protocol.records.committed import CommittedFilter
+from ....protocol.records.record import iter_records
+from ....protocol.types import Isolation, Record, TopicPartition
+from ...broker import Broker, FetchPartition, ReaderView
+from ..waiting import PATIENCE_S
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0

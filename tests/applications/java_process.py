@@ -1,0 +1,80 @@
+"""A Java program in a process of its own: started, waited for by what it logs, killed; nothing is left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+
+from tests.support.kafka_jars import JVM_OPTIONS
+
+DEADLINE_S: Final = 90.0
+POLL_S: Final = 0.02
+SHOWN_LINES: Final = 60
+
+
+@attrs.define(eq=False)
+class JavaProcess:
+    """Leaving the block kills it."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    @classmethod
+    def spawn(cls, folder: Path, classes: str, *words: str, options: Sequence[str] = ()) -> Self:
+        """`words`: the main class and its arguments. Each process has a log of its own in `folder`, and its temporary files."""
+        number = len(list(folder.glob("java-*.log")))
+        log_file = folder / f"java-{number}.log"
+        temporary = f"-Djava.io.tmpdir={folder}"  # RocksDB unpacks its library there
+        command = ["java", *JVM_OPTIONS, temporary, *options, "-cp", classes, *words]
+        with log_file.open("wb") as log:
+            return cls(subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log), log_file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        if error is not None:
+            error.add_note("\n".join([f"{self.log_file.name}:", *self.log().splitlines()[-SHOWN_LINES:]]))
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL; does nothing when it has ended."""
+        self.process.kill()
+        self._close()
+        self.process.wait()
+
+    def end_input(self) -> int:
+        """Let its standard input end, for a program that ends then; answers the exit code."""
+        self._close()
+        return self.process.wait(DEADLINE_S)
+
+    def terminate(self) -> int:
+        """An orderly stop, awaited; answers the exit code."""
+        self.process.terminate()
+        return self.process.wait(DEADLINE_S)
+
+    def check_running(self) -> None:
+        """AssertionError with what it logged when it has ended."""
+        assert self.process.poll() is None, f"ended with {self.process.returncode}\n{self.log()[-6000:]}"
+
+    def wait_log(self, text: str) -> Self:
+        """Wait until it has logged `text`."""
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in self.log():
+            self.check_running()
+            assert time.monotonic() < deadline, f"{text!r} was not logged within {DEADLINE_S:g} s\n{self.log()[-6000:]}"
+            time.sleep(POLL_S)
+        return self
+
+    def _close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()

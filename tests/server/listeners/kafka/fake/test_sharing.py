@@ -1,0 +1,184 @@
+"""Share groups and client quotas under rules, in the log of requests, and on several nodes, on the wire. What real clients
+make of it is in tests/clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
+from triolog.protocol.kafka.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from triolog.server.broker import OffsetReset, ShareConfig
+from triolog.server.embedded import open_broker
+from triolog.server.faults.faults import Faults
+from triolog.server.faults.requests import RequestLog
+from triolog.server.faults.rules import rule_of
+from triolog.server.listeners.kafka.error_answers import error_codes
+from triolog.server.listeners.kafka.fake.watched import Watch
+from triolog.server.settings.broker_config import Address
+
+from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
+from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.logs import START_MS
+from tests.support.share_members import ACCEPT, GROUP, ShareMember, ranges
+
+EARLIEST: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST)
+NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+PLACES: Final = [
+    AlterShareGroupOffsetsRequestTopic(
+        topic_name=TOPIC, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)]
+    )
+]
+ASKED: Final[dict[ApiKey, Any]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)]
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsRequest(group_id=GROUP, topics=PLACES),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsRequest(
+        group_id=GROUP, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=TOPIC)]
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: asking(("user", EXACT, "u")),
+    ApiKey.ALTER_CLIENT_QUOTAS: altering((USER, [(PRODUCED, 100.0)])),
+}
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch(Faults(), RequestLog(), lambda: START_MS)
+
+
+@pytest.fixture
+async def kafka(fast_path: Path, watch: Watch) -> AsyncIterator[KafkaServer]:
+    """Two partitions with ten records each, which the group begins to read at the first one."""
+    async with kafka_server(fast_path, watch=watch) as server:
+        await server.broker.topics.create(TOPIC, 2)
+        server.broker.shares.config_of = lambda _: EARLIEST
+        async with server.connected() as client:
+            for partition in range(2):
+                await server.broker.shares.initialize(GROUP, server.topic_id(), partition)
+                for value in range(10):
+                    await produced(client, batch(str(value)), partition=partition)
+        watch.requests.clear()
+        yield server
+
+
+@pytest.fixture
+def member(kafka: KafkaServer, client: KafkaStream) -> ShareMember:
+    return ShareMember(client, kafka.topic_id())
+
+
+def both(kafka: KafkaServer) -> list[ShareFetchRequestTopic]:
+    partitions = [ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=[]) for number in range(2)]
+    return [ShareFetchRequestTopic(topic_id=kafka.topic_id(), partitions=partitions)]
+
+
+def found(answer: Any) -> dict[int, Any]:
+    """Partitions of a ShareFetch's answer by number."""
+    return {each.partition_index: each for topic in answer.responses for each in topic.partitions}
+
+
+@pytest.mark.parametrize("key", ASKED, ids=lambda key: key.name)
+async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
+    kafka: KafkaServer, watch: Watch, client: KafkaStream, key: ApiKey
+) -> None:
+    api, request = APIS[key], ASKED[key]
+    rule = watch.faults.add(rule_of({"api": api.name, "error": "POLICY_VIOLATION", "once": True}))
+    answer = await client.call(request, api.highest)
+    assert (rule.fired, error_codes(answer)) == (1, (ErrorCode.POLICY_VIOLATION,))
+    assert ErrorCode.POLICY_VIOLATION not in error_codes(await client.call(request, api.highest))
+    failed, _ = watch.requests
+    assert (failed.api, failed.errors, failed.fault) == (api.name, ("POLICY_VIOLATION",), rule.number)
+    assert list(failed.groups) == ([] if "QUOTAS" in key.name else [GROUP])
+
+
+async def test_what_a_share_consumer_goes_on_with_is_noted_by_name(watch: Watch, member: ShareMember) -> None:
+    await member.acquired(max_records=4)
+    await member.ask(topics=[])
+    await member.acknowledge((0, 0, [ACCEPT]))
+    assert [(each.api, dict(each.topics), list(each.groups)) for each in watch.requests] == [
+        ("ShareFetch", {TOPIC: [0]}, [GROUP]),
+        ("ShareFetch", {TOPIC: [0]}, [GROUP]),
+        ("ShareAcknowledge", {TOPIC: [0]}, [GROUP]),
+    ]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_an_error_of_one_partition_leaves_the_other_alone_and_the_session_goes_on(
+    kafka: KafkaServer, watch: Watch, member: ShareMember, is_first: bool
+) -> None:
+    if not is_first:
+        await member.ask(topics=both(kafka), max_records=0)
+    told = {"api": "ShareFetch", "topic": TOPIC, "partition": 1, "error": "NOT_LEADER_OR_FOLLOWER", "once": True}
+    watch.faults.add(rule_of(told))
+    answer = found(await member.ask(topics=both(kafka) if is_first else []))
+    assert (answer[0].error_code, ranges(answer[0])) == (0, [(0, 9, 1)])
+    assert (answer[1].error_code, list(answer[1].acquired_records)) == (NOT_LEADER, [])
+    answer = found(await member.ask(topics=[]))
+    assert ranges(answer[1]) == [(0, 9, 1)], "it was not given before, and is still in the session"
+
+
+async def test_what_is_said_of_a_partition_that_fails_does_not_count(watch: Watch, member: ShareMember) -> None:
+    assert await member.acquired() == [(0, 9, 1)]
+    told = {"topic": TOPIC, "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
+    watch.faults.add(rule_of({"api": ["ShareFetch", "ShareAcknowledge"], **told}))
+    assert await member.acknowledge((0, 9, [ACCEPT])) is NOT_LEADER
+    answer = found(await member.ask([(0, 9, [ACCEPT])]))
+    assert (answer[0].error_code, answer[0].acknowledge_error_code) == (NOT_LEADER, NOT_LEADER)
+    assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE
+
+
+async def test_with_the_effect_applied_it_counts_all_the_same(watch: Watch, member: ShareMember) -> None:
+    await member.acquired()
+    told = {"topic": TOPIC, "error": "NOT_LEADER_OR_FOLLOWER", "applied": True, "once": True}
+    watch.faults.add(rule_of({"api": "ShareAcknowledge", **told}))
+    assert await member.acknowledge((0, 9, [ACCEPT])) is NOT_LEADER
+    assert await member.acknowledge((0, 9, [ACCEPT])) is ErrorCode.NONE, "all of it is done"
+    assert await member.acquired() == []
+
+
+async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Watch, member: ShareMember) -> None:
+    watch.faults.add(rule_of({"api": "ShareFetch", "corrupt": True, "once": True}))
+    answer = found(await member.ask(max_records=1))
+    assert ranges(answer[0]) == [(0, 0, 1)]
+    assert answer[0].records
+
+
+async def test_a_member_has_a_session_with_each_node_and_a_new_leader_knows_of_no_locks() -> None:
+    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker:
+        core, nodes = broker.core, broker.life.nodes
+        assert nodes is not None
+        core.shares.config_of = lambda _: EARLIEST
+        topic_id = core.topics.id_of(TOPIC)
+        await core.shares.initialize(GROUP, topic_id, 0)
+        await broker.append(TOPIC, [b"value"] * 4)
+        await broker.move_leader(TOPIC, 0, 1)
+        async with connected(nodes.addresses[1][1:]) as one, connected(nodes.addresses[2][1:]) as two:
+            old, new = ShareMember(one, topic_id), ShareMember(two, topic_id)
+            assert await old.acquired() == [(0, 3, 1)]
+            assert await old.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
+            assert found(await new.ask())[0].error_code == NOT_LEADER
+            await broker.move_leader(TOPIC, 0, 2)
+            assert [each.first_offset for each in broker.share_groups.partitions(GROUP)] == []
+            assert found(await old.ask(topics=[]))[0].error_code == NOT_LEADER
+            assert await old.acknowledge((2, 3, [ACCEPT])) is NOT_LEADER
+            assert await new.acquired() == [(2, 3, 1)]
+            await old.leave()
+            assert await new.acknowledge((2, 3, [ACCEPT])) is ErrorCode.NONE, "the end of the old session took nothing"
