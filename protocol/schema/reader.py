@@ -115,7 +115,8 @@ class _ReaderSource:
             return self._array(field, path, what, nullable=nullable)
         if isinstance(field.element, Primitive):
             return self._primitive(field.element, what, nullable=nullable)
-        return self._optional_structure(field.element, f"{path}{field.name}.", nullable=nullable)
+        present = 0 if field.tag is None else 1
+        return self._optional_structure(field.element, f"{path}{field.name}.", present if nullable else None)
 
     def _pause(self) -> None:
         """Lines that count an element."""
@@ -229,14 +230,15 @@ class _ReaderSource:
             self.source.add(f"{items}.append({value})")
             self._pause()
 
-    def _optional_structure(self, cls: type, path: str, *, nullable: bool) -> str:
-        if not nullable:
+    def _optional_structure(self, cls: type, path: str, lowest_present: int | None) -> str:
+        """None: it is always there. Else a byte stands before it: where there is nothing it is -1, in a tagged field 0."""
+        if lowest_present is None:
             return self.structure(cls, path)
         value, marker = self.source.variable(), self.source.variable()
         self._run.append((marker, "b"))
         self._flush()
         self.source.add(f"{value} = None")
-        with self.source.block(f"if {marker} >= 0:"):
+        with self.source.block(f"if {marker} >= {lowest_present}:"):
             self.source.add(f"{value} = {self.structure(cls, path)}")
         return value
 

@@ -15,16 +15,26 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
+from triolog.server.storage.disk.checkpoints import decode_uuid
 
 from tests.kafka.tools import Tools, decoded, json_values
 from tests.kafka.written_logs import files_of
+from tests.support.kafka_admin import GROUP_TYPE, SET, alter_incrementally
 from tests.support.kafka_jars import KafkaCalls
+from tests.support.kafka_wire import KafkaWire
+from tests.support.share_members import ACCEPT, REJECT, RELEASE
+from tests.support.share_wire import WireMember
 
 TOPIC: Final = "orders"
 PATIENCE_S: Final = 60.0
 OFFSETS: Final = "__consumer_offsets"
 TRANSACTIONS: Final = "__transaction_state"
-DECODERS: Final = {OFFSETS: "--offsets-decoder", TRANSACTIONS: "--transaction-log-decoder"}
+STATES: Final = "__share_group_state"
+DECODERS: Final = {
+    OFFSETS: "--offsets-decoder",
+    TRANSACTIONS: "--transaction-log-decoder",
+    STATES: "--share-group-state-decoder",
+}
 NOTE: Final = "noted"
 """confluent-kafka sends it with the zero that ends it in C."""
 ALL: Final = {"topic": TOPIC, "partitions": [0, 1]}
@@ -190,6 +200,35 @@ def test_transactions_and_the_offsets_in_them(
 
     [(key, value)] = of_type(dumped(kafka, broker, OFFSETS), 1)
     assert (key["group"], key["topic"], key["partition"], value["offset"]) == ("billing", TOPIC, 0, 3)
+
+
+def test_share_groups_and_what_became_of_records(kafka: KafkaCalls, tools: Tools, broker: BlockingBroker) -> None:
+    broker.append(TOPIC, [b"a", b"b", b"c"], partition=1)
+    topic_id = broker.describe_topic(TOPIC).topic_id
+    assert broker.kafka is not None
+    with closing(KafkaWire.connect(broker.kafka)) as wire:
+        wire.call(alter_incrementally((GROUP_TYPE, "sharers", [("share.auto.offset.reset", SET, "earliest")])), 1)
+        member = WireMember(wire, "sharers", TOPIC, decode_uuid(topic_id).bytes, "member", partition=1)
+        member.join()
+        assert member.acquire(3) == [(0, 2, 1)]
+        member.acknowledge(0, 2, [ACCEPT, RELEASE, REJECT])
+        member.leave()
+
+    entries = dumped(kafka, broker, STATES)
+    assert formatted(tools, STATES, "group.share.ShareGroupStateMessageFormatter", len(entries)) == entries
+    of_partition = [(key, value["data"]) for key, value in entries if key["data"]["partition"] == 1]
+    assert {key["data"]["groupId"] for key, _ in of_partition} == {"sharers"}
+    assert {key["data"]["topicId"] for key, _ in of_partition} == {topic_id}
+    last = of_partition[-1][1]
+    states = [
+        (each["firstOffset"], each["lastOffset"], each["deliveryState"], each["deliveryCount"]) for each in last["stateBatches"]
+    ]
+    assert (last["startOffset"], states) == (0, [(0, 0, 2, 1), (1, 1, 0, 1), (2, 2, 4, 1)])
+
+    entries = dumped(kafka, broker, OFFSETS)
+    of_group = [each for each in entries if 10 <= int(each[0]["type"]) <= 15]
+    assert {key["type"] for key, _ in of_group} == {"10", "11", "12", "13", "14", "15"}
+    assert formatted(tools, OFFSETS, "ShareGroupMessageFormatter", len(entries)) == of_group
 
 
 def parts(value: dict[str, Any]) -> set[tuple[str, int]]:

@@ -220,7 +220,7 @@ def test_what_the_journey_carries_is_what_it_says(journey: Journey) -> None:
 
 
 def _assert_same(by_kafka: Served, by_triolog: Served, partition: TopicPartition) -> None:
-    """Where Kafka 4.1 says less than a scan of what it serves, and triolog does not:
+    """Where Kafka 4.3 says less than a scan of what it serves, and triolog does not:
 
     - no time at all is found in a compacted log whose first segment has no record left;
     - the largest timestamp is not found when it lies behind the last stable offset, although there are others before.

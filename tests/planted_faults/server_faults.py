@@ -308,8 +308,8 @@ MEMORY: Final = (
         name="departure-unseen",
         why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
         file="server/listeners/connections/reactor.py",
-        old="        elif events & _LEFT:\n",
-        new="        elif events & _LEFT and not watched.events & IN:\n",
+        old="        if events & _LEFT:\n",
+        new="        if events & select.EPOLLHUP:\n",
         tests=(f"{ATTACKS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),
     ),
 )

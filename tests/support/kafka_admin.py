@@ -33,7 +33,7 @@ from triolog.protocol.kafka.messages.admin.topics import (
 
 NO_ID = bytes(16)
 TIMEOUT_MS = 30_000
-TOPIC_TYPE, BROKER_TYPE = 2, 4
+TOPIC_TYPE, BROKER_TYPE, GROUP_TYPE = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 

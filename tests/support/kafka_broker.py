@@ -1,4 +1,4 @@
-"""A real Apache Kafka 4.1 broker of one node (KRaft) in a directory: format, start, ask, stop, kill; nothing is left behind.
+"""A real Apache Kafka 4.3 broker of one node (KRaft) in a directory: format, start, ask, stop, kill; nothing is left behind.
 
 It listens on two free ports of the loopback, below those that the system gives to outgoing connections. Between looking and
 taking, someone else can take them; a broker that says so is started again on others.

@@ -15,6 +15,7 @@ import attrs
 
 from ....protocol.coordinator.share_group_state import (
     NO_START_OFFSET,
+    UNKNOWN_DELIVERY_COMPLETE_COUNT,
     ShareSnapshotValue,
     ShareStateBatch,
     ShareStateValue,
@@ -48,12 +49,15 @@ class StoredShare:
 
 
 def plan_initial(before: StoredShare | None, *, state_epoch: int, start_offset: int, now_ms: int) -> ShareSnapshotValue:
-    """The record that begins a share-partition, or lets it begin anew."""
+    """The record that begins a share-partition, or lets it begin anew. From an offset that is known, nothing behind it is done
+    with; else nobody knows."""
+    done = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == NO_START_OFFSET else 0
     return ShareSnapshotValue(
         snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
         state_epoch=state_epoch,
         leader_epoch=0,
         start_offset=start_offset,
+        delivery_complete_count=done,
         create_timestamp=now_ms,
         write_timestamp=now_ms,
         state_batches=[],

@@ -1,6 +1,6 @@
 """What Kafka clients are told of topic keys: value, where it comes from, the server's key behind it, type, explanation.
 
-All keys are listed that Kafka 4.1 has, those of ours, and what else a topic was configured with. The server's key behind a
+All keys are listed that Kafka 4.3 has, those of ours, and what else a topic was configured with. The server's key behind a
 topic key has the name that Kafka gives it. Source: KIP-226 (sources, synonyms), KIP-569, ServerTopicConfigSynonyms.
 """
 

@@ -33,8 +33,8 @@ def excuse(step: Step, ours: Any, theirs: Any) -> None:
         _excuse_generation_of_no_member(ours, theirs)
     if isinstance(step.body, ListOffsetsRequest):
         _excuse_times_below_the_start(step, ours, theirs)
-    if isinstance(step.body, EndTxnRequest) and ours["error_code"] == ErrorCode.PRODUCER_FENCED and not theirs["error_code"]:
-        theirs.update(ours)  # the epoch before the current one: for Kafka this may be an end that is asked for again
+    if isinstance(step.body, EndTxnRequest) and ours["error_code"] == ErrorCode.PRODUCER_FENCED:
+        _excuse_end_again(ours, theirs)
     if isinstance(step.body, JoinGroupRequest) and ours["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID:
         _excuse_protocol_of_no_member(theirs)
     if isinstance(step.body, ProduceRequest):
@@ -45,6 +45,12 @@ def _excuse_end_of_nothing(theirs: Any) -> None:
     """To end what nothing has joined is fine here."""
     if theirs["error_code"] == ErrorCode.INVALID_TXN_STATE:
         theirs["error_code"] = 0
+
+
+def _excuse_end_again(ours: Any, theirs: Any) -> None:
+    """The epoch before the current one: for Kafka this may be an end that is asked for again, of the same kind or the other."""
+    if theirs["error_code"] in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
+        theirs.update(ours)
 
 
 def _excuse_unknown_codec(ours: Any, theirs: Any) -> None:

@@ -25,7 +25,7 @@ KINDS: Final = ("user", "client-id", "ip")
 NAMES: Final = {
     "user": ("u", "v", "größe/ü:", "x" * 300, None),
     "client-id": ("c", "d", "%", None),
-    "ip": ("1.2.3.4", "::1", "no host.", "1.2.3", None),
+    "ip": ("1.2.3.4", "::1", "no host.", None),
     "group": ("x", None),
     "": ("x",),
 }

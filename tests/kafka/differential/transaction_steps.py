@@ -199,7 +199,7 @@ def write_markers(world: World) -> Step:
     producer, epoch = world.one_of(known) if known and world.chance(0.7) else (MADE_UP_PRODUCER, 3)
     marker = WriteTxnMarkersWritableTxnMarker(
         producer_id=producer,  # type: ignore[arg-type]
-        producer_epoch=world.mostly(epoch, epoch + 1, epoch - 1, usually=0.6),
+        producer_epoch=world.mostly(epoch, epoch + 1, max(epoch - 1, 0), usually=0.6),
         transaction_result=world.chance(0.5),
         topics=[
             WriteTxnMarkersWritableTxnMarkerTopic(name=name, partition_indexes=numbers)

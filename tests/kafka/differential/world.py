@@ -42,6 +42,8 @@ class Step:
     changes_metadata: bool = False
     transactional_id: str = ""
     """Whose markers are waited for."""
+    connection: str = ""
+    """Whose; "" is that of the script."""
 
 
 @attrs.define(eq=False)

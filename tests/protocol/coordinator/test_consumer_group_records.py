@@ -150,3 +150,10 @@ def test_any_key_is_read_passed_over_or_refused(data: bytes) -> None:
     except InvalidRecordError:
         return
     assert key is None or CONSUMER_GROUP_RECORDS.encode_key(key) == data
+
+
+def test_a_member_of_which_kafka_says_that_it_speaks_no_classic_protocol() -> None:
+    """As brokers of Kafka write it: the tagged field is there and empty."""
+    [(key, value, written)] = [each for each in VALUES if each[2].endswith("ffffffff0000")]
+    said = bytes.fromhex(written[:-2] + "01000100")
+    assert CONSUMER_GROUP_RECORDS.decode_value(key, said) == value

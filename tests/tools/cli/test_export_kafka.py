@@ -66,7 +66,7 @@ def test_commands_create_the_topics_as_they_are(source: Path) -> None:
     assert command.startswith("kafka-topics.sh --bootstrap-server kafka:9092 --create --topic flights --partitions 2 ")
     assert options(command) == {"retention.ms": "-1", "segment.bytes": "1048576"}
     assert remarks == [
-        "# flights: durability=os is left out, Kafka 4.1 has no such key",
+        "# flights: durability=os is left out, Kafka 4.3 has no such key",
         "# flights: segment.bytes=5000 is raised to 1048576, the smallest that Kafka takes",
     ]
 

@@ -46,10 +46,10 @@ KAFKA_TOPIC_KEYS: Final = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Topic keys that Kafka 4.1 has; the others are ours, an older Kafka's or nobody's."""
+"""Topic keys that Kafka 4.3 has; the others are ours, an older Kafka's or nobody's."""
 
 KAFKA_SMALLEST: Final[Mapping[str, int]] = {"segment.bytes": 1_048_576}
-"""Kafka 4.1's smallest values, where ours are smaller."""
+"""Kafka 4.3's smallest values, where ours are smaller."""
 
 
 def create_topic_commands(topics: Iterable[Topic], bootstrap_server: str, configs: Mapping[str, str]) -> Iterator[str]:
@@ -60,7 +60,7 @@ def create_topic_commands(topics: Iterable[Topic], bootstrap_server: str, config
         words += ["--partitions", str(topic.partitions), "--replication-factor", "1"]
         for key, value in sorted({**topic.configs, **configs}.items()):
             if key not in KAFKA_TOPIC_KEYS:
-                yield f"# {topic.name}: {key}={value} is left out, Kafka 4.1 has no such key"
+                yield f"# {topic.name}: {key}={value} is left out, Kafka 4.3 has no such key"
                 continue
             smallest = KAFKA_SMALLEST.get(key)
             if smallest is not None and int(value) < smallest:

@@ -60,6 +60,12 @@ def test_a_share_partition_that_begins_anew_has_nothing_of_before() -> None:
     assert (anew.snapshot_epoch, anew.state_epoch, anew.start_offset, anew.batches) == (1, 4, 9, ())
 
 
+@pytest.mark.parametrize(("start_offset", "done"), [(-1, -1), (0, 0), (9, 0)])
+def test_how_many_are_done_with_is_known_where_the_start_is(start_offset: int, done: int) -> None:
+    value = plan_initial(None, state_epoch=0, start_offset=start_offset, now_ms=0)
+    assert value.delivery_complete_count == done
+
+
 def test_an_update_without_a_start_leaves_it_where_it_is() -> None:
     stored = attrs.evolve(INITIAL, start_offset=5)
     update = ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=-1, state_batches=[])

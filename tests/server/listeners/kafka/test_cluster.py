@@ -28,7 +28,7 @@ from tests.support.kafka_stream import KafkaStream
 
 PREFERRED, UNCLEAN = 0, 1
 ALL_CLUSTER_OPERATIONS = 8096
-"""What Kafka 4.1 answers where nobody is kept from anything."""
+"""What Kafka 4.3 answers where nobody is kept from anything."""
 
 
 # ---- DescribeCluster -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ min.compaction.lag.ms min.insync.replicas preallocate remote.log.copy.disable re
 remote.storage.enable retention.bytes retention.ms segment.bytes segment.index.bytes segment.jitter.ms segment.ms
 unclean.leader.election.enable
 """
-"""What a broker of Kafka 4.1 lists for a topic."""
+"""What a broker of Kafka 4.3 lists for a topic."""
 TYPES = {"retention.ms": 5, "segment.bytes": 3, "preallocate": 1, "cleanup.policy": 7, "compression.type": 2}
 TYPES |= {"min.cleanable.dirty.ratio": 6, "leader.replication.throttled.replicas": 7, "durability": 2}
 

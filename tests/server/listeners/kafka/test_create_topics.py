@@ -1,4 +1,4 @@
-"""CreateTopics: what Kafka 4.1 makes and refuses, what lenient servers do instead, and what is answered in each version."""
+"""CreateTopics: what Kafka 4.3 makes and refuses, what lenient servers do instead, and what is answered in each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: order, cursor and limit, as a broker of Kafka 4.1 answers them."""
+"""DescribeTopicPartitions: order, cursor and limit, as a broker of Kafka 4.3 answers them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.kafka_stream import KafkaStream
 
 Cursor = tuple[str, int]
 ALL_TOPIC_OPERATIONS = 3576
-"""What Kafka 4.1 answers where nobody is kept from anything."""
+"""What Kafka 4.3 answers where nobody is kept from anything."""
 
 
 @pytest.fixture

@@ -242,9 +242,9 @@ async def test_offsets_are_altered_described_and_deleted(kafka: KafkaServer, cli
     assert codes == [[(0, 0), (1, 0), (7, 3)], [(0, 3)]]
     assert [topic.topic_id for topic in answer.responses] == [kafka.topic_id(), bytes(16)]
     group = await offsets(client)
-    assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, -1, 0), 1: (0, -1, 0)}})
+    assert (group.group_id, group.error_code, shown(group)) == (GROUP, 0, {TOPIC: {0: (1, 2, 0), 1: (0, 0, 0)}})
     group = await offsets(client, (TOPIC, [0, 2, 9]), ("nowhere", [0]))
-    assert shown(group) == {TOPIC: {0: (1, -1, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
+    assert shown(group) == {TOPIC: {0: (1, 2, 0), 2: (-1, -1, 0), 9: (-1, -1, 0)}, "nowhere": {0: (-1, -1, 0)}}
     assert [topic.topic_id for topic in group.topics] == [kafka.topic_id(), bytes(16)]
     answer = await deleted(client, TOPIC, "nowhere")
     assert [(each.topic_name, each.error_code) for each in answer.responses] == [(TOPIC, 0), ("nowhere", 3)]

@@ -1,0 +1,243 @@
+"""Requests about members of share groups, their offsets, and groups of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from triolog.protocol.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from triolog.protocol.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    ListGroupsRequest,
+)
+from triolog.protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from triolog.protocol.kafka.messages.share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+
+from ..world import Step
+from . import reading_steps
+from .world import BRIEF, CLASSIC, RESTING, SHARED, STEADY, Reader, Sharing
+
+UNKNOWN_GROUP = "no-such-group"
+
+
+# ---- members -----------------------------------------------------------------------------------------------------------------
+
+
+def heartbeat(world: Sharing) -> Step:
+    """Join, stay, subscribe anew or leave, as a member does."""
+    reader = world.one_of(world.readers)
+    if not reader.topics:
+        return join(world, reader)
+    if world.chance(0.15):
+        # Here a share session ends when its member leaves, in Kafka it does not: a deviation. Clients end it first.
+        world.due.append(_leaves(world, reader))
+        return reading_steps.end_session(world, reader)
+    changes = world.chance(0.15)
+    topics = _subscription(world) if changes else None
+    body = _beat(reader, reader.member_epoch, topics)
+
+    def learn(answer: Any) -> None:
+        if not answer["error_code"]:
+            reader.member_epoch = answer["member_epoch"]
+            if topics:
+                reader.topics = topics
+                world.unsettled.add(reader.group)
+
+    return world.step(body, learn=learn)
+
+
+def join(world: Sharing, reader: Reader) -> Step:
+    """Come in."""
+    topics = _subscription(world)
+
+    def learn(answer: Any) -> None:
+        if not answer["error_code"]:
+            reader.member_epoch, reader.topics = answer["member_epoch"], topics
+            world.unsettled.add(reader.group)
+
+    return world.step(_beat(reader, 0, topics), learn=learn)
+
+
+def _leaves(world: Sharing, reader: Reader) -> Step:
+    def learn(answer: Any) -> None:
+        if not answer["error_code"]:
+            reader.member_epoch, reader.topics = 0, ()
+            world.unsettled.add(reader.group)
+
+    return world.step(_beat(reader, -1, None), learn=learn)
+
+
+def _subscription(world: Sharing) -> tuple[str, ...]:
+    return world.one_of([("single",), ("double",), ("single", "double"), ("double", "no-such-topic")])
+
+
+def _beat(reader: Reader, epoch: int, topics: Sequence[str] | None, **more: Any) -> ShareGroupHeartbeatRequest:
+    names = None if topics is None else list(topics)
+    given = {"group_id": reader.group, "member_id": reader.id, **more}
+    return ShareGroupHeartbeatRequest(member_epoch=epoch, subscribed_topic_names=names, **given)
+
+
+def odd_heartbeat(world: Sharing) -> Step:
+    """One that is refused."""
+    reader = world.one_of(world.readers)
+    wrong_epochs = [reader.member_epoch + 1, reader.member_epoch + 7, -2, -3]
+    body = world.one_of(
+        [
+            *(_beat(reader, epoch, None) for epoch in wrong_epochs),
+            _beat(reader, reader.member_epoch or 1, None, group_id=""),
+            _beat(reader, reader.member_epoch or 1, None, member_id="nobody"),
+            _beat(reader, -1, None, member_id="nobody"),
+            _beat(reader, 3, None, group_id=UNKNOWN_GROUP),
+            _beat(reader, -1, None, group_id=UNKNOWN_GROUP),
+            _beat(reader, 0, None, member_id="without-topics"),
+            _beat(reader, 0, [], member_id="without-topics"),
+            _beat(reader, 0, ["single"], rack_id=""),
+            _beat(reader, 0, ["single"], member_id=""),
+            _beat(reader, 0, ["single"], member_id="m" * 37),
+            _beat(reader, 0, ["single"], group_id=CLASSIC),
+            _beat(reader, 5, None, group_id=CLASSIC),
+            _beat(reader, -1, None, group_id=CLASSIC),
+            _beat(reader, 5, None, group_id=RESTING),
+        ]
+    )
+    return world.step(body)
+
+
+def describe(world: Sharing) -> Step:
+    names = world.rng.sample([STEADY, BRIEF, RESTING, CLASSIC, UNKNOWN_GROUP], 2)
+    return world.step(ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=world.chance(0.3)))
+
+
+def described(world: Sharing, group: str) -> Step:
+    """One group, of which everything is settled."""
+    return world.step(ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False))
+
+
+def list_groups(world: Sharing) -> Step:
+    types = world.mostly(["share"], ["Share", "classic"], [], ["consumer"], usually=0.5)
+    states = world.mostly([], ["Stable"], ["Empty"], ["Dead"], usually=0.6)
+    return world.step(ListGroupsRequest(states_filter=states, types_filter=types), lowest=4)
+
+
+# ---- offsets -----------------------------------------------------------------------------------------------------------------
+
+
+def _group(world: Sharing) -> str:
+    return world.one_of([STEADY, BRIEF, RESTING, RESTING, RESTING, CLASSIC, UNKNOWN_GROUP])
+
+
+def describe_offsets(world: Sharing) -> Step:
+    groups = [
+        DescribeShareGroupOffsetsRequestGroup(
+            group_id=name,
+            topics=world.mostly(
+                None, [_described_topic(world, topic) for topic in world.rng.sample([*SHARED, "no-such-topic"], 2)], usually=0.5
+            ),
+        )
+        for name in dict.fromkeys(_group(world) for _ in range(world.mostly(1, 2)))
+    ]
+    return world.step(DescribeShareGroupOffsetsRequest(groups=groups))
+
+
+def _described_topic(world: Sharing, name: str) -> DescribeShareGroupOffsetsRequestTopic:
+    numbers = list(range(SHARED.get(name, 1) + (1 if world.chance(0.1) else 0)))
+    return DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+
+
+def alter_offsets(world: Sharing) -> Step:
+    group = world.mostly(RESTING, STEADY, CLASSIC, "", usually=0.8)
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=name,
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=world.mostly(3, 0, 10**6))
+                for number in range(SHARED[name])
+            ],
+        )
+        for name in world.rng.sample(list(SHARED), world.mostly(1, 2))
+    ]
+    if world.chance(0.2):
+        other = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=1)
+        topics.append(AlterShareGroupOffsetsRequestTopic(topic_name="no-such-topic", partitions=[other]))
+    return world.step(AlterShareGroupOffsetsRequest(group_id=group, topics=topics))
+
+
+def delete_offsets(world: Sharing) -> Step:
+    names = world.rng.sample([*SHARED, "no-such-topic"], world.mostly(1, 2))
+    topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
+    group = world.mostly(RESTING, STEADY, CLASSIC, UNKNOWN_GROUP, "", usually=0.8)
+    return world.step(DeleteShareGroupOffsetsRequest(group_id=group, topics=topics))
+
+
+def delete_groups(world: Sharing) -> Step:
+    names = [world.mostly(RESTING, STEADY if world.joined(STEADY) else RESTING, UNKNOWN_GROUP, usually=0.7)]
+    return world.step(DeleteGroupsRequest(groups_names=names))
+
+
+# ---- groups of one kind asked as if they were of another ---------------------------------------------------------------------
+
+
+def commit(world: Sharing, group: str) -> Step:
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="single", partitions=[part])]
+    return world.step(OffsetCommitRequest(group_id=group, topics=topics), highest=9)
+
+
+def other_kind(world: Sharing) -> Step:
+    group = world.one_of([STEADY, BRIEF])
+    if not world.joined(group):
+        return describe(world)
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    join = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="consumer",
+        member_epoch=world.one_of([0, 1]),
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["single"],
+        topic_partitions=[],
+    )
+    deleted = OffsetDeleteRequestTopic(name="single", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    asked = [
+        (join, 5, 9),
+        (HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 0, 99),
+        (consumer, 1, 99),
+        (ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False), 0, 99),
+        (DescribeGroupsRequest(groups=[group], include_authorized_operations=False), 0, 99),
+        (OffsetDeleteRequest(group_id=group, topics=[deleted]), 0, 99),
+        (OffsetFetchRequest(group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group)]), 8, 10),
+    ]
+    if world.chance(0.15):
+        return commit(world, group)
+    body, lowest, highest = world.one_of(asked)
+    return world.step(body, lowest=lowest, highest=highest)

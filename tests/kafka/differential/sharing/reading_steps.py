@@ -1,0 +1,274 @@
+"""Requests that members of a share group read with, and say what has become of records."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.share_fetch import (
+    ShareAcknowledgementBatch,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+    ShareFetchForgottenTopic,
+    ShareFetchRequest,
+    ShareFetchRequestPartition,
+    ShareFetchRequestTopic,
+)
+
+from ..requests import Batch
+from ..world import Step
+from .world import SHARED, Reader, Sharing
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+ENDS: Final = (ACCEPT, RELEASE, REJECT, GAP)
+WAIT_MS: Final = 120
+"""Kafka hands a partition to the next fetch behind its answer to the one before: who does not wait may be told nothing."""
+READY_MS: Final = 1_500
+PLENTY: Final = 10_000
+FIRST_WITH_RENEWALS: Final = 2
+Part = tuple[str, int]
+Batches = list[ShareAcknowledgementBatch]
+
+
+def produce(world: Sharing) -> Step:
+    """A batch for one of the topics."""
+    topic = world.one_of(list(SHARED))
+    batch = Batch(records=world.records(keyed=False, most=8), codec=world.codec())
+    part = ProducePartition(index=world.rng.randrange(SHARED[topic]), records=batch)  # type: ignore[arg-type]
+    body = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[ProduceTopic(name=topic, partition_data=[part])])
+    return world.step(body, lowest=3, highest=12)
+
+
+def look_around(world: Sharing, reader: Reader) -> list[Step]:
+    """Fetch what is empty, and end the session: a partition that nobody has read from is not ready at once in Kafka."""
+    everything = [(topic, number) for topic, count in SHARED.items() for number in range(count)]
+    body = ShareFetchRequest(
+        group_id=reader.group,
+        member_id=reader.id,
+        share_session_epoch=0,
+        max_wait_ms=READY_MS,
+        min_bytes=1,
+        max_bytes=2**20,
+        max_records=1,
+        batch_size=1,
+        topics=[_fetch_topic(world, *part, {}) for part in everything],
+        forgotten_topics_data=[],
+    )
+    return [world.reader_step(reader, body), end_session(world, reader)]
+
+
+def end_session(world: Sharing, reader: Reader) -> Step:
+    """What the member has is given back."""
+    body = ShareFetchRequest(
+        group_id=reader.group,
+        member_id=reader.id,
+        share_session_epoch=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        max_records=0,
+        batch_size=0,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+
+    def learn(answer: Any) -> None:
+        _learn_epoch(world, reader, -1, answer)
+
+    return world.reader_step(reader, body, learn=learn)
+
+
+# ---- fetch -------------------------------------------------------------------------------------------------------------------
+
+
+def fetch(world: Sharing) -> Step:
+    """A session begins, goes on, or ends; with what the member says of records before now and then."""
+    reader = world.one_of(world.readers)
+    epoch = world.mostly(reader.session_epoch, reader.session_epoch + 1, 0, -1, 77, usually=0.9)
+    ends, begins = epoch == -1, epoch == 0
+    named = _parts(world) if begins or world.chance(0.1) else []
+    said: dict[Part, Batches] = {}
+    if reader.parts and world.chance(0.04 if begins else 0.25):
+        part = world.one_of(list(reader.parts))
+        # What is given back is under way beside the fetch in Kafka, which may see it or not.
+        said[part] = _batches(world, reader, part, (ACCEPT, REJECT, GAP))
+    forgotten = [part for part in reader.parts if not begins and part not in named and world.chance(0.05)]
+    asked = dict.fromkeys([*reader.parts, *named]) if not begins else dict.fromkeys(named)
+    is_single = len(asked) <= 1
+    body = ShareFetchRequest(
+        group_id=reader.group,
+        member_id=reader.id,
+        share_session_epoch=epoch,
+        max_wait_ms=0 if ends else WAIT_MS,
+        min_bytes=0 if ends else world.mostly(1, 0),
+        max_bytes=0 if ends else 2**20,
+        # Of several partitions Kafka divides what there may be; with room for all there is nothing to divide.
+        max_records=0 if ends else world.mostly(world.one_of([1, 2, 3, 5, 8]), 40, PLENTY) if is_single else PLENTY,
+        batch_size=world.mostly(world.one_of([1, 2, 5]), 500) if is_single else PLENTY,
+        share_acquire_mode=world.one_of([0, 1]),
+        topics=[_fetch_topic(world, topic, number, said) for topic, number in dict.fromkeys([*named, *said])],
+        forgotten_topics_data=[
+            ShareFetchForgottenTopic(topic_id=world.topics[topic].id, partitions=[number])  # type: ignore[arg-type]
+            for topic, number in forgotten
+        ],
+    )
+
+    def learn(answer: Any) -> None:
+        _learn_epoch(world, reader, epoch, answer)
+        if answer["error_code"]:
+            return
+        if begins:
+            reader.parts = dict.fromkeys(named)
+        elif not ends:
+            reader.parts = {part: None for part in [*reader.parts, *named, *said] if part not in forgotten}
+        for part, answered in _answered(world, answer):
+            if part in said and not answered["acknowledge_error_code"]:
+                _forget_said(world, reader, part, said[part])
+            held = world.taken.setdefault(world.key(reader, part), {})
+            for each in answered["acquired_records"]:
+                held |= dict.fromkeys(range(each["first_offset"], each["last_offset"] + 1), reader.id)
+                world.lock(reader.group)
+
+    return world.reader_step(reader, body, learn=learn)
+
+
+def _parts(world: Sharing) -> list[Part]:
+    """One partition, so that there can be limits; or several."""
+    everything = [(topic, number) for topic, count in SHARED.items() for number in range(count)]
+    if world.chance(0.03):
+        return [("single", 99)]
+    return world.rng.sample(everything, world.mostly(1, 2, 3, usually=0.75))
+
+
+def _fetch_topic(world: Sharing, topic: str, number: int, said: dict[Part, Batches]) -> ShareFetchRequestTopic:
+    partition = ShareFetchRequestPartition(partition_index=number, acknowledgement_batches=said.get((topic, number), []))
+    return ShareFetchRequestTopic(topic_id=world.topics[topic].id, partitions=[partition])  # type: ignore[arg-type]
+
+
+# ---- acknowledge -------------------------------------------------------------------------------------------------------------
+
+
+def acknowledge(world: Sharing) -> Step:
+    """Of one partition of the session, of two, of another."""
+    reader = world.one_of([each for each in world.readers if each.session_epoch] or world.readers)
+    epoch = world.mostly(reader.session_epoch, reader.session_epoch + 1, 0, -1, usually=0.94)
+    renews = world.chance(0.15)
+    kinds = (*ENDS, RENEW) if renews or world.chance(0.02) else ENDS
+    holding = [part for part in reader.parts if world.held_by(reader, part)]
+    parts = [world.one_of(holding)] if holding and world.chance(0.9) else world.rng.sample(_parts(world), 1)
+    said = {part: _batches(world, reader, part, kinds) for part in parts}
+    body = ShareAcknowledgeRequest(
+        group_id=reader.group,
+        member_id=reader.id,
+        share_session_epoch=epoch,
+        is_renew_ack=renews,
+        topics=[_acknowledged_topic(world, topic, number, batches) for (topic, number), batches in said.items()],
+    )
+
+    def learn(answer: Any) -> None:
+        _learn_epoch(world, reader, epoch, answer)
+        for part, answered in _answered(world, answer):
+            if not answered["error_code"] and part in said:
+                _forget_said(world, reader, part, said[part])
+                if renews:
+                    world.lock(reader.group)
+
+    return world.reader_step(reader, body, learn=learn, lowest=FIRST_WITH_RENEWALS if renews else 1)
+
+
+def _acknowledged_topic(world: Sharing, topic: str, number: int, batches: Batches) -> ShareAcknowledgeTopic:
+    partition = ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=batches)
+    return ShareAcknowledgeTopic(topic_id=world.topics[topic].id, partitions=[partition])  # type: ignore[arg-type]
+
+
+def _batches(world: Sharing, reader: Reader, part: Part, kinds: tuple[int, ...]) -> Batches:
+    """Of what the member has, in order; sometimes of what it has not, twice, out of order, with the wrong types."""
+    held = world.held_by(reader, part)
+    found: Batches = []
+    while held and len(found) < 3 and (not found or world.chance(0.3)):
+        start = world.rng.randrange(len(held))
+        stop = start + 1
+        while stop < len(held) and held[stop] == held[stop - 1] + 1 and world.chance(0.7):
+            stop += 1
+        found.append(_batch(world, held[start], held[stop - 1], kinds))
+        held = held[stop:]
+    if not found or world.chance(0.06):
+        somewhere = world.rng.randrange(40)
+        found.append(_batch(world, somewhere, somewhere + world.rng.randrange(4), kinds))
+        found.sort(key=lambda batch: batch.first_offset)
+    return _flawed(world, found) if world.chance(0.08) else found
+
+
+def _batch(world: Sharing, first: int, last: int, kinds: tuple[int, ...]) -> ShareAcknowledgementBatch:
+    count = 1 if world.chance(0.6) else last - first + 1
+    types = [world.one_of(kinds) for _ in range(count)]
+    return ShareAcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+
+
+def _flawed(world: Sharing, batches: Batches) -> Batches:
+    first = batches[0]
+    start, stop, types = first.first_offset, first.last_offset, first.acknowledge_types
+    made = ShareAcknowledgementBatch
+    flaw = world.one_of(["twice", "backwards", "reversed", "none", "many", "type", "beyond", "negative"])
+    match flaw:
+        case "twice":
+            return [first, *batches]
+        case "backwards":
+            return [*batches, made(first_offset=max(0, start - 1), last_offset=start, acknowledge_types=types[:1])]
+        case "reversed":
+            return [made(first_offset=start + 1, last_offset=start, acknowledge_types=types[:1])]
+        case "none":
+            return [made(first_offset=start, last_offset=stop, acknowledge_types=[])]
+        case "many":
+            return [made(first_offset=start, last_offset=stop, acknowledge_types=[ACCEPT] * (stop - start + 2))]
+        case "type":
+            kind = world.one_of([5, -1, -2, 127])
+            return [made(first_offset=start, last_offset=stop, acknowledge_types=[kind])]
+        case "beyond":
+            return [made(first_offset=start, last_offset=stop + 50, acknowledge_types=[ACCEPT])]
+    return [made(first_offset=-1, last_offset=start, acknowledge_types=[ACCEPT])]
+
+
+# ---- what answers teach ------------------------------------------------------------------------------------------------------
+
+NO_SESSION: Final = 122
+
+
+def _learn_epoch(world: Sharing, reader: Reader, epoch: int, answer: Any) -> None:
+    if answer["error_code"] == NO_SESSION:
+        reader.forget_session()
+    elif answer["error_code"] == 0:
+        if epoch == -1:
+            reader.forget_session()
+            world.give_back_all(reader)
+        else:
+            reader.session_epoch = epoch + 1
+
+
+def _answered(world: Sharing, answer: Any) -> list[tuple[Part, Any]]:
+    names = {topic.id: name for name, topic in world.topics.items()}
+    return [
+        ((names[topic["topic_id"]], partition["partition_index"]), partition)
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+        if topic["topic_id"] in names
+    ]
+
+
+def _forget_said(world: Sharing, reader: Reader, part: Part, batches: Batches) -> None:
+    held = world.taken.get(world.key(reader, part), {})
+    for batch in batches:
+        types = batch.acknowledge_types
+        for place, offset in enumerate(range(batch.first_offset, batch.last_offset + 1)):
+            if types[place if len(types) > 1 else 0] != RENEW:
+                held.pop(offset, None)
+
+
+def drop(world: Sharing) -> Step:
+    """A member's connection ends, and with it its session: what it had is there for others."""
+    reader = world.one_of(world.readers)
+    world.dropped.add(reader.id)
+    world.give_back_all(reader)
+    reader.forget_session()
+    return fetch(world)

@@ -1,0 +1,178 @@
+"""A script about share groups: as many requests as wanted, drawn by a seed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
+from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+
+from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
+from tests.support.kafka_wire import KafkaWire
+
+from ..answers import differences
+from ..script import LAST, Difference
+from ..sides import DEADLINE_S, Late, Side
+from ..world import Step, Topic
+from . import member_steps, reading_steps
+from .deviations import excuse
+from .world import CLASSIC, LOCK_MS, SHARED, Sharing
+
+WEIGHTS: Final[Mapping[Callable[[Sharing], Step], int]] = {
+    reading_steps.produce: 10,
+    reading_steps.fetch: 30,
+    reading_steps.acknowledge: 28,
+    reading_steps.drop: 1,
+    member_steps.heartbeat: 6,
+    member_steps.odd_heartbeat: 4,
+    member_steps.describe: 3,
+    member_steps.list_groups: 2,
+    member_steps.describe_offsets: 5,
+    member_steps.alter_offsets: 3,
+    member_steps.delete_offsets: 2,
+    member_steps.delete_groups: 1,
+    member_steps.other_kind: 3,
+}
+CONFIG: Final = {
+    "share.auto.offset.reset": "earliest",
+    "share.session.timeout.ms": "3600000",  # nobody's session ends while a script runs
+    "share.heartbeat.interval.ms": "5000",
+}
+BEHIND_S: Final = 0.01
+"""Kafka lets go of partitions behind the answer to a fetch; the next one is given what it may have then."""
+SETTLED_S: Final = 0.3
+"""What a member had is given back behind the answer, or when the end of its connection is noticed."""
+
+
+@attrs.define(eq=False)
+class SharingScript:
+    """One run against both. Owner: who runs it, who also closes it."""
+
+    seed: int
+    ours: Side
+    kafka: Side
+    world: Sharing
+    _done: list[Step] = attrs.field(factory=list)
+    _connections: dict[str, tuple[Side, Side]] = attrs.field(factory=dict)
+    """Of members: triolog's, Kafka's."""
+
+    @classmethod
+    def of(cls, seed: int, ours: Side, kafka: Side) -> SharingScript:
+        mine, theirs = ours.versions(), kafka.versions()
+        shared = {key: (max(mine[key][0], theirs[key][0]), min(mine[key][1], theirs[key][1])) for key in mine if key in theirs}
+        return cls(seed, ours, kafka, Sharing(random.Random(f"sharing {seed}"), shared))
+
+    def close(self) -> None:
+        for member in list(self._connections):
+            self._drop(member)
+
+    def run(self, count: int) -> Iterator[Difference]:
+        """So many requests, behind those that make topics and let everybody join."""
+        for side in (self.kafka, self.ours):
+            self._prepare(side)
+        yield from self._take(member_steps.commit(self.world, CLASSIC))
+        for reader in self.world.readers:
+            yield from self._take(member_steps.join(self.world, reader))
+        for group in LOCK_MS:
+            for step in reading_steps.look_around(self.world, self.world.joined(group)[0]):
+                yield from self._take(step)
+        for make in self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count):
+            yield from self._take(make(self.world))
+
+    def _prepare(self, side: Side) -> None:
+        side.prepare()
+        for name, count in SHARED.items():
+            side.wire.call(create_topics(new_topic(name, count, configs={"retention.ms": "-1"})), 7)
+            self.world.topics[name] = Topic(name, count)
+        for group, lock_ms in LOCK_MS.items():
+            configs = {**CONFIG, "share.record.lock.duration.ms": str(lock_ms)}
+            changes = [(key, SET, value) for key, value in configs.items()]
+            [result] = side.wire.call(alter_incrementally((GROUP_TYPE, group, changes)), 1).responses
+            assert not result.error_code, result
+        side.settle_metadata()
+        asked = [MetadataRequestTopic(topic_id=NO_ID, name=name) for name in SHARED]
+        for topic in side.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)["topics"]:
+            self.world.topics[topic["name"]].id = topic["topic_id"]
+
+    def _take(self, step: Step) -> Iterator[Difference]:
+        self.world.let_locks_pass(time.sleep)
+        if self.world.dropped:
+            for member in self.world.dropped:
+                self._drop(member)
+            self.world.dropped.clear()
+            time.sleep(SETTLED_S)
+        self._done.append(step)
+        if isinstance(step.body, ShareFetchRequest):
+            time.sleep(BEHIND_S)
+        ours, kafka = self._sides(step.connection)
+        theirs = kafka.ask(step.body, step.version)
+        mine = ours.ask(step.body, step.version) if not isinstance(theirs, Late) else "not asked"
+        if not isinstance(theirs, Late) and not isinstance(mine, Late):
+            excuse(step, mine, theirs)
+        places = tuple(differences(mine, theirs))
+        if places:
+            number = len(self._done) - 1
+            before = tuple(self._done[-LAST - 1 : -1])
+            yield Difference(seed=self.seed, number=number, step=step, places=places, ours=mine, theirs=theirs, before=before)
+        step.learn(theirs)
+        if getattr(step.body, "share_session_epoch", 0) == -1:
+            time.sleep(SETTLED_S)
+        while self.world.due:
+            yield from self._take(self.world.due.pop())
+        while self.world.unsettled:
+            group = self.world.unsettled.pop()
+            for side in (self.kafka, self.ours):
+                self._settle(side, group)
+            yield from self._take(member_steps.described(self.world, group))
+
+    # ---- connections -----------------------------------------------------------------------------------------------------
+
+    def _sides(self, member: str) -> tuple[Side, Side]:
+        if member == "":
+            return self.ours, self.kafka
+        if member not in self._connections:
+            self._connections[member] = (_another(self.ours), _another(self.kafka))
+        return self._connections[member]
+
+    def _drop(self, member: str) -> None:
+        for side in self._connections.pop(member, ()):
+            side.close()
+
+    # ---- Kafka does some things behind its answers -------------------------------------------------------------------------
+
+    def _settle(self, side: Side, group: str) -> None:
+        """Heartbeats until every member has what it is to have."""
+        readers = self.world.joined(group)
+        wanted = {(topic, n) for reader in readers for topic in reader.topics for n in range(SHARED.get(topic, 0))}
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            asked = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+            [told] = side.wire.call(asked, 1).groups
+            epochs = {member.member_id: member.member_epoch for member in told.members}
+            if {told.assignment_epoch, *epochs.values()} == {told.group_epoch} and wanted == _assigned(told):
+                break
+            assert time.monotonic() < deadline, told
+            for member, epoch in epochs.items():
+                beat = ShareGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch)
+                side.wire.call(beat, 1)
+        for reader in readers:
+            reader.member_epoch = epochs[reader.id]
+
+
+def _assigned(group: Any) -> set[tuple[str, int]]:
+    return {
+        (topic.topic_name, number)
+        for member in group.members
+        for topic in member.assignment.topic_partitions
+        for number in topic.partitions
+    }
+
+
+def _another(side: Side) -> Side:
+    """A connection beside it, which knows the same names."""
+    return Side(side.address, KafkaWire.connect(side.address), side.reading)
