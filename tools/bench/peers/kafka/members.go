@@ -141,7 +141,7 @@ type protocol struct {
 	leave func() error
 }
 
-var kinds = map[string]func(*member) protocol{"classic": classic, "consumer": consumer, "share": sharer}
+var kinds = map[string]func(*member) protocol{"classic": classic, "consumer": consumer, "share": sharer, "streams": streams}
 
 func (m *member) connect(ctx context.Context, address string) (err error) {
 	var dialer net.Dialer
