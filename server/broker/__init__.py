@@ -27,6 +27,7 @@ from ..groups.share.config import OffsetReset as OffsetReset
 from ..groups.share.config import ShareConfig as ShareConfig
 from ..groups.share.member_values import ShareGroupDescription as ShareGroupDescription
 from ..groups.share.member_values import ShareHeartbeat as ShareHeartbeat
+from ..groups.share.member_values import ShareHeartbeatAnswer as ShareHeartbeatAnswer
 from ..groups.share.member_values import ShareMemberDescription as ShareMemberDescription
 from ..groups.share.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH
 from ..groups.share.sessions import INITIAL_SHARE_EPOCH as INITIAL_SHARE_EPOCH

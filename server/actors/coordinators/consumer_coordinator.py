@@ -63,6 +63,24 @@ class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimer
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
+    def heartbeat_now(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer | None:
+        """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits. None:
+        nothing has happened, ask `heartbeat`."""
+        group = request.group_id
+        if group not in self._groups or group in self._turns:
+            return None
+        try:
+            check_heartbeat(request)
+            self._check_serving(group)
+            plan = self._groups.heartbeat(request, self._wall_ms())
+        except RequestError:
+            return None
+        if plan.records:
+            return None
+        self._groups.commit(plan, deadline_now_ms())
+        self._alarm.bring_forward(self._groups.next_deadline_ms)
+        return plan.answer
+
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)

@@ -77,6 +77,11 @@ class StatePartitions:
         return not (self.initializing or self.initialized or self.deleting)
 
     @property
+    def is_unsettled(self) -> bool:
+        """Whether states are to be made or deleted."""
+        return bool(self.initializing or self.deleting)
+
+    @property
     def known(self) -> Partitions:
         """All for which there may be a state."""
         return self.initializing | self.initialized

@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatTopicPartitions,
 )
 from ....protocol.limits import INT32_MIN
-from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerMemberDescription
+from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
 from ..connections.in_turns import in_turns
 from .assigned_topics import Partitions, by_topic, named_topics
 from .door import Call
@@ -30,6 +30,15 @@ from .patterns import check_subscription
 FIRST_WITH_MEMBER_ID: Final = 1
 CONSUMER_MEMBER: Final = 1
 """A member that speaks this protocol, and not the classic one."""
+
+
+def consumer_group_heartbeat_at_once(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+    """`consumer_group_heartbeat` for a member that has nothing to say, and is told nothing."""
+    news = body.subscribed_topic_names, body.subscribed_topic_regex, body.topic_partitions
+    if news != (None, None, None):
+        return None
+    answer = call.broker.groups.consumers.heartbeat_now(_heartbeat(call, body))
+    return None if answer is None else _told(answer)
 
 
 async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
@@ -42,6 +51,10 @@ async def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatReque
         return ConsumerGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
         )
+    return _told(answer)
+
+
+def _told(answer: ConsumerHeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [

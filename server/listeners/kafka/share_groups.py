@@ -17,31 +17,45 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatTopicPartitions,
 )
 from ....protocol.limits import INT32_MIN
-from ...broker import ShareGroupDescription, ShareHeartbeat, ShareMemberDescription
+from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
 from ..connections.in_turns import in_turns
 from .assigned_topics import by_topic, named_topics
 from .door import Call
 
 
+def share_group_heartbeat_at_once(call: Call, body: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
+    """`share_group_heartbeat` for a member that has nothing to say, and is told nothing."""
+    if body.subscribed_topic_names is not None:
+        return None
+    answer = call.broker.groups.share.heartbeat_now(_heartbeat(call, body))
+    return None if answer is None else _told(answer)
+
+
 async def share_group_heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
-    names = body.subscribed_topic_names
     try:
-        answer = await call.broker.groups.share.heartbeat(
-            ShareHeartbeat(
-                group_id=body.group_id,
-                member_id=body.member_id,
-                member_epoch=body.member_epoch,
-                rack_id=body.rack_id,
-                topic_names=None if names is None else tuple(names),
-                client_id=call.session.client_id,
-                client_host=f"/{call.session.transport.host}",
-            )
-        )
+        answer = await call.broker.groups.share.heartbeat(_heartbeat(call, body))
     except RequestError as exc:
         return ShareGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
         )
+    return _told(answer)
+
+
+def _heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> ShareHeartbeat:
+    names = body.subscribed_topic_names
+    return ShareHeartbeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        rack_id=body.rack_id,
+        topic_names=None if names is None else tuple(names),
+        client_id=call.session.client_id,
+        client_host=f"/{call.session.transport.host}",
+    )
+
+
+def _told(answer: ShareHeartbeatAnswer) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [

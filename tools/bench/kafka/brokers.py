@@ -25,6 +25,8 @@ from .jars import REFERENCE_VERSION, kafka_jars
 TRIOLOG: Final = "triolog"
 KAFKA: Final = "Kafka"
 KFAKE: Final = "kfake"
+MAX_CONNECTIONS: Final = 2_000
+"""More than any row has members."""
 CLUSTER_ID: Final = "dHJpb2xvZy1iZW5jaC0wMA"
 START_TIMEOUT_S: Final = 120.0
 TRIES: Final = 3
@@ -104,10 +106,9 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
 
 @contextmanager
 def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
-    """`triolog serve`, whose groups do not wait for more members to come, as Kafka's here, and which, as Kafka, serves all of a
-    thousand members at a time."""
+    """`triolog serve`, whose groups do not wait for more members to come, as Kafka's here."""
     Path(directory).mkdir()
-    settings = {"group_initial_rebalance_delay_ms": 0, "max_connections": 2_000}
+    settings = {"group_initial_rebalance_delay_ms": 0, "max_connections": MAX_CONNECTIONS}
     with serving(directory, durability=durability, settings=settings, kafka=True) as server:
         yield Broker(TRIOLOG, server.kafka, server.pid)
 

@@ -79,6 +79,24 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
+    def heartbeat_now(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer | None:
+        """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits. None:
+        nothing has happened, ask `heartbeat`."""
+        group = request.group_id
+        if group not in self._groups or group in self._turns:
+            return None
+        try:
+            check_heartbeat(request)
+            self._check_serving(group)
+            plan = self._groups.heartbeat(request, self._wall_ms())
+        except RequestError:
+            return None
+        if plan.records or self._groups.known(group).states.is_unsettled:
+            return None
+        self._groups.commit(plan, deadline_now_ms())
+        self._alarm.bring_forward(self._groups.next_deadline_ms)
+        return plan.answer
+
     async def heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)
@@ -124,7 +142,7 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
         """Delete share states that are to go and make those that are missing. What fails is tried again with the next
         heartbeat. Raises RequestError. Cancelled: it is done all the same."""
         found, states = self._groups.find(group), self.states
-        if found is None or states is None or not (found.states.deleting or found.states.initializing):
+        if found is None or states is None or not found.states.is_unsettled:
             return
         with trio.CancelScope(shield=True):
             await self._delete_states(group, found.states.deleting)

@@ -98,6 +98,36 @@ async def test_a_member_joins_commits_reads_and_leaves(broker: Broker) -> None:
     assert await committed_offset(broker, GROUP, PARTITION) == 7
 
 
+async def test_a_heartbeat_without_news_is_answered_on_the_spot_and_keeps_the_session(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    async with one_partition(tmp_path) as broker:
+        consumers = broker.groups.consumers
+        await heartbeat(broker)
+        await heartbeat(broker, BEAT, owned=the_topic(broker))
+        for _ in range(3):
+            mock_clock.jump(SESSION_S - 1)
+            with trio.testing.assert_no_checkpoints():
+                answer = consumers.heartbeat_now(BEAT)
+            assert answer == await heartbeat(broker, BEAT)
+            assert answer is not None
+            assert (answer.member_epoch, answer.assignment) == (1, None)
+        assert members(broker) == {"a"}
+
+
+async def test_a_heartbeat_that_changes_or_waits_is_not_answered_on_the_spot(broker: Broker) -> None:
+    consumers = broker.groups.consumers
+    assert consumers.heartbeat_now(JOIN) is None
+    assert GROUP not in consumers
+    await heartbeat(broker)
+    for news in ({"member_epoch": -1}, {"member_epoch": 9}, {"member_id": "b"}, {"topic_names": ("other",)}):
+        assert consumers.heartbeat_now(attrs.evolve(BEAT, **news)) is None, news
+    async with consumers._turns.of(GROUP):
+        assert consumers.heartbeat_now(BEAT) is None, "somebody else's change comes first"
+    consumers.close()
+    assert consumers.heartbeat_now(BEAT) is None
+
+
 async def test_heartbeats_of_a_group_that_come_at_once_take_turns(broker: Broker) -> None:
     async with trio.open_nursery() as nursery:
         for number in range(20):

@@ -62,7 +62,7 @@ func main() {
 	flags.IntVar(&s.requests, "requests", 100, "to send, or groups to join")
 	flags.BoolVar(&s.flush, "flush", false, "create the topic with flush.messages=1")
 	flags.StringVar(&s.group, "group", "bench", "to be a member of, or what the names of groups begin with")
-	flags.StringVar(&s.kind, "kind", "classic", "of groups: classic, consumer or share")
+	flags.StringVar(&s.kind, "kind", "classic", "of groups: classic, consumer, share or streams")
 	flags.IntVar(&s.pid, "pid", 0, "of the broker's process, whose processor time is taken")
 	flags.Parse(os.Args[2:])
 	if os.Args[1] == "kfake" {

@@ -151,6 +151,59 @@ func sharer(m *member) protocol {
 	}
 }
 
+// streams members hold StreamsGroupHeartbeat 0 for an application that only reads, and say of tasks at once that they have them.
+func streams(m *member) protocol {
+	m.id = newID()
+	process := newID()
+	var epoch int32
+	send := func(fill func(*kmsg.StreamsGroupHeartbeatRequest)) (time.Duration, error) {
+		for {
+			beating := kmsg.NewPtrStreamsGroupHeartbeatRequest()
+			beating.Group, beating.MemberID, beating.MemberEpoch = m.group, m.id, epoch
+			fill(beating)
+			answer, err := m.ask(beating, 0)
+			if err != nil {
+				return 0, failed("heartbeat", err, 0)
+			}
+			told := answer.(*kmsg.StreamsGroupHeartbeatResponse)
+			if err := failed("heartbeat", nil, told.ErrorCode); err != nil {
+				return 0, err
+			}
+			if told.MemberEpoch != epoch {
+				m.changed()
+			}
+			epoch = told.MemberEpoch
+			interval := time.Duration(told.HeartbeatIntervalMillis) * time.Millisecond
+			if told.ActiveTasks == nil || epoch < 0 {
+				return interval, nil
+			}
+			m.changed()
+			fill = func(next *kmsg.StreamsGroupHeartbeatRequest) {
+				next.ActiveTasks, next.StandbyTasks, next.WarmupTasks = told.ActiveTasks, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
+			}
+		}
+	}
+	return protocol{
+		join: func() (time.Duration, error) {
+			return send(func(joining *kmsg.StreamsGroupHeartbeatRequest) {
+				reads := kmsg.NewStreamsGroupHeartbeatRequestTopologySubtopology()
+				reads.SubtopologyID, reads.SourceTopics = "0", []string{m.topic}
+				topology := kmsg.NewStreamsGroupHeartbeatRequestTopology()
+				topology.Subtopologies = append(topology.Subtopologies, reads)
+				joining.Topology, joining.ProcessID = &topology, &process
+				joining.RebalanceTimeoutMillis = int32(classicSession.Milliseconds())
+				joining.ActiveTasks, joining.StandbyTasks, joining.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
+			})
+		},
+		beat: func() (time.Duration, error) { return send(func(*kmsg.StreamsGroupHeartbeatRequest) {}) },
+		leave: func() error {
+			epoch = -1
+			_, err := send(func(*kmsg.StreamsGroupHeartbeatRequest) {})
+			return err
+		},
+	}
+}
+
 // newID is a random id in the form of Kafka's Uuid.
 func newID() string {
 	var bytes [16]byte

@@ -37,6 +37,9 @@ func idleMembers(ctx context.Context, s *settings) (map[string]any, error) {
 	}
 	within, stop := context.WithTimeout(ctx, patience)
 	defer stop()
+	if err := findCoordinator(within, s); err != nil {
+		return nil, err
+	}
 	crowd := &crowd{joined: make(chan struct{}, s.clients)}
 	crowd.changed()
 	var running sync.WaitGroup
@@ -141,7 +144,7 @@ type protocol struct {
 	leave func() error
 }
 
-var kinds = map[string]func(*member) protocol{"classic": classic, "consumer": consumer, "share": sharer}
+var kinds = map[string]func(*member) protocol{"classic": classic, "consumer": consumer, "share": sharer, "streams": streams}
 
 func (m *member) connect(ctx context.Context, address string) (err error) {
 	var dialer net.Dialer
@@ -156,6 +159,12 @@ func (m *member) connect(ctx context.Context, address string) (err error) {
 // live joins, and beats until it is told to leave.
 func (m *member) live(ctx context.Context, p protocol, leave <-chan struct{}) error {
 	interval, err := p.join()
+	for isStarting(err) {
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+		interval, err = p.join()
+	}
 	if err != nil {
 		return err
 	}
@@ -197,6 +206,25 @@ func (m *member) ask(request kmsg.Request, version int16) (kmsg.Response, error)
 	}
 	answer := request.ResponseKind()
 	return answer, answer.ReadFrom(body)
+}
+
+// findCoordinator has a broker make the topic of its groups, if that is not there.
+func findCoordinator(ctx context.Context, s *settings) error {
+	client, err := connect(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	request := kmsg.NewPtrFindCoordinatorRequest()
+	request.CoordinatorKey, request.CoordinatorKeys = s.group, []string{s.group}
+	_, err = request.RequestWith(ctx, client)
+	return err
+}
+
+// isStarting says whether a coordinator has not begun yet.
+func isStarting(err error) bool {
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator) ||
+		errors.Is(err, kerr.CoordinatorLoadInProgress)
 }
 
 func failed(what string, err error, code int16) error {

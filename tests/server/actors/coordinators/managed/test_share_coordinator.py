@@ -98,6 +98,37 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
     assert (described.state, described.group_epoch, described.assignment_epoch) == (ShareGroupState.EMPTY, 4, 3)
 
 
+async def test_a_heartbeat_without_news_is_answered_on_the_spot_and_keeps_the_session(broker: Broker) -> None:
+    share = broker.groups.share
+    await heartbeat(broker)
+    await heartbeat(broker, BEAT)
+    beat = attrs.evolve(BEAT, member_epoch=3)
+    before = share._groups.next_deadline_ms
+    with trio.testing.assert_no_checkpoints():
+        answer = share.heartbeat_now(beat)
+    assert answer == await heartbeat(broker, beat)
+    assert answer is not None
+    assert (answer.member_epoch, answer.assignment) == (3, None)
+    assert before is not None
+    assert (share._groups.next_deadline_ms or 0) >= before
+
+
+async def test_a_heartbeat_that_changes_or_waits_is_not_answered_on_the_spot(broker: Broker, states: KeptShareStates) -> None:
+    share = broker.groups.share
+    assert share.heartbeat_now(JOIN) is None
+    assert GROUP not in share
+    await heartbeat(broker)
+    assert share.heartbeat_now(BEAT) is None, "it has partitions to be told of"
+    await heartbeat(broker, BEAT)
+    beat = attrs.evolve(BEAT, member_epoch=3)
+    for news in (LEAVE, attrs.evolve(beat, member_epoch=9), attrs.evolve(beat, member_id="b"), attrs.evolve(beat, rack_id="r")):
+        assert share.heartbeat_now(news) is None, news
+    async with share._turns.of(GROUP):
+        assert share.heartbeat_now(beat) is None, "somebody else's change comes first"
+    share.close()
+    assert share.heartbeat_now(beat) is None
+
+
 async def test_members_that_come_at_once_take_turns(broker: Broker) -> None:
     async with trio.open_nursery() as nursery:
         for name in "abc":
