@@ -77,8 +77,7 @@ class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimer
             return None
         if plan.records:
             return None
-        self._groups.commit(plan, deadline_now_ms())
-        self._alarm.bring_forward(self._groups.next_deadline_ms)
+        self._commit(plan)
         return plan.answer
 
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:

@@ -93,8 +93,7 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
             return None
         if plan.records or self._groups.known(group).states.is_unsettled:
             return None
-        self._groups.commit(plan, deadline_now_ms())
-        self._alarm.bring_forward(self._groups.next_deadline_ms)
+        self._commit(plan)
         return plan.answer
 
     async def heartbeat(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
