@@ -121,8 +121,8 @@ class ApiKey(enum.IntEnum):
     ALTER_CLIENT_QUOTAS = 49, "admin.quotas", 0, 1, 1
     DESCRIBE_QUORUM = 55, "admin.quorum", 0, 2, 0
     UPDATE_FEATURES = 57, "admin.cluster", 0, 2, 0
-    GET_TELEMETRY_SUBSCRIPTIONS = 71, "telemetry", 0, 0, 0
-    PUSH_TELEMETRY = 72, "telemetry", 0, 0, 0
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, "admin.telemetry", 0, 0, 0
+    PUSH_TELEMETRY = 72, "admin.telemetry", 0, 0, 0
     LIST_CONFIG_RESOURCES = 74, "admin.configs", 0, 1, 0
 
 

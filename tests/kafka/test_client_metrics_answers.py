@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from triolog.server.embedded import BlockingBroker
 from triolog.server.settings.broker_config import Address
 from triolog.tools.bench.kafka.jars import kafka_jars

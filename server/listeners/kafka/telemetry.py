@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.messages.telemetry import (
+from ....protocol.kafka.messages.admin.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,

@@ -331,7 +331,7 @@ async def test_a_group_that_begins_anew_has_nothing_of_before(kafka: KafkaServer
     await member.acquired()
     await kafka.broker.shares.initialize(GROUP, kafka.topic_id(), 0, start_offset=4, state_epoch=1)
     assert await member.acquired() == [(4, 9, 1)]
-    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) == (1, 4, 0, -1)
+    assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) == (1, 4, 0, 0)
     assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (4, 10, 6, 0)
     await kafka.broker.shares.delete(GROUP, kafka.topic_id(), 0)
     assert kafka.broker.shares.read_summary(GROUP, kafka.topic_id(), 0) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schema.fields import BOOL, BYTES, INT8, INT16, INT32, STRING, UUID, struct, wire
+from ....schema.fields import BOOL, BYTES, INT8, INT16, INT32, STRING, UUID, struct, wire
 
 
 @struct
