@@ -194,8 +194,10 @@ def _batches(world: Sharing, reader: Reader, part: Part, kinds: tuple[int, ...])
         found.append(_batch(world, held[start], held[stop - 1], kinds))
         held = held[stop:]
     if not found or world.chance(0.06):
-        somewhere = world.rng.randrange(40)
-        found.append(_batch(world, somewhere, somewhere + world.rng.randrange(4), kinds))
+        # Not below the start of the share-partition, of which Kafka may fail: a deviation.
+        others = sorted(world.taken.get(world.key(reader, part), {}).keys() - set(world.held_by(reader, part)))
+        somewhere = world.one_of(others) if others else 10_000
+        found.append(_batch(world, somewhere, somewhere, kinds))
         found.sort(key=lambda batch: batch.first_offset)
     return _flawed(world, found) if world.chance(0.08) else found
 
@@ -215,7 +217,7 @@ def _flawed(world: Sharing, batches: Batches) -> Batches:
         case "twice":
             return [first, *batches]
         case "backwards":
-            return [*batches, made(first_offset=max(0, start - 1), last_offset=start, acknowledge_types=types[:1])]
+            return [*batches, made(first_offset=start, last_offset=start, acknowledge_types=types[:1])]
         case "reversed":
             return [made(first_offset=start + 1, last_offset=start, acknowledge_types=types[:1])]
         case "none":
