@@ -6,6 +6,7 @@ Several members, real locks that end, acknowledgements right and wrong: `differe
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 
 from tests.kafka.differential.brokers import both_sharing
 from tests.kafka.differential.sharing.script import SharingScript
-from tests.kafka.test_differential import ASKED_FOR, FIRST_SEED, REQUESTS
+from tests.kafka.test_differential import ASKED_FOR, REQUESTS
 from tests.support.kafka_jars import KafkaCalls
 
 SCRIPTS = ASKED_FOR or 1
+FIRST_SEED = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEED", 7))
 
 
 @pytest.mark.timeout(600 * SCRIPTS)

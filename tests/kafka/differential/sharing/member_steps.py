@@ -70,8 +70,9 @@ def heartbeat(world: Sharing) -> Step:
 
 
 def join(world: Sharing, reader: Reader) -> Step:
-    """Come in."""
-    topics = _subscription(world)
+    """Come in. Who is first reads everything: where a group has never begun, Kafka has an error now and nothing then."""
+    topics = tuple(SHARED) if reader.group not in world.begun else _subscription(world)
+    world.begun.add(reader.group)
 
     def learn(answer: Any) -> None:
         if not answer["error_code"]:

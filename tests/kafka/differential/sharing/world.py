@@ -51,6 +51,8 @@ class Sharing(World):
     )
     taken: dict[Key, dict[int, str]] = attrs.field(factory=dict)
     """Offsets that were given to somebody, and to whom."""
+    begun: set[str] = attrs.field(factory=set)
+    """Groups that have had a member."""
     unsettled: set[str] = attrs.field(factory=set)
     """Groups whose members have changed."""
     dropped: set[str] = attrs.field(factory=set)
@@ -60,6 +62,11 @@ class Sharing(World):
 
     def joined(self, group: str) -> list[Reader]:
         return [reader for reader in self.readers if reader.group == group and reader.topics]
+
+    def reader(self) -> Reader:
+        """Seldom one whose locks end: they have to be waited for."""
+        group = self.mostly(STEADY, BRIEF, usually=0.8)
+        return self.one_of([reader for reader in self.readers if reader.group == group])
 
     def reader_step(self, reader: Reader, body: Any, **more: Any) -> Step:
         return self.step(body, connection=reader.id, **more)
