@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.admin.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.http.metrics import scrape
 from triolog.server.settings.broker_config import Address
