@@ -66,16 +66,8 @@ class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimer
     def heartbeat_now(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer | None:
         """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits. None:
         nothing has happened, ask `heartbeat`."""
-        group = request.group_id
-        if group not in self._groups or group in self._turns:
-            return None
-        try:
-            check_heartbeat(request)
-            self._check_serving(group)
-            plan = self._groups.heartbeat(request, self._wall_ms())
-        except RequestError:
-            return None
-        if plan.records:
+        plan = self._plan_now(request, check_heartbeat)
+        if plan is None:
             return None
         self._commit(plan)
         return plan.answer

@@ -57,6 +57,7 @@ class Mailbox(Generic[T]):
         is_first = not items
         if self._waiting:
             return False
+        # What `_has_room` answers, without its call.
         if not is_first and (len(items) >= self.max_commands or self._bytes + size > self.max_bytes):
             return False
         items.append((item, size))

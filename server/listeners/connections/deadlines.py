@@ -35,7 +35,7 @@ class Deadlines:
         return len(self._new) + len(self._waiting)
 
     def add(self, who: Expires, seconds: float) -> None:
-        """Have `expire` called after so long (at once where that is negative), and at most two checks."""
+        """Have `expire` called after so long, and at most two checks; below 0 is as 0."""
         if self._first is not None:
             self._first.set()
             self._first = None

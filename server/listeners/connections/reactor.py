@@ -93,12 +93,12 @@ class Reactor:
                     if watched.session.wants_bytes:
                         watched.session.on_bytes()
                     else:
-                        self._is_left_alone(descriptor, watched, events)
+                        self._notice(descriptor, watched, events)
         finally:
             self._is_serving = False
 
-    def _is_left_alone(self, descriptor: int, watched: _Watched, events: int) -> None:
-        """Something happened to a socket that nobody reads from."""
+    def _notice(self, descriptor: int, watched: _Watched, events: int) -> None:
+        """Something has happened to a socket that nobody reads from."""
         if events & _LEFT:
             watched.events = 0
             self._epoll.unregister(descriptor)

@@ -360,7 +360,7 @@ class Session(ABC, Generic[RequestT]):
             self.taken_count += 1
             self.take(request)
             if self._has_left is None and not (self.connection.unread_bytes or self.connection.end_received):
-                break
+                break  # nothing is left that could be a request, nor an end to be told of
         return self.task.work is None and not (self.takes_no_more or self.is_muted) and self.may_receive()
 
     def may_receive(self) -> bool:

@@ -75,7 +75,7 @@ class ProducerCursor:
         that was killed while it wrote leaves the first batches of an append. `joins_transaction`: the batch opens a transaction
         here by itself, so of a producer of which nothing is known it is the first (KIP-890).
 
-        Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError.
+        Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError, looked for in this order.
         """
         header = headers[0]
         entry = self.entry(header.producer_id)
@@ -94,8 +94,10 @@ class ProducerCursor:
         if stored is None:
             _check_epoch(topic_partition, entry, header)
             _check_sequence(topic_partition, entry, header)
+            _check_transaction(topic_partition, entry, header)
         elif stored.how_many < len(headers):
             _check_epoch(topic_partition, entry, header)
+            _check_transaction(topic_partition, entry, header)
         return stored
 
     def check_epoch(self, topic_partition: TopicPartition, header: BatchHeader) -> None:
@@ -104,6 +106,7 @@ class ProducerCursor:
         entry = self.entry(header.producer_id)
         if entry is not None:
             _check_epoch(topic_partition, entry, header)
+            _check_transaction(topic_partition, entry, header)
 
     def check_room(self, topic_partition: TopicPartition, producer_id: int, most: int) -> None:
         """Raises RequestError (POLICY_VIOLATION) when a producer that is not known yet would be more than `most`.
@@ -224,6 +227,9 @@ def _check_epoch(topic_partition: TopicPartition, entry: ProducerEntry, header: 
             f"{topic_partition}: producer {header.producer_id} sent epoch {header.producer_epoch}, the log knows "
             f"{entry.epoch}: a newer instance has taken over"
         )
+
+
+def _check_transaction(topic_partition: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
     if entry.current_txn_first_offset is not None and not header.is_transactional:
         raise InvalidTxnStateError(
             f"{topic_partition}: producer {header.producer_id} has a transaction open since offset "

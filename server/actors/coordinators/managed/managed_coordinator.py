@@ -60,6 +60,8 @@ class Groups(Protocol[P, T]):
 
     def begin_sessions(self, now_ms: int, /) -> None: ...
 
+    def heartbeat(self, request: Any, wall_ms: int, /) -> P: ...
+
     def expire(self, key: T, wall_ms: int, /) -> P | None: ...
 
     def commit(self, plan: P, now_ms: int, /) -> None: ...
@@ -122,6 +124,20 @@ class ManagedCoordinator(Generic[G, P, T]):
         check_serving(self._topic, group, is_closed=self._is_closed)
 
     # ---- plans -----------------------------------------------------------------------------------------------------------
+
+    def _plan_now(self, request: Any, check: Callable[[Any], None]) -> P | None:
+        """What a heartbeat of a member of a known group comes to, where nothing is to be waited for nor stored, and nothing to
+        be refused; else None."""
+        group = request.group_id
+        if group not in self._groups or group in self._turns:
+            return None
+        try:
+            check(request)
+            self._check_serving(group)
+            plan: P = self._groups.heartbeat(request, self._wall_ms())
+        except RequestError:
+            return None
+        return None if plan.records else plan
 
     async def _carry_out(self, plan: P, *, replaces_classic: bool = False) -> None:
         """Store a plan's records, then make it true. Raises RequestError; then nothing has changed."""

@@ -82,16 +82,8 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
     def heartbeat_now(self, request: ShareHeartbeat) -> ShareHeartbeatAnswer | None:
         """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits. None:
         nothing has happened, ask `heartbeat`."""
-        group = request.group_id
-        if group not in self._groups or group in self._turns:
-            return None
-        try:
-            check_heartbeat(request)
-            self._check_serving(group)
-            plan = self._groups.heartbeat(request, self._wall_ms())
-        except RequestError:
-            return None
-        if plan.records or self._groups.known(group).states.is_unsettled:
+        plan = self._plan_now(request, check_heartbeat)
+        if plan is None or self._groups.known(request.group_id).states.is_unsettled:
             return None
         self._commit(plan)
         return plan.answer

@@ -93,6 +93,8 @@ def test_a_plain_batch_inside_an_open_transaction_is_an_invalid_state() -> None:
     append(state, 0, 0, txn=True)
     with pytest.raises(InvalidTxnStateError, match="has a transaction open since offset 0"):
         append(state, 1, 1)
+    with pytest.raises(OutOfOrderSequenceError):  # which Kafka looks for before
+        append(state, 3, 1)
 
 
 def test_a_coordinators_batches_without_sequence_are_not_checked() -> None:
