@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -23,6 +23,8 @@ from ..waiting import PATIENCE_S, look_until
 from .groups_view import uncommitted
 
 STABLE, EMPTY, NOT_READY = "Stable", "Empty", "NotReady"
+TOLD_TO_ALL: Final = [each.name for each in StreamsStatusCode if each is not StreamsStatusCode.STALE_TOPOLOGY]
+"""A member whose topology is older than the group's is told that alone."""
 
 
 @attrs.frozen(eq=False)
@@ -78,8 +80,8 @@ class StreamsGroupsView:
     async def wait_status(self, group: str, status: str, *, timeout_s: float = PATIENCE_S) -> str:
         """Wait until members are told this (see `statuses`), and answer its detail. Raises TimeoutError, ValueError for what is
         none."""
-        if status not in StreamsStatusCode.__members__:
-            raise ValueError(f"status is {status!r}, expected one of {', '.join(StreamsStatusCode.__members__)}")
+        if status not in TOLD_TO_ALL:
+            raise ValueError(f"status is {status!r}, expected one of {', '.join(TOLD_TO_ALL)}")
 
         async def look() -> str | None:
             return None if self._known(group) is None else self.statuses(group).get(status)

@@ -326,7 +326,7 @@ def test_a_streams_group_is_told_with_topology_and_tasks_and_waited_for(control:
         assert missing["statuses"]["MISSING_SOURCE_TOPICS"] == f"Source topics {SOURCE} are missing."
         assert control.ask("POST", f"/streams-groups/{GROUP}/wait-stable", {"timeout_ms": 1})[0] == 408
         status, told = control.ask("POST", f"/streams-groups/{GROUP}/wait-status", {"status": "WRONG"})
-        assert (status, "expected one of STALE_TOPOLOGY" in told["message"]) == (400, True)
+        assert (status, "expected one of MISSING_SOURCE_TOPICS" in told["message"]) == (400, True)
         control.do("POST", "/topics", {"name": SOURCE, "partitions": 2})
         member.settle()
         assert "ASSIGNMENT_DELAYED" in control.do("GET", f"/streams-groups/{GROUP}")["statuses"]

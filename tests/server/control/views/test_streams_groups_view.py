@@ -123,7 +123,7 @@ def test_what_is_wrong_is_seen_and_waited_for(broker: BlockingBroker, wire: Kafk
     member.beat(shutdown_application=True)
     assert MEMBER in broker.streams_groups.wait_status(GROUP, "SHUTDOWN_APPLICATION")
     assert broker.streams_groups.describe(GROUP).shutdown_member_id == MEMBER
-    with pytest.raises(ValueError, match="status is 'STALE', expected one of STALE_TOPOLOGY, "):
+    with pytest.raises(ValueError, match="status is 'STALE', expected one of MISSING_SOURCE_TOPICS, "):
         broker.streams_groups.wait_status(GROUP, "STALE")
 
 
