@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -44,15 +43,6 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     except TriologError:
         return ()
     return tuple(TopicPartition(each.topic, number) for each in decoded.assigned_partitions for number in each.partitions)
-
-
-def named(core: Broker, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
-    """By topic name, in order; partitions of topics that have been deleted are left out."""
-    found = []
-    for topic_id, number in partitions:
-        with contextlib.suppress(RequestError):
-            found.append(TopicPartition(core.topics.named(topic_id), number))
-    return tuple(sorted(found))
 
 
 async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
@@ -141,14 +131,18 @@ class GroupsView:
         """The members of a group of any kind, with the partitions that they have."""
         core = self.core()
         if group in core.groups.share:
-            shared = core.groups.share.describe(group)
-            return [MemberView(each.member_id, each.client_id, None, named(core, each.assignment)) for each in shared.members]
+            return [
+                MemberView(each.member_id, each.client_id, None, tuple(core.topics.named_partitions(each.assignment)))
+                for each in core.groups.share.describe(group).members
+            ]
         if group in core.groups.streams:
             return self._streams_members(group)
         described = self._consumer_group(group)
         if described is not None:
             return [
-                MemberView(each.member_id, each.client_id, each.instance_id, named(core, each.assignment))
+                MemberView(
+                    each.member_id, each.client_id, each.instance_id, tuple(core.topics.named_partitions(each.assignment))
+                )
                 for each in described.members
             ]
         return [

@@ -10,7 +10,6 @@ import attrs
 from ....protocol.types import TopicPartition
 from ...broker import Broker, RecordState, SharePartitionView
 from ..waiting import PATIENCE_S, look_until
-from .groups_view import named
 
 
 class LockView(NamedTuple):
@@ -87,7 +86,10 @@ class ShareGroupsView:
     def assignments(self, group: str) -> dict[str, tuple[TopicPartition, ...]]:
         """What each member is to read. Raises GROUP_ID_NOT_FOUND."""
         core = self.core()
-        return {each.member_id: named(core, each.assignment) for each in core.groups.share.describe(group).members}
+        return {
+            each.member_id: tuple(core.topics.named_partitions(each.assignment))
+            for each in core.groups.share.describe(group).members
+        }
 
     def lag(self, group: str, topic: str | None = None) -> int:
         """Records that are not done, of the partitions that somebody has looked at."""
