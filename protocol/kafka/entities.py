@@ -30,12 +30,13 @@ FORGOTTEN: Final = "forgotten_topics_data"
 
 def lists_naming(api: Api, cls: type, entities: Collection[Entity], path: str = "") -> Iterator[tuple[str, Field]]:
     """The lists of a structure whose elements are one of the entities or have it as a field, with their paths: `a.b` is every b
-    of every a."""
+    of every a, or of the one that there is."""
     for field in api.fields_of(cls):
-        if not field.is_array or field.name == FORGOTTEN:
+        if field.name == FORGOTTEN:
             continue
         inner = api.fields_of(field.element) if isinstance(field.element, type) else ()
-        if field.entity in entities or any(each.entity in entities and not each.is_array for each in inner):
+        is_named = field.entity in entities or any(each.entity in entities and not each.is_array for each in inner)
+        if field.is_array and is_named:
             yield path + field.name, field
         elif isinstance(field.element, type):
             yield from lists_naming(api, field.element, entities, f"{path}{field.name}.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from ...protocol.errors import InvalidTopicError
+from ...protocol.errors import InvalidTopicError, RequestError
 from ...protocol.types import TopicPartition
 from ..actors.coordinators.committed_offsets import CommittedOffsets
 from ..actors.manager.descriptions import TopicDescription, TopicMetadata, describe_config, describe_topic, topic_metadata
@@ -66,6 +67,14 @@ class TopicAdmin:
     def named(self, topic_id: bytes) -> str:
         """The name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID."""
         return self._manager.topics.name_of(topic_id)
+
+    def named_partitions(self, partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartition]:
+        """Partitions of topics with these ids by name, in order. A topic that was deleted meanwhile is left out."""
+        found = []
+        for topic_id, number in partitions:
+            with contextlib.suppress(RequestError):
+                found.append(TopicPartition(self.named(topic_id), number))
+        return sorted(found)
 
     def id_of(self, name: str) -> bytes:
         """The id of a topic, 16 bytes. Raises RequestError."""

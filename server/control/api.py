@@ -21,6 +21,7 @@ from .views.fault_views import FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView, MemberView
 from .views.log_view import LogView
 from .views.share_groups_view import ShareGroupsView
+from .views.streams_groups_view import StreamsGroupsView
 from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
@@ -40,12 +41,14 @@ class ControlApi:
     requests: RequestsView = attrs.field(init=False)
     groups: GroupsView = attrs.field(init=False)
     share_groups: ShareGroupsView = attrs.field(init=False)
+    streams_groups: StreamsGroupsView = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.faults = FaultsView(self.life.faults, self.life.disk_faults)
         self.requests = RequestsView(self.life.requests)
         self.groups = GroupsView(lambda: self.life.core, self.faults)
         self.share_groups = ShareGroupsView(lambda: self.life.core)
+        self.streams_groups = StreamsGroupsView(lambda: self.life.core)
 
     # ---- faults and requests ---------------------------------------------------------------------------------------------
 
@@ -176,12 +179,34 @@ class ControlApi:
     async def freeze_group(self, names: list[str], _told: Told) -> Any:
         return self.groups.freeze(names[0]).fault.as_json()
 
+    async def list_share_groups(self, _names: list[str], _told: Told) -> Any:
+        return self.share_groups.groups()
+
     async def describe_share_group(self, names: list[str], told: Told) -> Any:
         return self.share_groups.as_json(names[0], told.get("topic"))
 
     async def wait_share_group(self, names: list[str], told: Told) -> Any:
         await self.share_groups.wait_done(names[0], str(told.get("topic") or ""), timeout_s=_timeout_s(told))
         return await self.describe_share_group(names, told)
+
+    async def list_streams_groups(self, _names: list[str], _told: Told) -> Any:
+        return self.streams_groups.groups()
+
+    async def describe_streams_group(self, names: list[str], _told: Told) -> Any:
+        return await self.streams_groups.as_json(names[0])
+
+    async def wait_streams_group(self, names: list[str], told: Told) -> Any:
+        await self.streams_groups.wait_done(names[0], timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(names, told)
+
+    async def wait_streams_stable(self, names: list[str], told: Told) -> Any:
+        members = whole_number(told, "members")
+        await self.streams_groups.wait_stable(names[0], 1 if members is None else members, timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(names, told)
+
+    async def wait_streams_status(self, names: list[str], told: Told) -> Any:
+        await self.streams_groups.wait_status(names[0], str(told.get("status") or ""), timeout_s=_timeout_s(told))
+        return await self.describe_streams_group(names, told)
 
     # ---- nodes -----------------------------------------------------------------------------------------------------------
 

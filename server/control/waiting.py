@@ -1,8 +1,8 @@
-"""Waiting until a watched state is as a test wants it, for as long as the test has patience."""
+"""Waiting until a state is as a test wants it, for as long as the test has patience."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 import trio
@@ -10,6 +10,8 @@ import trio
 T = TypeVar("T")
 
 PATIENCE_S: Final = 10.0
+LOOK_S: Final = 0.005
+"""How often a state is looked at that calls nobody."""
 
 
 class Watched(Protocol):
@@ -39,3 +41,14 @@ async def wait_until(watched: Watched, look: Callable[[], T | None], timeout_s: 
     finally:
         watched.unwatch(wake)
     raise TimeoutError(f"{missing()} within {timeout_s:g} s")
+
+
+async def look_until(look: Callable[[], Awaitable[T | None]], timeout_s: float, missing: Callable[[], str]) -> T:
+    """`wait_until` for a state that calls no watchers."""
+    with trio.move_on_after(timeout_s):
+        while True:
+            found = await look()
+            if found is not None:
+                return found
+            await trio.sleep(LOOK_S)
+    raise TimeoutError(f"{missing()} after {timeout_s:g} s")

@@ -17,6 +17,7 @@ from ..control.views.blocking_views import (
     BlockingLog,
     BlockingRequests,
     BlockingShareGroups,
+    BlockingStreamsGroups,
 )
 from ..settings.broker_config import Address
 from ..system.clock import system_now_ms
@@ -82,6 +83,11 @@ class BlockingBroker(BrokerThread):
     def share_groups(self) -> BlockingShareGroups:
         """What share groups have begun in partitions, and who has it until when."""
         return BlockingShareGroups(self._target.share_groups, self)
+
+    @property
+    def streams_groups(self) -> BlockingStreamsGroups:
+        """What applications of Kafka Streams consist of, who runs which tasks, and what is wrong."""
+        return BlockingStreamsGroups(self._target.streams_groups, self)
 
     @property
     def clock(self) -> BlockingClock:

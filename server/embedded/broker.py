@@ -23,6 +23,7 @@ from ..control.views.fault_views import FaultsView, RequestsView
 from ..control.views.groups_view import GroupsView
 from ..control.views.log_view import LogView
 from ..control.views.share_groups_view import ShareGroupsView
+from ..control.views.streams_groups_view import StreamsGroupsView
 from ..listeners.opening import Addresses
 from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
@@ -46,6 +47,8 @@ class EmbeddedBroker:
     """What groups have committed, and what upsets them."""
     share_groups: ShareGroupsView = attrs.field(init=False)
     """What share groups have begun in partitions, and who has it until when."""
+    streams_groups: StreamsGroupsView = attrs.field(init=False)
+    """What applications of Kafka Streams consist of, who runs which tasks, and what is wrong."""
     _is_lasting: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -53,6 +56,7 @@ class EmbeddedBroker:
         self.requests = RequestsView(self.life.requests)
         self.groups = GroupsView(lambda: self.core, self.faults)
         self.share_groups = ShareGroupsView(lambda: self.core)
+        self.streams_groups = StreamsGroupsView(lambda: self.core)
 
     @property
     def core(self) -> Broker:

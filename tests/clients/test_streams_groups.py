@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from triolog.server.control.ports import Ports
-from triolog.server.embedded import MEMORY, EmbeddedBroker, open_broker
+from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, open_broker
 from triolog.server.settings.broker_config import Address
 
 from tests.clients import external_programs
@@ -32,6 +32,7 @@ from tests.support.server_process import ServerFolder, ServerProcess
 pytestmark = pytest.mark.timeout(900)  # the first test fetches Kafka Streams
 
 PARTITIONS: Final = 4
+SESSION_S: Final = 45
 VOCABULARY: Final = [f"word{number}" for number in range(20)]
 QUICK: Final = {
     "TRIOLOG_LENIENT": "true",
@@ -60,8 +61,7 @@ async def counted(broker: EmbeddedBroker, line: str, expected: Counter[str]) -> 
 
 def workers(broker: EmbeddedBroker) -> int:
     """How many members have something to do."""
-    members = broker.core.groups.streams.describe(APPLICATION).members
-    return sum(bool(member.assignment.active) for member in members)
+    return sum(bool(tasks.active) for tasks in broker.streams_groups.assignments(APPLICATION).values())
 
 
 async def test_instances_come_and_go_and_every_word_is_counted(program: Sequence[str], tmp_path: Path) -> None:
@@ -91,13 +91,34 @@ async def test_instances_come_and_go_and_every_word_is_counted(program: Sequence
             with trio.fail_after(DEADLINE_S):
                 while workers(broker) != 1:
                     await feed()
-        names = {
-            part.name
-            for each in broker.core.groups.streams.describe(APPLICATION).subtopologies
-            for part in each.state_changelog_topics
-        }
+            await broker.streams_groups.wait_done(APPLICATION, timeout_s=DEADLINE_S)
+            told = await broker.streams_groups.wait_stable(APPLICATION, timeout_s=DEADLINE_S)
+        [member] = told.members
+        assert member.endpoint == ("instance-1", 1)
+        names = {topic.name for part in told.subtopologies for topic in part.state_changelog_topics}
         assert names == {f"{APPLICATION}-counted-changelog"}
         assert names <= set(broker.topics())
+
+
+@pytest.mark.full  # in the quick suite members that speak the protocol by hand are waited for
+def test_a_test_waits_for_tasks_for_what_is_wrong_and_until_all_is_done(program: Sequence[str], tmp_path: Path) -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={COUNTS: 1}) as broker:
+        start = partial(WordCount.start, program, broker.bootstrap_servers, tmp_path)
+        groups = broker.streams_groups
+        with start(number=0) as first, start(number=1) as second:
+            assert WORDS in groups.wait_status(APPLICATION, "MISSING_SOURCE_TOPICS", timeout_s=DEADLINE_S)
+            broker.create_topic(WORDS, PARTITIONS)
+            stable = groups.wait_stable(APPLICATION, members=2, timeout_s=DEADLINE_S)
+            assert [len(each.assignment.active) for each in stable.members] == [PARTITIONS, PARTITIONS]
+            broker.log(WORDS).produce("to be or not to be")
+            groups.wait_done(APPLICATION, timeout_s=DEADLINE_S)
+            assert {each.key: each.value for each in broker.log(COUNTS).records()}[b"be"] == b"2"
+            first.kill()
+            broker.clock.advance(SESSION_S + 1)
+            [left] = groups.wait_stable(APPLICATION, timeout_s=DEADLINE_S).members
+            assert (left.endpoint, len(left.assignment.active)) == (("instance-1", 1), 2 * PARTITIONS)
+            second.stop()
+            groups.wait_stable(APPLICATION, members=0, timeout_s=DEADLINE_S)
 
 
 def test_every_word_is_counted_once_over_sigkills_of_server_and_application(

@@ -12,8 +12,12 @@ TOPICS: Final = 20
 
 
 def report_of(broker: BlockingBroker) -> str:
-    """Topics with their offsets, rules with their counts, the last requests."""
-    lines = [f"listening on {broker.kafka}, data in {broker.path}", *_topics(broker)]
+    """Topics with their offsets, Streams groups with what is wrong, rules with their counts, the last requests."""
+    lines = [f"listening on {broker.kafka}, data in {broker.path}"]
+    try:
+        lines += [*_topics(broker), *_streams_groups(broker)]
+    except NotRunningError as exc:
+        lines.append(str(exc))
     for kind, faults in (("fault", broker.faults), ("disk fault", broker.faults.of_disk())):
         lines += [
             f"{kind} #{each.number} fired {each.fired} times of {each.matched} matches: {each.rule.as_json()}"
@@ -26,14 +30,20 @@ def report_of(broker: BlockingBroker) -> str:
 
 def _topics(broker: BlockingBroker) -> list[str]:
     lines = []
-    try:
-        topics = broker.topics()
-    except NotRunningError as exc:
-        return [str(exc)]
+    topics = broker.topics()
     for topic in topics[:TOPICS]:
         ends, starts = broker.log(topic).end_offsets(), broker.log(topic).start_offsets()
         partitions = ", ".join(f"{number}: {starts[number]}-{ends[number]}" for number in ends)
         lines.append(f"topic {topic} (partition: first offset-next offset) {partitions}")
     if len(topics) > TOPICS:
         lines.append(f"and {len(topics) - TOPICS} more topics")
+    return lines
+
+
+def _streams_groups(broker: BlockingBroker) -> list[str]:
+    """Why an application does not run is said to its members, not to the test."""
+    lines = []
+    for group, state in broker.streams_groups.groups().items():
+        told = "".join(f"; {status}: {detail}" for status, detail in broker.streams_groups.statuses(group).items())
+        lines.append(f"Streams group {group} is {state} with {len(broker.streams_groups.assignments(group))} members{told}")
     return lines

@@ -15,6 +15,7 @@ from .fault_views import FaultsView, FaultView, RequestsView
 from .groups_view import GroupsView
 from .log_view import LogView
 from .share_groups_view import ShareGroupsView
+from .streams_groups_view import StreamsGroupsView
 
 V = TypeVar("V")
 P = ParamSpec("P")
@@ -126,6 +127,7 @@ class BlockingGroups(Proxy[GroupsView]):
 class BlockingShareGroups(Proxy[ShareGroupsView]):
     """`broker.share_groups`. Raises RequestError where the broker would answer one."""
 
+    groups = at_once(ShareGroupsView.groups)
     partitions = at_once(ShareGroupsView.partitions)
     start_offsets = at_once(ShareGroupsView.start_offsets)
     locks = at_once(ShareGroupsView.locks)
@@ -134,6 +136,19 @@ class BlockingShareGroups(Proxy[ShareGroupsView]):
     assignments = at_once(ShareGroupsView.assignments)
     lag = at_once(ShareGroupsView.lag)
     wait_done = waiting(ShareGroupsView.wait_done)
+
+
+class BlockingStreamsGroups(Proxy[StreamsGroupsView]):
+    """`broker.streams_groups`. Raises RequestError where the broker would answer one."""
+
+    groups = at_once(StreamsGroupsView.groups)
+    describe = at_once(StreamsGroupsView.describe)
+    assignments = at_once(StreamsGroupsView.assignments)
+    statuses = at_once(StreamsGroupsView.statuses)
+    lag = waiting(StreamsGroupsView.lag)
+    wait_stable = waiting(StreamsGroupsView.wait_stable)
+    wait_status = waiting(StreamsGroupsView.wait_status)
+    wait_done = waiting(StreamsGroupsView.wait_done)
 
 
 class BlockingClock(Proxy[MovedClock]):

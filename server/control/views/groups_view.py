@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import attrs
-import trio
 
 from ....protocol.coordinator.consumer_protocol import decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
@@ -14,10 +13,9 @@ from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.consumer_values import LEAVE_EPOCH
 from ...groups.values import GroupState
-from ..waiting import PATIENCE_S
+from ..waiting import PATIENCE_S, look_until
 from .fault_views import FaultsView, FaultView
 
-LOOK_S: Final = 0.005
 MEMBER_APIS: Final = (
     "JoinGroup",
     "SyncGroup",
@@ -45,6 +43,18 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     except TriologError:
         return ()
     return tuple(TopicPartition(each.topic, number) for each in decoded.assigned_partitions for number in each.partitions)
+
+
+async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
+    """How many records of each partition a group has not committed, of those that are still there."""
+    committed = {each: offset for each, offset, _ in await core.offsets.fetch(group)}
+    found = {}
+    for topic in topics:
+        for number in range(core.topics.partition_count(topic)):
+            place = TopicPartition(topic, number)
+            log = core.reader.snapshot(place)
+            found[place] = max(0, log.high_watermark - max(log.log_start_offset, committed.get(place, 0)))
+    return found
 
 
 @attrs.frozen(eq=False)
@@ -77,29 +87,25 @@ class GroupsView:
         """Wait until a group has committed at least `offset`; answers what it has. Raises TimeoutError."""
         wanted = TopicPartition(topic, partition)
         found = -1
-        with trio.move_on_after(timeout_s):
-            while True:
-                found = (await self.committed(group)).get(wanted, -1)
-                if found >= offset:
-                    return found
-                await trio.sleep(LOOK_S)
-        raise TimeoutError(f"group {group} has committed {found} of {offset} for {wanted} within {timeout_s:g} s")
+
+        async def look() -> int | None:
+            nonlocal found
+            found = (await self.committed(group)).get(wanted, -1)
+            return found if found >= offset else None
+
+        return await look_until(look, timeout_s, lambda: f"group {group} has committed {found} of {offset} for {wanted}")
 
     async def wait_no_lag(self, group: str, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a group has committed everything that is there, of every partition that has records."""
         behind: dict[int, int] = {}
-        with trio.move_on_after(timeout_s):
-            while True:
-                committed = await self.committed(group, topic)
-                behind = {
-                    number: self.core().reader.snapshot(TopicPartition(topic, number)).high_watermark
-                    - committed.get(TopicPartition(topic, number), 0)
-                    for number in range(self.core().topics.partition_count(topic))
-                }
-                if not any(behind.values()):
-                    return
-                await trio.sleep(LOOK_S)
-        raise TimeoutError(f"group {group} is behind in {topic} by {behind} (partition: records) after {timeout_s:g} s")
+
+        async def look() -> bool | None:
+            nonlocal behind
+            found = await uncommitted(self.core(), group, [topic])
+            behind = {each.partition: count for each, count in found.items()}
+            return None if any(behind.values()) else True
+
+        await look_until(look, timeout_s, lambda: f"group {group} is behind in {topic} by {behind} (partition: records)")
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
@@ -123,20 +129,25 @@ class GroupsView:
 
     def members(self, group: str) -> list[MemberView]:
         """The members of a group of any kind, with the partitions that they have."""
-        if group in self.core().groups.share:
-            shared = self.core().groups.share.describe(group)
-            return [MemberView(each.member_id, each.client_id, None, self._named(each.assignment)) for each in shared.members]
-        if group in self.core().groups.streams:
+        core = self.core()
+        if group in core.groups.share:
+            return [
+                MemberView(each.member_id, each.client_id, None, tuple(core.topics.named_partitions(each.assignment)))
+                for each in core.groups.share.describe(group).members
+            ]
+        if group in core.groups.streams:
             return self._streams_members(group)
         described = self._consumer_group(group)
         if described is not None:
             return [
-                MemberView(each.member_id, each.client_id, each.instance_id, self._named(each.assignment))
+                MemberView(
+                    each.member_id, each.client_id, each.instance_id, tuple(core.topics.named_partitions(each.assignment))
+                )
                 for each in described.members
             ]
         return [
             MemberView(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
-            for each in self.core().groups.describe(group).members
+            for each in core.groups.describe(group).members
         ]
 
     def _streams_members(self, group: str) -> list[MemberView]:
@@ -151,22 +162,18 @@ class GroupsView:
             for each in told.members
         ]
 
-    def _named(self, partitions: Iterable[tuple[bytes, int]]) -> tuple[TopicPartition, ...]:
-        """By topic name; partitions of topics that have been deleted are left out."""
-        names = {self.core().topics.id_of(name): name for name in self.core().topics.names()}
-        return tuple(sorted(TopicPartition(names[each], number) for each, number in partitions if each in names))
-
     async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[MemberView]:
         """Wait until a group is stable, has so many members, and each has its partitions; answers them. Raises
         TimeoutError."""
-        with trio.move_on_after(timeout_s):
-            while True:
-                found = self.members(group)
-                if self.state(group) == GroupState.STABLE.value and len(found) == members:
-                    return found
-                await trio.sleep(LOOK_S)
-        raise TimeoutError(
-            f"group {group} is {self.state(group)} with {len(self.members(group))} of {members} members after {timeout_s:g} s"
+
+        async def look() -> list[MemberView] | None:
+            found = self.members(group)
+            return found if self.state(group) == GroupState.STABLE.value and len(found) == members else None
+
+        return await look_until(
+            look,
+            timeout_s,
+            lambda: f"group {group} is {self.state(group)} with {len(self.members(group))} of {members} members",
         )
 
     async def kick(self, group: str, member_id: str) -> None:

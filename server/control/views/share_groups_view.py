@@ -6,13 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import attrs
-import trio
 
 from ....protocol.types import TopicPartition
 from ...broker import Broker, RecordState, SharePartitionView
-from ..waiting import PATIENCE_S
-
-LOOK_S = 0.005
+from ..waiting import PATIENCE_S, look_until
 
 
 class LockView(NamedTuple):
@@ -31,6 +28,10 @@ class ShareGroupsView:
     """Raises RequestError where the broker would answer one; of a group that nobody knows there is nothing."""
 
     core: Callable[[], Broker]
+
+    def groups(self) -> dict[str, str]:
+        """The state of each share group that there is."""
+        return {each.group_id: each.state.value for each in self.core().groups.share.descriptions()}
 
     def partitions(self, group: str, topic: str | None = None) -> list[SharePartitionView]:
         """The partitions that a group reads, or has read, with everything in flight."""
@@ -85,12 +86,9 @@ class ShareGroupsView:
     def assignments(self, group: str) -> dict[str, tuple[TopicPartition, ...]]:
         """What each member is to read. Raises GROUP_ID_NOT_FOUND."""
         core = self.core()
-        names = {core.topics.id_of(name): name for name in core.topics.names()}
         return {
-            member.member_id: tuple(
-                sorted(TopicPartition(names[each], number) for each, number in member.assignment if each in names)
-            )
-            for member in core.groups.share.describe(group).members
+            each.member_id: tuple(core.topics.named_partitions(each.assignment))
+            for each in core.groups.share.describe(group).members
         }
 
     def lag(self, group: str, topic: str | None = None) -> int:
@@ -100,14 +98,14 @@ class ShareGroupsView:
     async def wait_done(self, group: str, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a group has done everything that is there, and what it said of it is stored. Raises TimeoutError."""
         behind: dict[int, int | None] = {}
-        with trio.move_on_after(timeout_s):
-            while True:
-                found = self.partitions(group, topic)
-                behind = {each.topic_partition.partition: each.lag for each in found if each.lag != 0 and each.end_offset}
-                if found and not behind:
-                    return
-                await trio.sleep(LOOK_S)
-        raise TimeoutError(f"group {group} has not done {behind} of {topic} (partition: records) after {timeout_s:g} s")
+
+        async def look() -> bool | None:
+            nonlocal behind
+            found = self.partitions(group, topic)
+            behind = {each.topic_partition.partition: each.lag for each in found if each.lag != 0 and each.end_offset}
+            return True if found and not behind else None
+
+        await look_until(look, timeout_s, lambda: f"group {group} has not done {behind} of {topic} (partition: records)")
 
     def as_json(self, group: str, topic: str | None = None) -> dict[str, Any]:
         """Everything, as the control port answers it. Raises GROUP_ID_NOT_FOUND."""

@@ -4,7 +4,7 @@ whether a record was just decided or read from the log; what is in memory only i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -21,6 +21,7 @@ from .values import (
     FIRST_EPOCH,
     StreamsGroupDescription,
     StreamsGroupState,
+    StreamsStatus,
     SubtopologyDescription,
 )
 
@@ -147,7 +148,7 @@ class StreamsGroup:
         """Whether members read a topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
-    def describe(self) -> StreamsGroupDescription:
+    def describe(self, statuses: Iterable[StreamsStatus] = ()) -> StreamsGroupDescription:
         return StreamsGroupDescription(
             group_id=self.group_id,
             state=self.state,
@@ -158,6 +159,8 @@ class StreamsGroup:
             members=tuple(
                 self.members[member_id].described(self.targets.get(member_id, NO_TASKS)) for member_id in sorted(self.members)
             ),
+            statuses=tuple(statuses),
+            shutdown_member_id=self.memory.shutdown_member_id,
         )
 
     def _described_parts(self) -> list[SubtopologyDescription]:

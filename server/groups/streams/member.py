@@ -261,6 +261,7 @@ class StreamsMember:
             endpoint=self.endpoint,
             client_tags=self.client_tags,
             assignment=self.assigned.tasks,
+            revoking=self.revoking.tasks,
             target_assignment=target,
         )
 

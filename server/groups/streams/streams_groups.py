@@ -9,7 +9,7 @@ Kafka makes assignments no more often than `streams.assignment.interval.ms` says
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import attrs
@@ -29,6 +29,7 @@ from .tasks import NO_TASKS, Tasks
 from .topology import Topology
 from .values import (
     EndpointPartitions,
+    StreamsGroupDescription,
     StreamsGroupSettings,
     StreamsHeartbeat,
     StreamsHeartbeatAnswer,
@@ -93,30 +94,26 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
         member = before.updated(request)
         if member != known:
             draft.put_member(member)
-        statuses = list(_stale(base.topology, member))
         topology = _topology(draft, request)
         configured = self._follow(draft, request, topology, is_changed=member != known, replicas=times.num_standby_replicas)
-        delay = StreamsTimerKey(request.group_id, "", StreamsTimerKind.INITIAL)
         begins_delay = not base.members and times.initial_rebalance_delay_ms > 0
-        if begins_delay or self.timers.deadline(delay) is not None:
-            statuses.append(DELAYED)
+        is_delayed = begins_delay or self._is_delayed(request.group_id)
+        if is_delayed:
             target = NO_TASKS
         else:
             if draft.group.epoch > draft.group.assignment_epoch:
                 draft.assign(configured)
             target = draft.group.targets.get(member.member_id, NO_TASKS)
         reconciled = _reconcile(draft, member, target, request)
-        statuses += [configured.problem] if configured.problem is not None else []
         moves_tasks = member.endpoint is not None and _has_other_tasks(request, before, reconciled)
         memory = self._memory(base, request, configured, moves_tasks=moves_tasks)
-        statuses += _shutdown(memory)
         return StreamsPlan(
             records=tuple(draft.records),
             answer=StreamsHeartbeatAnswer(
                 member_id=member.member_id,
                 member_epoch=reconciled.epoch,
                 heartbeat_interval_ms=times.heartbeat_interval_ms,
-                statuses=tuple(statuses),
+                statuses=(*_stale(base.topology, member), *_statuses(memory, is_delayed=is_delayed)),
                 assignment=reconciled.assigned.tasks if _has_other_tasks(request, before, reconciled) else None,
                 endpoint_epoch=memory.endpoint_epoch,
                 endpoints=self._endpoints(draft.group, configured)
@@ -257,9 +254,13 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
         self.timers.set(key, now_ms + max(self.times_of(group_id).session_timeout_ms, 1))
 
     def _time_delay(self, group_id: str, now_ms: int) -> None:
-        key = StreamsTimerKey(group_id, "", StreamsTimerKind.INITIAL)
-        if self.timers.deadline(key) is None:
-            self.timers.set(key, now_ms + max(self.times_of(group_id).initial_rebalance_delay_ms, 1))
+        if not self._is_delayed(group_id):
+            delay_ms = max(self.times_of(group_id).initial_rebalance_delay_ms, 1)
+            self.timers.set(StreamsTimerKey(group_id, "", StreamsTimerKind.INITIAL), now_ms + delay_ms)
+
+    def _is_delayed(self, group_id: str) -> bool:
+        """Whether the group waits for more members."""
+        return self.timers.deadline(StreamsTimerKey(group_id, "", StreamsTimerKind.INITIAL)) is not None
 
     def begin_sessions(self, now_ms: int) -> None:
         """The sessions of all members begin."""
@@ -268,7 +269,10 @@ class StreamsGroups(GroupTable[StreamsGroup, StreamsTimerKey]):
                 self._time_rebalance(group, member_id, now_ms)
                 self._time_session(group.group_id, member_id, now_ms)
 
-    # ---- removal ---------------------------------------------------------------------------------------------------------
+    # ---- questions and removal -------------------------------------------------------------------------------------------
+
+    def describe(self, group: StreamsGroup) -> StreamsGroupDescription:
+        return group.describe(_statuses(group.memory, is_delayed=self._is_delayed(group.group_id)))
 
     def known(self, group_id: str) -> StreamsGroup:
         """Not to be changed. Raises GROUP_ID_NOT_FOUND."""
@@ -323,14 +327,18 @@ def _has_other_tasks(request: StreamsHeartbeat, before: StreamsMember, after: St
     return request.is_joining or after.assigned != before.assigned
 
 
-def _shutdown(memory: GroupMemory) -> list[StreamsStatus]:
-    if memory.shutdown_member_id is None:
-        return []
-    detail = (
-        f"Streams group member {memory.shutdown_member_id} encountered a fatal error and requested a shutdown for the entire "
-        "application."
-    )
-    return [StreamsStatus(StreamsStatusCode.SHUTDOWN_APPLICATION, detail)]
+def _statuses(memory: GroupMemory, *, is_delayed: bool) -> Iterator[StreamsStatus]:
+    """What every member is told beside its tasks."""
+    if is_delayed:
+        yield DELAYED
+    if memory.configured is not None and memory.configured.problem is not None:
+        yield memory.configured.problem
+    if memory.shutdown_member_id is not None:
+        detail = (
+            f"Streams group member {memory.shutdown_member_id} encountered a fatal error and requested a shutdown for the "
+            "entire application."
+        )
+        yield StreamsStatus(StreamsStatusCode.SHUTDOWN_APPLICATION, detail)
 
 
 def _fenced(draft: StreamsDraft, memory: GroupMemory, answer: StreamsHeartbeatAnswer | None = None) -> StreamsPlan:

@@ -182,6 +182,8 @@ class StreamsMemberDescription:
     endpoint: Endpoint | None
     client_tags: tuple[tuple[str, str], ...]
     assignment: Tasks = NO_TASKS
+    revoking: Tasks = NO_TASKS
+    """What it has been told to give up, and has not said that it did."""
     target_assignment: Tasks = NO_TASKS
 
 
@@ -193,10 +195,15 @@ class SubtopologyDescription:
     state_changelog_topics: tuple[InternalTopic, ...]
     repartition_source_topics: tuple[InternalTopic, ...]
 
+    def sources(self) -> Iterator[str]:
+        """Every topic that it reads."""
+        yield from self.source_topics
+        yield from (topic.name for topic in self.repartition_source_topics)
+
 
 @attrs.frozen(kw_only=True)
 class StreamsGroupDescription:
-    """A group as StreamsGroupDescribe shows it."""
+    """A group as StreamsGroupDescribe shows it, and what its members are told beside their tasks."""
 
     group_id: str
     state: StreamsGroupState
@@ -205,6 +212,14 @@ class StreamsGroupDescription:
     topology_epoch: int
     subtopologies: tuple[SubtopologyDescription, ...] = ()
     members: tuple[StreamsMemberDescription, ...] = ()
+    statuses: tuple[StreamsStatus, ...] = ()
+    """What all members are told; of topics, what the last heartbeat has found. After a start nothing is known before one."""
+    shutdown_member_id: str | None = None
+    """Who has asked for the end of the application."""
+
+    def source_topics(self) -> frozenset[str]:
+        """Every topic that the application reads, its own among them."""
+        return frozenset(name for part in self.subtopologies for name in part.sources())
 
     def read_by(self, member: StreamsMemberDescription) -> Iterator[TopicPartition]:
         """What a member's active tasks read; a topic may have fewer partitions than a subtopology has tasks."""
@@ -212,5 +227,4 @@ class StreamsGroupDescription:
         for task in sorted(member.assignment.active):
             part = parts.get(task.subtopology_id)
             if part is not None:
-                yield from (TopicPartition(name, task.partition) for name in part.source_topics)
-                yield from (TopicPartition(topic.name, task.partition) for topic in part.repartition_source_topics)
+                yield from (TopicPartition(name, task.partition) for name in part.sources())

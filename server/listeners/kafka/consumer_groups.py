@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Final
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages.consumer_groups import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribedGroup,
@@ -20,10 +19,9 @@ from ....protocol.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ....protocol.limits import INT32_MIN
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
-from ..connections.in_turns import in_turns
 from .assigned_topics import Partitions, by_topic, named_topics
+from .described_groups import described_groups
 from .door import Call
 from .patterns import check_subscription
 
@@ -90,34 +88,14 @@ def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeart
 
 
 async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """State, epochs, members and their current and target assignments; a group that is named twice is answered once."""
+    """State, epochs, members and their current and target assignments."""
+    describe = call.broker.groups.consumers.describe
     return ConsumerGroupDescribeResponse(
-        groups=[
-            _described(call, group, with_operations=body.include_authorized_operations)
-            async for group in in_turns(dict.fromkeys(body.group_ids))
-        ]
+        groups=await described_groups(call, body, describe, _shown, ConsumerGroupDescribedGroup)
     )
 
 
-def _described(call: Call, group: str, *, with_operations: bool) -> ConsumerGroupDescribedGroup:
-    try:
-        description = call.broker.groups.consumers.describe(group)
-    except RequestError as exc:
-        return ConsumerGroupDescribedGroup(
-            error_code=exc.code,
-            error_message=exc.message,
-            group_id=group,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=[],
-        )
-    operations = call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN
-    return _shown(call, description, operations)
-
-
-def _shown(call: Call, description: ConsumerGroupDescription, operations: int) -> ConsumerGroupDescribedGroup:
+def _shown(call: Call, description: ConsumerGroupDescription) -> ConsumerGroupDescribedGroup:
     return ConsumerGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
@@ -125,7 +103,6 @@ def _shown(call: Call, description: ConsumerGroupDescription, operations: int) -
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor,
         members=[_member(call, each) for each in description.members],
-        authorized_operations=operations,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages.share_groups import (
     ShareGroupDescribeAssignment,
     ShareGroupDescribedGroup,
@@ -16,10 +15,9 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from ....protocol.limits import INT32_MIN
 from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
-from ..connections.in_turns import in_turns
 from .assigned_topics import by_topic, named_topics
+from .described_groups import described_groups
 from .door import Call
 
 
@@ -72,34 +70,12 @@ def _told(answer: ShareHeartbeatAnswer) -> ShareGroupHeartbeatResponse:
 
 
 async def share_group_describe(call: Call, body: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    """State, epochs, members and what they read; a group that is named twice is answered once."""
-    return ShareGroupDescribeResponse(
-        groups=[
-            _described(call, group, with_operations=body.include_authorized_operations)
-            async for group in in_turns(dict.fromkeys(body.group_ids))
-        ]
-    )
+    """State, epochs, members and what they read."""
+    describe = call.broker.groups.share.describe
+    return ShareGroupDescribeResponse(groups=await described_groups(call, body, describe, _shown, ShareGroupDescribedGroup))
 
 
-def _described(call: Call, group: str, *, with_operations: bool) -> ShareGroupDescribedGroup:
-    try:
-        description = call.broker.groups.share.describe(group)
-    except RequestError as exc:
-        return ShareGroupDescribedGroup(
-            error_code=exc.code,
-            error_message=exc.message,
-            group_id=group,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=[],
-        )
-    operations = call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN
-    return _shown(call, description, operations)
-
-
-def _shown(call: Call, description: ShareGroupDescription, operations: int) -> ShareGroupDescribedGroup:
+def _shown(call: Call, description: ShareGroupDescription) -> ShareGroupDescribedGroup:
     return ShareGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
@@ -107,7 +83,6 @@ def _shown(call: Call, description: ShareGroupDescription, operations: int) -> S
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor,
         members=[_member(call, each) for each in description.members],
-        authorized_operations=operations,
     )
 
 

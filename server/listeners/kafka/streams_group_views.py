@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....protocol.errors import RequestError
-from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages.streams_groups import (
     StreamsGroupDescribeAssignment,
     StreamsGroupDescribedGroup,
@@ -18,41 +16,19 @@ from ....protocol.kafka.messages.streams_groups import (
     StreamsGroupKeyValue,
     StreamsGroupTopicInfo,
 )
-from ....protocol.limits import INT32_MIN
 from ...broker import InternalTopic, StreamsGroupDescription, StreamsMemberDescription, SubtopologyDescription, Tasks
-from ..connections.in_turns import in_turns
+from .described_groups import described_groups
 from .door import Call
 from .streams_groups import in_answers_words
 
 
 async def streams_group_describe(call: Call, body: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
-    """State, epochs, topology, members and their current and target tasks; a group that is named twice is answered once."""
-    return StreamsGroupDescribeResponse(
-        groups=[
-            _described(call, group, with_operations=body.include_authorized_operations)
-            async for group in in_turns(dict.fromkeys(body.group_ids))
-        ]
-    )
+    """State, epochs, topology, members and their current and target tasks."""
+    describe = call.broker.groups.streams.describe
+    return StreamsGroupDescribeResponse(groups=await described_groups(call, body, describe, _shown, StreamsGroupDescribedGroup))
 
 
-def _described(call: Call, group: str, *, with_operations: bool) -> StreamsGroupDescribedGroup:
-    try:
-        description = call.broker.groups.streams.describe(group)
-    except RequestError as exc:
-        return StreamsGroupDescribedGroup(
-            error_code=exc.code,
-            error_message=exc.message,
-            group_id=group,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            members=[],
-        )
-    operations = call.authorized_operations(ResourceType.GROUP, group) if with_operations else INT32_MIN
-    return _shown(description, operations)
-
-
-def _shown(description: StreamsGroupDescription, operations: int) -> StreamsGroupDescribedGroup:
+def _shown(_call: Call, description: StreamsGroupDescription) -> StreamsGroupDescribedGroup:
     return StreamsGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
@@ -62,7 +38,6 @@ def _shown(description: StreamsGroupDescription, operations: int) -> StreamsGrou
             epoch=description.topology_epoch, subtopologies=[_subtopology(each) for each in description.subtopologies]
         ),
         members=[_member(each) for each in description.members],
-        authorized_operations=operations,
     )
 
 

@@ -68,7 +68,7 @@ def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | Non
                 each.instance_id,
                 each.client_id,
                 each.client_host,
-                _named(broker, each.assignment),
+                _partitions(broker, each.assignment),
             )
             for each in told.members
         ),
@@ -89,7 +89,7 @@ async def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.
         SHARE,
         told.assignor,
         tuple(
-            messages.GroupMember(each.member_id, None, each.client_id, each.client_host, _named(broker, each.assignment))
+            messages.GroupMember(each.member_id, None, each.client_id, each.client_host, _partitions(broker, each.assignment))
             for each in told.members
         ),
         tuple(shared),
@@ -119,13 +119,8 @@ def _shared(view: SharePartitionView) -> messages.SharedPartition:
     )
 
 
-def _named(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.OffsetsPartition, ...]:
-    """By topic and partition; a topic that was deleted meanwhile is left out."""
-    named = []
-    for topic_id, partition in assignment:
-        with contextlib.suppress(RequestError):
-            named.append(messages.OffsetsPartition(broker.topics.named(topic_id), partition))
-    return tuple(sorted(named, key=lambda each: (each.topic, each.partition)))
+def _partitions(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.OffsetsPartition, ...]:
+    return tuple(messages.OffsetsPartition(*each) for each in broker.topics.named_partitions(assignment))
 
 
 def _classic_group(told: GroupDescription) -> messages.DescribedGroup:

@@ -37,6 +37,14 @@ from triolog.protocol.schema.fields import Entity
         (ApiKey.ALTER_REPLICA_LOG_DIRS, TOPIC_NAME, ["dirs.topics"]),
         (ApiKey.ADD_PARTITIONS_TO_TXN, TOPIC_NAME, ["v3_and_below_topics"]),  # version 4 is not read here
         (ApiKey.HEARTBEAT, GROUP_ID, []),  # a field, not a list
+        (
+            ApiKey.STREAMS_GROUP_HEARTBEAT,
+            TOPIC_NAME,
+            [
+                f"topology.subtopologies.{name}"
+                for name in ("source_topics", "state_changelog_topics", "repartition_sink_topics", "repartition_source_topics")
+            ],
+        ),
     ],
 )
 def test_lists_are_found_at_any_depth_in_versions_that_are_read(key: ApiKey, entity: Entity, paths: list[str]) -> None:

@@ -13,11 +13,16 @@ import attrs
 import pytest
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint
 
 from tests.support.forked_servers import ServerForker
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.server_process import ServerFolder, ServerProcess
+from tests.support.streams_members import StreamsMember
+from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE
 
 PATIENCE_S = 30.0
+CHANGES = {"partitions": 2, "config": {"cleanup.policy": "compact"}}
 
 
 @attrs.define
@@ -291,6 +296,7 @@ def test_a_share_group_is_told_with_its_locks_and_waited_for(control: Control) -
         consumer.subscribe(["orders"])
         (message,) = consumer.poll(PATIENCE_S)
         told = control.do("GET", "/share-groups/g")
+        assert control.do("GET", "/share-groups") == {"g": "Stable"}
         (member,) = told["members"]
         assert (told["state"], member["client_id"]) == ("Stable", "barista")
         assert member["partitions"] == [{"topic": "orders", "partition": 0}]
@@ -307,4 +313,41 @@ def test_a_share_group_is_told_with_its_locks_and_waited_for(control: Control) -
     finally:
         consumer.close()
     status, told = control.ask("GET", "/share-groups/nobody")
+    assert (status, told["error"]) == (422, "GROUP_ID_NOT_FOUND")
+
+
+def test_a_streams_group_is_told_with_topology_and_tasks_and_waited_for(control: Control) -> None:
+    host, _, port = control.ready["kafka"].rpartition(":")
+    with KafkaWire.connect((host, int(port))) as client:
+        member = StreamsMember(client)
+        member.beat(user_endpoint=StreamsGroupEndpoint(host="a", port=1))
+        missing = control.do("POST", f"/streams-groups/{GROUP}/wait-status", {"status": "MISSING_SOURCE_TOPICS"})
+        assert (missing["state"], missing["topology_epoch"], missing["lag"]) == ("NotReady", 0, {SOURCE: 0, REPARTITION: 0})
+        assert missing["statuses"]["MISSING_SOURCE_TOPICS"] == f"Source topics {SOURCE} are missing."
+        assert control.ask("POST", f"/streams-groups/{GROUP}/wait-stable", {"timeout_ms": 1})[0] == 408
+        status, told = control.ask("POST", f"/streams-groups/{GROUP}/wait-status", {"status": "WRONG"})
+        assert (status, "expected one of MISSING_SOURCE_TOPICS" in told["message"]) == (400, True)
+        control.do("POST", "/topics", {"name": SOURCE, "partitions": 2})
+        member.settle()
+        assert "ASSIGNMENT_DELAYED" in control.do("GET", f"/streams-groups/{GROUP}")["statuses"]
+        control.do("POST", "/clock/advance", {"seconds": 4})
+        while not member.active:
+            member.beat()
+        member.settle()
+        told = control.do("POST", f"/streams-groups/{GROUP}/wait-stable", {"members": 1})
+        assert control.do("GET", "/streams-groups") == {GROUP: "Stable"}
+        assert (told["statuses"], told["shutdown_member_id"], told["group_epoch"]) == ({}, None, told["assignment_epoch"])
+        first, second = told["subtopologies"]
+        assert (first["source_topics"], first["repartition_sink_topics"]) == ([SOURCE], [REPARTITION])
+        assert second["repartition_source_topics"] == [{**CHANGES, "name": REPARTITION}]
+        assert second["state_changelog_topics"] == [{**CHANGES, "name": CHANGELOG}]
+        (seen,) = told["members"]
+        assert (seen["member_id"], seen["client_id"], seen["endpoint"]) == (MEMBER, CLIENT_ID, {"host": "a", "port": 1})
+        tasks = {"active": {"0": [0, 1], "1": [0, 1]}, "standby": {}, "warmup": {}}
+        assert (seen["assignment"], seen["target"], set(map(str, seen["revoking"].values()))) == (tasks, tasks, {"{}"})
+        member.leave()
+        assert control.do("POST", f"/streams-groups/{GROUP}/wait-stable", {"members": 0})["members"] == []
+    control.do("POST", f"/topics/{SOURCE}/records", {"records": ["a word"]})
+    assert control.ask("POST", f"/streams-groups/{GROUP}/wait", {"timeout_ms": 1})[0] == 408
+    status, told = control.ask("GET", "/streams-groups/nobody")
     assert (status, told["error"]) == (422, "GROUP_ID_NOT_FOUND")

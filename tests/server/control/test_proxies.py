@@ -14,10 +14,14 @@ from triolog.server.control.views.blocking_views import (
     BlockingGroups,
     BlockingLog,
     BlockingRequests,
+    BlockingShareGroups,
+    BlockingStreamsGroups,
 )
 from triolog.server.control.views.fault_views import FaultsView, FaultView, RequestsView
 from triolog.server.control.views.groups_view import GroupsView
 from triolog.server.control.views.log_view import LogView
+from triolog.server.control.views.share_groups_view import ShareGroupsView
+from triolog.server.control.views.streams_groups_view import StreamsGroupsView
 from triolog.server.embedded import BlockingBroker, EmbeddedBroker
 
 PAIRS = (
@@ -27,6 +31,8 @@ PAIRS = (
     (RequestsView, BlockingRequests, set()),
     (LogView, BlockingLog, set()),
     (GroupsView, BlockingGroups, set()),
+    (ShareGroupsView, BlockingShareGroups, {"as_json"}),
+    (StreamsGroupsView, BlockingStreamsGroups, {"as_json"}),
     (MovedClock, BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
 )
 """A class of the trio thread, the one that stands for it, and what only the first one has."""

@@ -1,22 +1,22 @@
-"""What is said of a broker beside a failed test."""
+"""What is said of a broker beside a failed test. How pytest shows it is in test_plugin.py."""
 
 from __future__ import annotations
 
-from confluent_kafka.admin import AdminClient
-from triolog.server.embedded import BlockingBroker
+from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.settings.broker_config import Address
 from triolog.tools.pytest_plugin.report import report_of
 
+from tests.support.kafka_wire import KafkaWire
+from tests.support.streams_members import StreamsMember
 
-def test_a_failed_test_tells_what_a_crashed_broker_was_asked() -> None:
-    with BlockingBroker(kafka=Address("127.0.0.1", 0)) as broker:
-        broker.create_topic("orders")
-        broker.faults.add("Produce", once=True, error="MESSAGE_TOO_LARGE")
-        broker.faults.disk("full", path="nowhere/*")
-        AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=30)
+
+def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+        assert broker.kafka is not None
+        with KafkaWire.connect(broker.kafka) as client:
+            StreamsMember(client).beat()
+        lines = report_of(broker).splitlines()
+        told = "Streams group app is NotReady with 1 members; MISSING_SOURCE_TOPICS: Source topics topic are missing."
+        assert told in lines
         broker.crash()
-        told = report_of(broker).splitlines()
-    assert "the broker is down; restart() starts it again" in told
-    assert any(line.startswith("fault #1 fired 0 times") for line in told)
-    assert any(line.startswith("disk fault #1 fired 0 times") for line in told)
-    assert any(" Metadata v" in line for line in told)
+        assert "the broker is down; restart() starts it again" in report_of(broker).splitlines()

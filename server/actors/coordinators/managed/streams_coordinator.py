@@ -103,10 +103,10 @@ class StreamsCoordinator(ManagedCoordinator[StreamsGroups, StreamsPlan, StreamsT
         found = self._groups.find(group)
         if found is None:
             raise other_kind(group) if self.is_of_another_kind(group) else unknown_group(group)
-        return found.describe()
+        return self._groups.describe(found)
 
     def descriptions(self) -> Collection[StreamsGroupDescription]:
-        return [group.describe() for group in self._groups.groups()]
+        return [self._groups.describe(group) for group in self._groups.groups()]
 
 
 def _times(configs: GroupConfigs, group: str) -> StreamsTimes:

@@ -1,7 +1,10 @@
-"""`broker.groups` of share groups and Streams groups: state, members, and how one is taken out."""
+"""`broker.groups`: lags of any group; of share groups and Streams groups state, members, and how one is taken out."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from triolog.server.broker import ShareHeartbeat
 from triolog.server.embedded import open_broker
 
@@ -23,6 +26,16 @@ async def test_a_share_group_is_seen_as_others_are() -> None:
         assert await broker.groups.wait_assigned("g") == [member]
         await broker.groups.kick("g", "m")
         assert (broker.groups.state("g"), broker.groups.members("g")) == ("Empty", [])
+
+
+async def test_records_that_were_deleted_are_not_waited_for() -> None:
+    async with open_broker(topics={"t": 1}) as broker:
+        await broker.append("t", [b"a", b"b", b"c"])
+        await broker.delete_records("t", 2)
+        with pytest.raises(TimeoutError, match=re.escape("group g is behind in t by {0: 1} (partition: records) after 0.02 s")):
+            await broker.groups.wait_no_lag("g", "t", timeout_s=0.02)
+        await broker.delete_records("t")
+        await broker.groups.wait_no_lag("g", "t")
 
 
 async def test_a_streams_group_is_seen_as_others_are() -> None:

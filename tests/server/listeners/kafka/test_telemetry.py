@@ -75,3 +75,34 @@ def test_what_librdkafka_sends_is_on_metrics(broker: BlockingBroker) -> None:
     lines = [line for line in text.splitlines() if line.startswith("triolog_client_metric{")]
     assert any('client_id="sensor"' in line and 'metric="org.apache.kafka.producer.' in line for line in lines), text[-2000:]
     producer.close()
+
+
+# ---- what tests do with a broker ---------------------------------------------------------------------------------------------
+
+
+def addresses(broker: BlockingBroker) -> list[Address]:
+    """Of its nodes."""
+    nodes = broker.call_now(lambda: broker._target.life.nodes)
+    assert nodes is not None
+    return [Address(*each[1:]) for each in nodes.addresses.values()]
+
+
+def test_a_subscription_holds_at_every_node_after_a_crash_and_in_a_fork_and_its_interval_follows_the_clock() -> None:
+    kafka = Address("127.0.0.1", 0)
+    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=2, telemetry=True) as broker:
+        first, second = addresses(broker)
+        with KafkaWire.connect(first) as client:
+            client.call(setting("all", metrics="x.", interval_ms="60000"), 1)
+        with KafkaWire.connect(second) as client:
+            told = client.call(ASKED, 0)
+            assert list(told.requested_metrics) == ["x."]
+            again = GetTelemetrySubscriptionsRequest(client_instance_id=told.client_instance_id)
+            assert client.call(again, 0).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            broker.clock.advance(60)
+            assert client.call(again, 0).error_code == 0
+        broker.crash()
+        broker.restart()
+        with broker.fork() as fork:
+            for address in (first, second, *addresses(fork)):
+                with KafkaWire.connect(address) as client:
+                    assert list(client.call(ASKED, 0).requested_metrics) == ["x."]

@@ -1,5 +1,5 @@
-"""Share groups and client quotas under rules, in the log of requests, and on several nodes, on the wire. What real clients
-make of it is in tests/clients."""
+"""Share consumers under rules, in the log of requests, and on several nodes, on the wire. What real clients make of it is in
+tests/clients."""
 
 from __future__ import annotations
 
@@ -9,28 +9,15 @@ from typing import Any, Final
 
 import pytest
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequestPartition, ShareFetchRequestTopic
-from triolog.protocol.kafka.messages.share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from triolog.server.broker import OffsetReset, ShareConfig
 from triolog.server.embedded import open_broker
 from triolog.server.faults.faults import Faults
 from triolog.server.faults.requests import RequestLog
 from triolog.server.faults.rules import rule_of
-from triolog.server.listeners.kafka.error_answers import error_codes
 from triolog.server.listeners.kafka.fake.watched import Watch
 from triolog.server.settings.broker_config import Address
 
-from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.logs import START_MS
@@ -38,26 +25,6 @@ from tests.support.share_members import ACCEPT, GROUP, ShareMember, ranges
 
 EARLIEST: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST)
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
-PLACES: Final = [
-    AlterShareGroupOffsetsRequestTopic(
-        topic_name=TOPIC, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)]
-    )
-]
-ASKED: Final[dict[ApiKey, Any]] = {
-    ApiKey.SHARE_GROUP_HEARTBEAT: ShareGroupHeartbeatRequest(
-        group_id=GROUP, member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
-    ),
-    ApiKey.SHARE_GROUP_DESCRIBE: ShareGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: DescribeShareGroupOffsetsRequest(
-        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)]
-    ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: AlterShareGroupOffsetsRequest(group_id=GROUP, topics=PLACES),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: DeleteShareGroupOffsetsRequest(
-        group_id=GROUP, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=TOPIC)]
-    ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: asking(("user", EXACT, "u")),
-    ApiKey.ALTER_CLIENT_QUOTAS: altering((USER, [(PRODUCED, 100.0)])),
-}
 
 
 @pytest.fixture
@@ -93,20 +60,6 @@ def both(kafka: KafkaServer) -> list[ShareFetchRequestTopic]:
 def found(answer: Any) -> dict[int, Any]:
     """Partitions of a ShareFetch's answer by number."""
     return {each.partition_index: each for topic in answer.responses for each in topic.partitions}
-
-
-@pytest.mark.parametrize("key", ASKED, ids=lambda key: key.name)
-async def test_every_api_is_noted_and_fails_where_a_rule_says_so(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream, key: ApiKey
-) -> None:
-    api, request = APIS[key], ASKED[key]
-    rule = watch.faults.add(rule_of({"api": api.name, "error": "POLICY_VIOLATION", "once": True}))
-    answer = await client.call(request, api.highest)
-    assert (rule.fired, error_codes(answer)) == (1, (ErrorCode.POLICY_VIOLATION,))
-    assert ErrorCode.POLICY_VIOLATION not in error_codes(await client.call(request, api.highest))
-    failed, _ = watch.requests
-    assert (failed.api, failed.errors, failed.fault) == (api.name, ("POLICY_VIOLATION",), rule.number)
-    assert list(failed.groups) == ([] if "QUOTAS" in key.name else [GROUP])
 
 
 async def test_what_a_share_consumer_goes_on_with_is_noted_by_name(watch: Watch, member: ShareMember) -> None:
