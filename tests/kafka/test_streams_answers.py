@@ -103,6 +103,8 @@ REFUSED: Final = [
     ),
     describing("unknown"),
 ]
+RECONFIGURED: Final = heartbeat(4, **owned(0, 1))
+"""Kafka's coordinator knows of a group's new configuration a moment after it was answered."""
 LIVED: Final = [
     heartbeat(topology=COUNTED, user_endpoint=StreamsGroupEndpoint(host="here", port=1)),
     describing(GROUP),
@@ -124,7 +126,7 @@ LIVED: Final = [
     describing(GROUP),
     heartbeat(2, **owned(0)),
     standbys(1),
-    heartbeat(4, **owned(0, 1)),
+    RECONFIGURED,
     heartbeat(4, member_id="b", **owned(2)),
     describing(GROUP),
     ListGroupsRequest(states_filter=[], types_filter=["streams"]),
@@ -170,6 +172,8 @@ def answers(client: KafkaWire) -> list[Any]:
         if body is LIVED[2]:
             # Kafka makes internal topics after it has answered, and knows of them a moment later.
             found.append(_until(client, body, lambda answer: not answer.status))
+        elif body is RECONFIGURED:
+            found.append(_until(client, body, lambda answer: answer.member_epoch == 5))
         else:
             found.append(client.call(body, _version(body)))
     return [told(answer) for answer in found]
