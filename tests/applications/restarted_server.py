@@ -14,8 +14,12 @@ from triolog.server.settings.broker_config import Address
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder, ServerProcess
 
-QUICK: Final = {"TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
-"""Nothing here is about how long members wait for others."""
+QUICK: Final = {
+    "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "TRIOLOG_GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS": "0",
+    "TRIOLOG_GROUP_STREAMS_SESSION_TIMEOUT_MS": "6000",
+}
+"""Nothing here is about how long members wait for others, alive or dead."""
 
 
 @attrs.define(eq=False)

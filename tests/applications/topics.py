@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from tests.clients.sigkill_loads import PATIENT
 DEADLINE_S: Final = 120.0
 POLL_S: Final = 0.1
 FETCHED: Final = 1_000
+READ_S: Final = 0.02
 
 
 class Sent(NamedTuple):
@@ -49,6 +51,11 @@ def wait_topic(address: str, name: str, check: Callable[[], None]) -> None:
 
 def feed(address: str, topic: str, records: Iterable[Sent]) -> None:
     """Send them, and wait until all are acknowledged."""
+    feed_all(address, ((topic, record) for record in records))
+
+
+def feed_all(address: str, records: Iterable[tuple[str, Sent]]) -> None:
+    """The same with records of several topics."""
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, **PATIENT})
     failures: list[object] = []
 
@@ -56,7 +63,7 @@ def feed(address: str, topic: str, records: Iterable[Sent]) -> None:
         if error is not None:
             failures.append(error)
 
-    for record in records:
+    for topic, record in records:
         key = None if record.key is None else record.key.encode()
         producer.produce(topic, record.value.encode(), key, timestamp=record.timestamp_ms, on_delivery=told)
         producer.poll(0)
@@ -66,17 +73,20 @@ def feed(address: str, topic: str, records: Iterable[Sent]) -> None:
 
 @attrs.define(eq=False)
 class Reader:
-    """Reads what is committed in a topic from its start. Owner: the test."""
+    """Reads what is committed in topics from their start. Owner: the test."""
 
-    topic: str
+    topics: Sequence[str]
     partitions: int
+    """Of each topic."""
     records: list[Read]
     _consumer: Any
-    _at_end: set[int] = attrs.field(factory=set)
+    counts: Counter[str] = attrs.field(factory=Counter)
+    """How many records so far, by topic."""
+    _at_end: set[tuple[str, int]] = attrs.field(factory=set)
 
     @classmethod
     @contextmanager
-    def of(cls, address: str, topic: str, partitions: int = 1) -> Iterator[Self]:
+    def of(cls, address: str, *topics: str, partitions: int = 1) -> Iterator[Self]:
         settings = {
             "bootstrap.servers": address,
             "group.id": "reader",
@@ -89,33 +99,36 @@ class Reader:
             **PATIENT,
         }
         with closing(Consumer(settings)) as consumer:
-            consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-            yield cls(topic, partitions, [], consumer)
+            consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(partitions)])
+            yield cls(topics, partitions, [], consumer)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether it has been at the end of all partitions."""
+        return len(self._at_end) == len(self.topics) * self.partitions
 
     def wait_for(self, is_enough: Callable[[list[Read]], bool], check: Callable[[], None] = lambda: None) -> list[Read]:
         """Read until it is enough; answers all so far. `check` raises when no more will come."""
         deadline = time.monotonic() + DEADLINE_S
         while not is_enough(self.records):
             check()
-            assert time.monotonic() < deadline, f"{self.topic}: {len(self.records)} records within {DEADLINE_S:g} s"
+            assert time.monotonic() < deadline, f"{self.topics}: {self.counts} records within {DEADLINE_S:g} s"
             self._read()
         return self.records
 
-    def wait_count(self, count: int, check: Callable[[], None] = lambda: None) -> list[Read]:
-        return self.wait_for(lambda records: len(records) >= count, check)
-
     def _read(self) -> None:
-        for message in self._consumer.consume(FETCHED, 0.1):
+        for message in self._consumer.consume(FETCHED, READ_S):
             if (error := message.error()) is None:
                 key = message.key()
                 self.records.append(Read(None if key is None else key.decode(), message.value().decode()))
+                self.counts[message.topic()] += 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._at_end.add(message.partition())
+                self._at_end.add((message.topic(), message.partition()))
             else:  # the broker is away, or has not taken over the partition yet
                 assert error.retriable() or error.code() < 0, error
 
 
 def read_all(address: str, topic: str, partitions: int = 1) -> list[Read]:
     """What is committed, up to the end."""
-    with Reader.of(address, topic, partitions) as reader:
-        return reader.wait_for(lambda records: len(reader._at_end) == partitions)
+    with Reader.of(address, topic, partitions=partitions) as reader:
+        return reader.wait_for(lambda _: reader.is_at_end)

@@ -1,8 +1,11 @@
-"""Members of a share group (KIP-932) under a server that is killed now and then: what they have accepted never comes again."""
+"""Members of a share group (KIP-932) under a server that is killed now and then: what they have accepted never comes again, and
+what they have given back comes with the delivery count that the server has written down, and one more.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -15,6 +18,7 @@ from tests.clients.sigkill_members import SERVER_IS_AWAY
 SHARER: Final[dict[str, Any]] = {**PATIENT, "share.acknowledgement.mode": "explicit", "max.poll.records": 20}
 RELEASED: Final = 0.1
 """How many of the records are given back."""
+NEVER: Final = frozenset({0})
 
 
 @attrs.define(eq=False)
@@ -25,13 +29,43 @@ class Shared:
     """The server has said that they are done."""
     unsure: set[Taken] = attrs.field(factory=set)
     """Accepted, and nobody knows whether the server has heard of it."""
+    written: dict[Taken, frozenset[int]] = attrs.field(factory=dict)
+    """What the server may have written down as the delivery count; of those that nobody gave back `NEVER`."""
+    servers: int = 1
+    """How many there were so far."""
+    outlived: int = 0
+    """Delivery counts that came from another server than the one that had written them down."""
+    _released: dict[Taken, int] = attrs.field(factory=dict)
+    """To which server a record was given back."""
     _lock: threading.Condition = attrs.field(factory=threading.Condition)
 
-    def given(self, records: list[Taken]) -> None:
-        """What is done never comes again."""
+    def given(self, records: Mapping[Taken, int]) -> None:
+        """Records with their delivery counts. What is done never comes again."""
         with self._lock:
-            again = self.accepted.intersection(records)
+            again = self.accepted & records.keys()
+            wrong = {
+                record: (count, written)
+                for record, count in records.items()
+                if count - 1 not in (written := self.written.get(record, NEVER))
+            }
+            self.outlived += sum(
+                count > 1 and self._released[record] < self.servers for record, count in records.items() if record not in wrong
+            )
         assert not again, f"accepted, and given again: {sorted(again)}"
+        assert not wrong, f"given with another delivery count than one more than was written down: {wrong}"
+
+    def give_back(self, records: Mapping[Taken, int]) -> None:
+        """Their delivery counts are about to be written down."""
+        with self._lock:
+            for record, count in records.items():
+                self.written[record] = self.written.get(record, NEVER) | {count}
+                self._released[record] = self.servers
+
+    def confirm_given_back(self, records: Mapping[Taken, int]) -> None:
+        """They are. Another member may have given them back once more by now."""
+        with self._lock:
+            for record, count in records.items():
+                self.written[record] = frozenset(each for each in self.written[record] if each >= count)
 
     def confirm(self, records: set[Taken]) -> None:
         with self._lock:
@@ -87,24 +121,34 @@ class Sharer(Load):
         return found
 
     def _settle(self, consumer: ShareConsumer, messages: list[Message]) -> None:
-        self.shared.given([Taken.of(message) for message in messages])
+        self.shared.given({Taken.of(message): message.delivery_count() for message in messages})
         accepted: dict[int, set[Taken]] = {}
+        given_back: dict[int, dict[Taken, int]] = {}
         for message in messages:
             if self.rng.random() < RELEASED:
                 consumer.acknowledge(message, AcknowledgeType.RELEASE)
                 self.released += 1
+                given_back.setdefault(message.partition(), {})[Taken.of(message)] = message.delivery_count()
             else:
                 consumer.acknowledge(message)
                 accepted.setdefault(message.partition(), set()).add(Taken.of(message))
-        try:
-            answers = {each.partition: error for each, error in consumer.commit_sync(DEADLINE_S).items()}
-        except KafkaException as exc:
-            if not exc.args[0].retriable() and exc.args[0].code() not in SERVER_IS_AWAY:
-                raise
-            answers = {}
+        for counts in given_back.values():
+            self.shared.give_back(counts)
+        stored = self._committed(consumer)
         for partition, records in accepted.items():
-            if partition in answers and answers[partition] is None:
+            if partition in stored:
                 self.shared.confirm(records)
                 self.progress.count(moved=len(records))
             else:
                 self.shared.doubt(records)
+        for partition in given_back.keys() & stored:
+            self.shared.confirm_given_back(given_back[partition])
+
+    def _committed(self, consumer: ShareConsumer) -> set[int]:
+        """The partitions of which the server has said that it has written down what became of records."""
+        try:
+            return {each.partition for each, error in consumer.commit_sync(DEADLINE_S).items() if error is None}
+        except KafkaException as exc:
+            if not exc.args[0].retriable() and exc.args[0].code() not in SERVER_IS_AWAY:
+                raise
+            return set()

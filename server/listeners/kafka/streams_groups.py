@@ -29,6 +29,14 @@ from .door import Call
 from .streams_topologies import check_topics, in_records_words, with_topics_made
 
 
+def streams_group_heartbeat_at_once(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
+    """`streams_group_heartbeat` for a member that has nothing to say, and is told of no other tasks."""
+    if body.topology is not None or body.active_tasks is not None:
+        return None
+    answer = call.broker.groups.streams.heartbeat_now(_heartbeat(call, body))
+    return None if answer is None else _told(answer, answer.statuses)
+
+
 async def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
     """Join, stay, or leave; the answer has the tasks that the member is to run from now on, if they have changed, and what is
     wrong with the application's topics. Internal topics that are missing are made."""

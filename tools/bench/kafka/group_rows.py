@@ -22,7 +22,7 @@ RELEASES_TO_WAITING: Final = 20
 MEMBERS: Final = 1_000
 GROUP_SIZE: Final = 50
 """As the generator has it."""
-KINDS: Final = ("classic", "consumer", "share")
+KINDS: Final = ("classic", "consumer", "share", "streams")
 IDLE_S: Final = 6.0
 """Longer than any interval between heartbeats."""
 IDLE_ROUNDS: Final = 3

@@ -62,6 +62,15 @@ class StreamsCoordinator(ManagedCoordinator[StreamsGroups, StreamsPlan, StreamsT
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
+    def heartbeat_now(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer | None:
+        """The answer to a heartbeat without news: nothing changes but that its session begins anew, and nothing waits, nor are
+        there topics to be made. None: nothing has happened, ask `heartbeat`."""
+        plan = self._plan_now(request, check_heartbeat)
+        if plan is None or plan.answer is None or plan.answer.missing_topics:
+            return None
+        self._commit(plan)
+        return plan.answer
+
     async def heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer:
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         check_heartbeat(request)

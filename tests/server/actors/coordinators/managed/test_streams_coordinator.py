@@ -26,7 +26,7 @@ from triolog.server.broker import (
 from tests.support.brokers import PARTITION, TOPIC, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
-from tests.support.streams_groups import GROUP, joining
+from tests.support.streams_groups import GROUP, WORD_COUNT, joining
 from tests.support.transactions import committed_offset
 
 SESSION_S = 45.0
@@ -81,6 +81,49 @@ async def test_a_silent_member_is_out_in_memory_and_in_the_log(tmp_path: Path, m
         await until(lambda: members(broker) == set())
     async with one_partition(tmp_path, **AT_ONCE) as broker:
         assert members(broker) == set()
+
+
+async def test_a_heartbeat_without_news_is_answered_on_the_spot_and_keeps_the_session(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    async with one_partition(tmp_path, **AT_ONCE) as broker:
+        streams = broker.groups.streams
+        await heartbeat(broker)
+        for _ in range(3):
+            mock_clock.jump(SESSION_S - 1)
+            with trio.testing.assert_no_checkpoints():
+                answer = streams.heartbeat_now(BEAT)
+            assert answer == await heartbeat(broker, BEAT)
+            assert answer is not None
+            assert (answer.member_epoch, answer.assignment, answer.statuses) == (2, None, ())
+        assert members(broker) == {"a"}
+
+
+async def test_a_heartbeat_that_changes_or_waits_is_not_answered_on_the_spot(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, **AT_ONCE) as broker:
+        streams = broker.groups.streams
+        assert streams.heartbeat_now(JOIN) is None
+        assert GROUP not in streams
+        await heartbeat(broker)
+        for news in ({"member_epoch": -1}, {"member_epoch": 9}, {"member_id": "b"}, {"process_id": "another"}):
+            assert streams.heartbeat_now(attrs.evolve(BEAT, **news)) is None, news
+        async with streams._turns.of(GROUP):
+            assert streams.heartbeat_now(BEAT) is None, "somebody else's change comes first"
+        await heartbeat(broker, member_id="b")
+        assert streams.heartbeat_now(BEAT) is None, "it has a task to give up"
+        streams.close()
+        assert streams.heartbeat_now(BEAT) is None
+
+
+async def test_a_heartbeat_that_finds_topics_missing_is_not_answered_on_the_spot(tmp_path: Path) -> None:
+    """Whoever asks `heartbeat` makes them, and that takes its time."""
+    async with one_partition(tmp_path, **AT_ONCE) as broker:
+        await broker.topics.create("words")
+        joined = await heartbeat(broker, topology=WORD_COUNT)
+        assert joined.missing_topics
+        beat = attrs.evolve(BEAT, member_epoch=joined.member_epoch)
+        assert broker.groups.streams.heartbeat_now(beat) is None
+        assert (await heartbeat(broker, beat)).missing_topics == joined.missing_topics
 
 
 async def test_nobody_is_a_member_before_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
