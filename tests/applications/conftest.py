@@ -30,13 +30,14 @@ def applications() -> str:
     cache = built_in("kafka-applications")
     with locked(cache / "lock"):
         content = b"".join(path.read_bytes() for path in (POM, *sorted(SOURCES.iterdir())))
-        ready = cache / f"class-path-{hashlib.sha256(content).hexdigest()[:16]}"
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        ready = cache / f"class-path-{digest}"
         if not ready.exists() or not all(Path(entry).exists() for entry in ready.read_text().split(":")):
             try:
                 jars = resolve(POM, cache)
             except PeerMissingError as exc:
                 unavailable(str(exc))
-            classes = cache / "classes"
+            classes = cache / f"classes-{digest}"
             command = ["javac", "-d", str(classes), "-cp", jars, *map(str, SOURCES.glob("*.java"))]
             subprocess.run(command, check=True, timeout=COMPILE_DEADLINE_S, stdin=subprocess.DEVNULL)
             ready.write_text(f"{classes}:{jars}")

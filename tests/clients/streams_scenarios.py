@@ -1,4 +1,5 @@
-"""Streams groups (KIP-1071): a row of the compatibility table. Only Kafka Streams, which is Java's, has them."""
+"""Streams groups (KIP-1071): a row of the compatibility table. Only Kafka Streams, which is Java's, has them: each
+version of the client is asked with the Kafka Streams that came with it."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from tests.clients.streams_application import WordCount
 def an_application_counts_words(cell: Cell) -> None:
     driver = cell.driver
     assert isinstance(driver, ExternalDriver)
+    program = external_programs.streams(driver.program.ask("version"))
     words, counts = cell.topic("words", 2), cell.topic("counts")
     with cell.driver.producer() as producer:
         producer.send(words, messages("a b a", "c") + messages("b a", partition=1))
     with tempfile.TemporaryDirectory() as folder:
         started = WordCount.start(
-            external_programs.streams(), driver.bootstrap, Path(folder), name=cell.name("application"), topics=(words, counts)
+            program, driver.bootstrap, Path(folder), name=cell.name("application"), topics=(words, counts)
         )
         with started:
             told: dict[bytes | None, bytes | None] = {}

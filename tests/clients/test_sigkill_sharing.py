@@ -2,8 +2,8 @@
 
 A run is a seed, one directory, one port and several servers on them, each killed after a number of acknowledgements. A producer
 feeds a topic; members accept most records and give some back. What was acknowledged to the producer before a kill is given to
-somebody afterwards, and a record comes with one more delivery than the server has written down when it was given back. At the end
-a member that is new to all this is given what is new, and of the old only what nobody knows to be accepted.
+somebody afterwards, and a record comes with one more delivery than the server has written down when it was given back. At the
+end a member that is new to all this is given what is new, and of the old only what nobody knows to be accepted.
 
 `TRIOLOG_TEST_SIGKILL_SHARE_RUNS=100` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
 moment to the microsecond.
