@@ -58,6 +58,7 @@ FLOORS: Final = {
     "server.actors.manager": 17,
     "server.actors.compaction": 18,
     "server.actors.coordinators": 18,
+    "server.actors.wear": 18,
     "server.actors.share": 19,
     "server.actors.stages": 19,
     "server.broker": 20,

@@ -19,6 +19,9 @@ from ..actors.manager.security import Security as Security
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
 from ..actors.stages.stages import StageWrite as StageWrite
+from ..actors.wear.rates import Rates as Rates
+from ..actors.wear.wear import DirectoryWear as DirectoryWear
+from ..actors.wear.wear import WearStatistics as WearStatistics
 from ..groups.consumer_values import ConsumerGroupDescription as ConsumerGroupDescription
 from ..groups.consumer_values import ConsumerHeartbeat as ConsumerHeartbeat
 from ..groups.consumer_values import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer

@@ -23,6 +23,7 @@ from ..actors.manager.state.client_metrics import ClientMetrics, open_client_met
 from ..actors.manager.state.group_configs import GroupConfigs, open_group_configs
 from ..actors.stages.stage_commits import StageCommits
 from ..actors.stages.stages import Stages
+from ..actors.wear.wear import Wear
 from ..settings.broker_config import BrokerConfig
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.clock import NowMs, system_now_ms
@@ -84,6 +85,8 @@ class Broker:
     """Of segment files, for readers that share the directory."""
     directories: Directories
     scrub: Scrub
+    wear: Wear
+    """Of the disks below the log directories."""
     disk: Disk
     security: Security
     """Who may log in, and who may do what."""
@@ -99,6 +102,7 @@ class Broker:
         compaction: Compaction,
         *,
         scrub: Scrub,
+        wear: Wear,
         leases: SegmentLeases,
         security: Security,
         group_configs: GroupConfigs,
@@ -136,6 +140,7 @@ class Broker:
             leases=leases,
             directories=Directories(manager),
             scrub=scrub,
+            wear=wear,
             disk=manager.disk,
             security=security,
             manager=manager,
@@ -149,7 +154,8 @@ class Broker:
 
     async def statistics(self) -> BrokerStatistics:
         """Everything in numbers, for metrics and for people who watch. Takes 5 us for each partition, in turns."""
-        return await Collector(self._manager, self._coordinators).collect(self.disk, self._compaction.counters, self.scrub)
+        collector = Collector(self._manager, self._coordinators)
+        return await collector.collect(self.disk, self._compaction.counters, self.scrub, self.wear)
 
 
 @asynccontextmanager
@@ -174,6 +180,8 @@ async def open_broker_core(
             load_otlp()
         scrub = Scrub(manager)
         manager.nursery.start_soon(scrub.run)
+        wear = Wear(manager)
+        manager.nursery.start_soon(wear.run)
         leases = SegmentLeases(manager)
         await leases.load()
         manager.nursery.start_soon(leases.run)
@@ -183,6 +191,7 @@ async def open_broker_core(
                 coordinators,
                 compaction,
                 scrub=scrub,
+                wear=wear,
                 leases=leases,
                 security=security,
                 group_configs=group_configs,

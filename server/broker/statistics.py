@@ -25,6 +25,7 @@ from ..actors.manager.descriptions import DirectoryDescription, describe_directo
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topics import HostedTopic, OfflinePartition
 from ..actors.partition.partition import PartitionActor
+from ..actors.wear.wear import Wear, WearStatistics
 from .coordinators import Coordinators
 
 MAX_TOPICS: Final = 500
@@ -51,6 +52,8 @@ class PartitionFigures:
     segments: int = 0
     unsynced_records: int = 0
     unsynced_ms: float = 0.0
+    longest_unsynced_ms: float = 0.0
+    """The largest that `unsynced_ms` has been since the start."""
     waiting_appends: int = 0
 
 
@@ -117,6 +120,7 @@ class BrokerStatistics:
     taken_segments: int
     doomed_segments: int
     """Taken out of their logs and not unlinked yet."""
+    wear: WearStatistics
 
 
 @attrs.define(eq=False)
@@ -133,7 +137,7 @@ class Collector:
     doomed_segments: int = 0
     _logs: int = 0
 
-    async def collect(self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub) -> BrokerStatistics:
+    async def collect(self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub, wear: Wear) -> BrokerStatistics:
         for hosted in list(self.manager.topics):
             await self._add_topic(hosted)
         names, lags = await self._lags()
@@ -158,6 +162,7 @@ class Collector:
             scrub=scrub.statistics(),
             taken_segments=self.manager.retention.taken_segments,
             doomed_segments=self.doomed_segments,
+            wear=await wear.look(),
         )
 
     # ---- logs ------------------------------------------------------------------------------------------------------------
@@ -209,6 +214,7 @@ class Collector:
                     segments=len(log.segments),
                     unsynced_records=unsynced,
                     unsynced_ms=done.unsynced_ms,
+                    longest_unsynced_ms=done.longest_unsynced_ms,
                     waiting_appends=done.waiting_commands,
                 )
             )

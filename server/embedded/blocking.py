@@ -113,6 +113,7 @@ class BlockingBroker(BrokerThread):
     reset = waiting(EmbeddedBroker.reset)
     snapshot = waiting(EmbeddedBroker.snapshot)
     apply_retention = waiting(EmbeddedBroker.apply_retention)
+    statistics = waiting(EmbeddedBroker.statistics)
 
     node_down = waiting(EmbeddedBroker.node_down)
     node_up = waiting(EmbeddedBroker.node_up)

@@ -15,7 +15,7 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import iter_batches
 from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, Record, TopicPartition
-from ..broker import Broker, FetchPartition, PlainRecord, TopicDescription
+from ..broker import Broker, BrokerStatistics, FetchPartition, PlainRecord, TopicDescription
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.seed import Seed
@@ -136,6 +136,10 @@ class EmbeddedBroker:
     async def apply_retention(self) -> int:
         """Apply retention now, by the broker's clock, and answer how many segments were taken out."""
         return await self.core.logs.apply_retention()
+
+    async def statistics(self) -> BrokerStatistics:
+        """Everything in numbers: topics, lags, the loss window, syncs, what reaches the disks and how long they last."""
+        return await self.core.statistics()
 
     # ---- nodes -----------------------------------------------------------------------------------------------------------
 

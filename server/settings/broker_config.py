@@ -161,6 +161,13 @@ class BrokerConfig:
     scrub_interval_ms: int = int_key(
         7 * DAY_MS, "How long scrubbing rests between two passes over all segments.", low=1, high=2**53
     )
+    disk_endurance_bytes: int = int_key(
+        0,
+        "What the disk of a log directory is made to have written to it (TBW), from which the days that are left are reckoned; "
+        "0: not known.",
+        low=0,
+        high=2**60,
+    )
     offsets_topic_num_partitions: int = int_key(
         1,
         "Partitions of `__consumer_offsets` when it is made; one groups all commits into one write and sync.",

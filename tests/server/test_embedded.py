@@ -84,6 +84,22 @@ async def test_in_memory_no_read_takes_a_thread() -> None:
         assert (disk.cold_reads, disk.cached_reads > 0) == (0, True)
 
 
+async def test_a_broker_tells_of_itself_in_numbers(tmp_path: Path) -> None:
+    async with open_broker(tmp_path, durability="os") as broker:
+        await broker.create_topic(T)
+        await broker.append(T, [b"a", b"b"])
+        told = await broker.statistics()
+        assert (told.total.records, told.unsynced_records) == (2, 2)
+        assert told.wear.longest_unsynced_ms >= told.total.unsynced_ms > 0
+        assert [each.path for each in told.wear.directories] == [str(tmp_path)]
+
+
+def test_a_blocking_broker_tells_of_itself_in_numbers() -> None:
+    with BlockingBroker() as broker:
+        broker.create_topic(T)
+        assert broker.statistics().topic_count == 1
+
+
 async def test_with_a_path_the_records_stay(tmp_path: Path) -> None:
     directory = tmp_path / "made" / "here"
     async with open_broker(directory) as broker:

@@ -13,7 +13,8 @@ from .measuring.child import LoadFailedError
 from .measuring.measure import RowResult
 from .rows.codec import kafka_codec
 from .rows.compaction import appends_beside_compaction, compaction
-from .rows.device import bytes_per_record
+from .rows.device.flash import flash_budget
+from .rows.device.per_record import bytes_per_record
 from .rows.embedded import embedded_start, in_process, server_start
 from .rows.fetch import fetch_throughput
 from .rows.interference import appends_beside_lookups
@@ -51,6 +52,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "idle-connections": idle_connections,
     "in-process": in_process,
     "request-counts": request_counts,
+    "flash": flash_budget,
 }
 
 

@@ -141,10 +141,12 @@ class Appender:
             return
         if plan.sync and self.log.recovery_point == self.log.log_end_offset:
             self.flusher.syncs += plan.writes
+            self.flusher.note_write()
             self.flusher.advance_high_watermark()
             with self.disk.gathering:
                 _answer_all(plan, appends)
             return
+        self.flusher.note_write()
         with self.disk.gathering:
             for answer, append in zip(plan.answers, appends, strict=True):
                 if append.acks != ACKS_ALL:

@@ -74,6 +74,9 @@ class Flusher:
     is_deleted: bool = False
     """Whether the topic was deleted: nothing is flushed then, and what fails says nothing."""
     _unsynced_since: float | None = None
+    _unsynced_from: int = 0
+    """The recovery point of that moment: once it is passed, the byte of `_unsynced_since` is on the device."""
+    _longest_unsynced_s: float = 0.0
     _flush_at: float = math.inf
     """When the next flush in the background begins, in trio's time."""
     _is_retrying: bool = False
@@ -83,12 +86,40 @@ class Flusher:
     def unsynced_ms(self) -> float:
         """Age of the oldest byte that a power cut could take back, 0 when there is none."""
         since = self._unsynced_since
-        return 0.0 if since is None else (trio.current_time() - since) * 1000
+        if since is None or self.log.recovery_point >= self.log.log_end_offset:
+            return 0.0
+        return (trio.current_time() - since) * 1000
+
+    @property
+    def longest_unsynced_ms(self) -> float:
+        """The largest that `unsynced_ms` has been since the start."""
+        return max(self._longest_unsynced_s * 1000, self.unsynced_ms)
 
     def advance_high_watermark(self) -> None:
         """All that is in the log may be read."""
         self.log.high_watermark_to_end()
         self.waiters.wake_all()
+
+    # ---- what a power cut could take back --------------------------------------------------------------------------------
+
+    def note_write(self) -> bool:
+        """Something was written, or forced to the device. Answers whether there is something that is not there yet."""
+        log = self.log
+        if log.log_end_offset == log.recovery_point:
+            self._set_unsynced_since(None)
+            return False
+        if self._unsynced_since is None or log.recovery_point > self._unsynced_from:
+            self._set_unsynced_since(trio.current_time())
+        return True
+
+    def _set_unsynced_since(self, moment: float | None) -> None:
+        """The oldest byte that is not on the device was written then; it never becomes older. None: everything is there."""
+        before = self._unsynced_since
+        if before is not None:
+            moment = None if moment is None else max(before, moment)
+            if moment != before:
+                self._longest_unsynced_s = max(self._longest_unsynced_s, trio.current_time() - before)
+        self._unsynced_since, self._unsynced_from = moment, self.log.recovery_point
 
     # ---- at once ---------------------------------------------------------------------------------------------------------
 
@@ -97,6 +128,7 @@ class Flusher:
         async with self.lock:
             failure = await self._sync(self.log.plan_flush())
         if failure is None:
+            self._set_unsynced_since(None)
             self.advance_high_watermark()
             return None
         if self.log.offline is not None:
@@ -138,12 +170,9 @@ class Flusher:
 
     def after_unsynced_write(self) -> None:
         """See to it that what was written is flushed in time."""
-        log, config = self.log, self.log.config
-        if log.log_end_offset == log.recovery_point:
-            self._unsynced_since = None
+        if not self.note_write():
             return
-        if self._unsynced_since is None:
-            self._unsynced_since = trio.current_time()
+        config = self.log.config
         interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
         if interval_ms == INT64_MAX:
             return
@@ -153,8 +182,8 @@ class Flusher:
             self.background.start_soon(self._flush_when_due, due)
 
     def flush_soon(self, offset: int) -> None:
-        """Force the log up to `offset` to the device beside running appends."""
-        self.background.start_soon(self._flush, offset)
+        """Force the log up to `offset`, its end for now, to the device beside running appends."""
+        self.background.start_soon(self._flush, offset, trio.current_time())
 
     async def _flush_when_due(self, due: float) -> None:
         await trio.sleep_until(due)
@@ -162,8 +191,8 @@ class Flusher:
             self._flush_at = math.inf
             await self._flush(None)
 
-    async def _flush(self, offset: int | None) -> None:
-        failure = await self._flush_once(offset)
+    async def _flush(self, offset: int | None, reached_at: float | None = None) -> None:
+        failure = await self._flush_once(offset, reached_at)
         if failure is not None and self.log.offline is None:
             self.retry_soon(failure)
 
@@ -185,13 +214,14 @@ class Flusher:
             self._is_retrying = failure is not None and self.log.offline is None
             pause_s = FLUSH_RETRY_S if isinstance(failure, OSError) else min(2 * pause_s, LONGEST_RETRY_S)
 
-    async def _flush_once(self, offset: int | None) -> Exception | None:
-        """Up to `offset` (None: the log as it is now). Answers what failed."""
+    async def _flush_once(self, offset: int | None, reached_at: float | None = None) -> Exception | None:
+        """Up to `offset` (None: the log as it is now), where the log ended at `reached_at`. Answers what failed."""
         log = self.log
         async with self.lock:
             if log.offline is not None or self.is_deleted:
                 return None
-            started = trio.current_time()
+            if reached_at is None:
+                reached_at = trio.current_time()
             plan = log.plan_flush(offset)
             failure = None if plan.writes_again else await self._sync(plan)
         if plan.writes_again:
@@ -199,8 +229,7 @@ class Flusher:
         if failure is not None:
             return failure
         behind = log.log_end_offset > log.recovery_point
-        if offset is None:
-            self._unsynced_since = started if behind else None
+        self._set_unsynced_since(reached_at if behind else None)
         if log.config.durability.mode is DurabilityMode.FSYNC and not behind:
             self.advance_high_watermark()
         return None

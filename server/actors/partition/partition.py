@@ -64,6 +64,8 @@ class PartitionStatistics:
     waiting_commands: int
     unsynced_ms: float
     """Age of the oldest byte that a power cut could take back, 0 when there is none."""
+    longest_unsynced_ms: float
+    """The largest that this has been since the start."""
 
 
 @attrs.define(eq=False)
@@ -111,7 +113,18 @@ class PartitionActor:
             self._flusher.syncs,
             len(self._mailbox),
             self._flusher.unsynced_ms,
+            self._flusher.longest_unsynced_ms,
         )
+
+    @property
+    def appended_bytes(self) -> int:
+        """Since the start."""
+        return self._appender.appended_bytes
+
+    @property
+    def longest_unsynced_ms(self) -> float:
+        """The oldest that a byte has been that a power cut could take back, since the start."""
+        return self._flusher.longest_unsynced_ms
 
     # ---- doors ---------------------------------------------------------------------------------------------------------
 
@@ -287,6 +300,7 @@ class PartitionActor:
             command.answer(None, exc)
         else:
             command.answer(value, None)
+        self._flusher.note_write()
         if self.log.active is not before:
             self._appender.adopt_active()
         self.waiters.wake_all()

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics, Series, ShareStatistics
 from ..connections.counters import ApiCounters, ProtocolCounters
 from ..native.statistics import error_name
+from .wear_metrics import wear_metrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 MAX_SHARE_GROUPS: Final = 500
@@ -75,6 +76,7 @@ class Scraped:
             yield from _telemetry(self.telemetry)
         yield from _loss_window(self.broker)
         yield from _device(self.broker)
+        yield from wear_metrics(self.broker.wear)
         yield from _background(self.broker)
         fired = (([rule], count) for rule, count in self.fired)
         yield _counter("faults_fired", "How often a fault rule was carried out.", ["rule"], fired)
@@ -250,6 +252,9 @@ def _partitions(told: BrokerStatistics) -> Iterator[Metric]:
     yield of("log_end_offset", "One past the last offset of a partition.", "log_end_offset")
     yield of("partition_log_bytes", "Bytes of a partition's log.", "size_bytes")
     yield of("segments", "Segments of a partition.", "segments")
+    windows = ((labels, each.unsynced_ms / 1000) for labels, each in served)
+    doc = "Age of the oldest byte of a partition that a power cut could take back."
+    yield _gauge("partition_loss_window_seconds", doc, ["topic", "partition"], windows)
 
 
 # ---- groups ------------------------------------------------------------------------------------------------------------------
@@ -296,6 +301,8 @@ def _telemetry(told: Told) -> Iterator[Metric]:
 def _loss_window(told: BrokerStatistics) -> Iterator[Metric]:
     doc = "Age of the oldest byte that a power cut could take back; 0: there is none."
     yield _gauge("loss_window_seconds", doc, [], _one(told.total.unsynced_ms / 1000))
+    doc = "The largest that the age of such a byte has been in any log since the start."
+    yield _gauge("loss_window_longest_seconds", doc, [], _one(told.wear.longest_unsynced_ms / 1000))
     yield _gauge("loss_window_records", "Records that a power cut could take back.", [], _one(told.unsynced_records))
     yield _gauge("waiting_appends", "Appends that wait for their partition's turn.", [], _one(told.waiting_appends))
 

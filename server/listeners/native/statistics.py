@@ -9,7 +9,7 @@ import attrs
 
 from ....protocol.errors import ErrorCode
 from ....protocol.native import messages
-from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, TopicFigures
+from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, DirectoryWear, Durations, TopicFigures, WearStatistics
 from ..connections.counters import ProtocolCounters
 
 MAX_LAGS: Final = 200
@@ -86,7 +86,34 @@ def _below(told: BrokerStatistics) -> dict[str, Any]:
         ],
         "cleaner": attrs.asdict(cleaner),
         "scrub": attrs.asdict(told.scrub),
+        "wear": _wear(told.wear),
         "retention": {"taken_segments": told.taken_segments, "doomed_segments": told.doomed_segments},
+    }
+
+
+def _wear(told: WearStatistics) -> dict[str, Any]:
+    return {
+        "longest_unsynced_ms": told.longest_unsynced_ms,
+        "process_written_bytes": told.process_written_bytes,
+        "process_bytes_per_second": told.process.written_per_s,
+        "process_bytes_per_appended_byte": told.process.written_per_appended,
+        "directories": [_directory_wear(each) for each in told.directories],
+    }
+
+
+def _directory_wear(told: DirectoryWear) -> dict[str, Any]:
+    return {
+        "path": told.path,
+        "device": None if told.device is None else told.device.name,
+        "disks": [] if told.device is None else list(told.device.disks),
+        "disk_written_bytes": told.disk_written_bytes,
+        "disk_bytes_per_second": told.recent.written_per_s,
+        "disk_bytes_per_appended_byte": told.recent.written_per_appended,
+        "lifetime_written_bytes": told.lifetime_written_bytes,
+        "life_used_percent": told.health.life_used_percent,
+        "pre_eol": told.health.pre_eol,
+        "days_left": told.days_left,
+        "full_in_s": told.recent.full_in_s,
     }
 
 

@@ -19,8 +19,8 @@ from triolog.tools.bench.measuring.scale import Scale
 from triolog.tools.bench.peers.nats_peer import nats
 from triolog.tools.bench.peers.peer import PeerMissingError, executable
 from triolog.tools.bench.peers.redis_peer import redis
-from triolog.tools.bench.rows import device as device_row
 from triolog.tools.bench.rows import produce as produce_rows
+from triolog.tools.bench.rows.device import per_record as device_row
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 ALWAYS: Final = "produce"
@@ -39,7 +39,7 @@ def test_a_row_measures_all_but_its_peers_and_leaves_nothing_behind(bench: Bench
     assert result.number == list(rows.ROWS).index(name) + 1
     for line in result.lines:
         assert all(sample > 0 for sample in line.samples), line
-        assert line.samples or line.note == "peers are left out" or name == "device-bytes", line
+        assert line.samples or line.note == "peers are left out" or name in ("device-bytes", "flash"), line
     assert [line for line in result.lines if line.verdict is not Verdict.NOT_MEASURED]
     assert list(Path(bench.directory).iterdir()) == []
 
@@ -77,13 +77,14 @@ def test_a_row_that_fails_says_why_and_others_go_on(bench: Bench) -> None:
         ("20", "idle-connections"),
         ("21", "in-process"),
         ("22", "request-counts"),
+        ("23", "flash"),
     ],
 )
 def test_a_row_is_known_by_name_and_number(name: str, row: str) -> None:
     assert rows.resolve(name) == row
 
 
-@pytest.mark.parametrize("name", ["0", "23", "", "memories"])
+@pytest.mark.parametrize("name", ["0", "24", "", "memories"])
 def test_another_row_is_refused_with_the_list(name: str) -> None:
     with pytest.raises(ValueError, match="3 memory"):
         rows.resolve(name)

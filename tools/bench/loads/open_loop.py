@@ -80,10 +80,11 @@ class Schedule:
 
 
 def append_on_schedule(
-    *, address: Address, topic: str, connections: int, rate: float, seconds: float | None, value_bytes: int
+    *, address: Address, topic: str, connections: int, rate: float, seconds: float | None, value_bytes: int, records: int = 1
 ) -> dict[str, float]:
-    """Single records at a fixed rate for so long, or until standard input ends; p50 and p99 of their acknowledgements in ms."""
-    batch = batch_of(1, value_bytes)
+    """Batches of so many records at a fixed rate for so long, or until standard input ends; p50 and p99 of their
+    acknowledgements in ms."""
+    batch = batch_of(records, value_bytes)
     return _run(address, connections, lambda number: produce_frame(number, topic, 0, batch), rate, seconds)
 
 

@@ -51,6 +51,7 @@ def moment(before: Body, after: Body) -> dict[str, Any]:
         "open_transactions": after["open_transactions"],
         "apis": sorted(apis, key=lambda each: -each["per_second"])[:APIS],
         "directories": after["directories"],
+        "wear": after.get("wear"),
         "compacting": after["cleaner"]["cleaning"],
     }
 

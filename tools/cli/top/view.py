@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..terminal.output import count_text, printable, size_text, table
 from ..terminal.times import Zone
+from .wear import age_text, wear_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,16 +49,22 @@ def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
     head.add_row("lag", lag)
     head.add_row("loss window", _loss_window(moment))
     head.add_row("syncs", _syncs(moment))
+    wear = moment["wear"] or {"directories": []}
+    of_path = {each["path"]: each for each in wear["directories"]}
     for directory in moment["directories"]:
-        head.add_row("disk", _directory(directory))
+        head.add_row("disk", _directory(directory, of_path.get(directory["path"])))
+    for label, text in wear_lines(wear):
+        head.add_row(label, text)
     head.add_row("logs", _logs(moment))
     return head
 
 
 def _loss_window(moment: dict[str, Any]) -> str:
+    longest = (moment["wear"] or {}).get("longest_unsynced_ms", 0)
+    since = f"; at most {_ms(longest)} since the start" if longest else ""
     if not moment["loss_window_records"]:
-        return "nothing that a power cut could take"
-    return f"{count_text(moment['loss_window_records'], 'record')}, the oldest {_ms(moment['loss_window_ms'])} old"
+        return f"nothing that a power cut could take{since}"
+    return f"{count_text(moment['loss_window_records'], 'record')}, the oldest {_ms(moment['loss_window_ms'])} old{since}"
 
 
 def _syncs(moment: dict[str, Any]) -> RenderableType:
@@ -68,7 +75,7 @@ def _syncs(moment: dict[str, Any]) -> RenderableType:
     return Text(text).append(f", {failed:,} failed", "red") if failed else Text(text)
 
 
-def _directory(directory: dict[str, Any]) -> RenderableType:
+def _directory(directory: dict[str, Any], wear: dict[str, Any] | None) -> RenderableType:
     from rich.text import Text
 
     path = printable(directory["path"])
@@ -78,6 +85,8 @@ def _directory(directory: dict[str, Any]) -> RenderableType:
     text = f"{path}: {size_text(free)} of {size_text(total)} free, {count_text(directory['partitions'], 'partition')}"
     if directory["is_refusing"]:
         return Text(f"{text}; appends are refused", "red")
+    if wear is not None and wear["full_in_s"] is not None:
+        text += f", full in {age_text(wear['full_in_s'])}"
     return Text(text, "red" if total and free / total < LOW_SPACE else "")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 from triolog.protocol.errors import RequestError
+from triolog.server.actors.partition.flusher import flush
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.log.append import AppendResult
@@ -26,6 +29,10 @@ Answered = list[AppendResult | RequestError]
 async def send(actor: PartitionActor, answers: Answered, *, acks: int = -1) -> None:
     data = batch(START_MS, value=b"v" * 5)
     await actor.append(prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS), acks, answers.append)
+
+
+def has(answers: Answered, count: int) -> bool:
+    return len(answers) == count
 
 
 def changes(fs: GateFileSystem, suffix: str = LOG) -> list[str]:
@@ -217,3 +224,56 @@ async def test_nothing_is_appended_while_a_flush_in_the_background_writes_again(
         await until(lambda: actor.log.recovery_point == 2)
         assert changes(fs)[:5] == ["write", "sync", "write", "sync", "write"]
         assert len(await values_from(broker)) == 2
+
+
+async def test_a_flush_by_whoever_asks_ends_the_loss_window(tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        await send(actor, answers)
+        await until(lambda: len(answers) == 1)
+        mock_clock.jump(5)
+        await actor.perform(flush)
+        mock_clock.jump(5)
+        assert actor.statistics().unsynced_ms == 0
+        await send(actor, answers)
+        await until(lambda: len(answers) == 2)
+        mock_clock.jump(3)
+        assert actor.statistics().unsynced_ms == pytest.approx(3000)
+        assert actor.statistics().longest_unsynced_ms == pytest.approx(5000)
+
+
+async def test_after_a_roll_the_loss_window_begins_with_the_new_segment(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os", topic={"segment.bytes": "150"}) as broker:
+        actor = actor_of(broker)
+        for expected in range(1, 4):
+            await send(actor, answers)
+            await until(partial(has, answers, expected))
+            mock_clock.jump(7)
+        last = actor.log.active.base_offset
+        assert last > 0
+        await until(lambda: actor.log.recovery_point == last)
+        assert actor.statistics().unsynced_ms == pytest.approx(7000 * (actor.log.log_end_offset - last))
+        assert actor.statistics().longest_unsynced_ms >= 7000
+
+
+async def test_under_fsync_the_loss_window_is_what_was_answered_before_its_sync(tmp_path: Path, fs: GateFileSystem) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        actor = actor_of(broker)
+        await send(actor, answers)
+        await until(lambda: len(answers) == 1)
+        assert actor.statistics().longest_unsynced_ms == 0
+        with fs.hold("sync", LOG) as gate:
+            await send(actor, answers, acks=1)
+            await gate.reached()
+            assert len(answers) == 2
+            assert actor.statistics().unsynced_ms > 0
+        await until(lambda: actor.log.recovery_point == 2)
+        await send(actor, answers)
+        await until(lambda: len(answers) == 3)
+        assert actor.statistics().unsynced_ms == 0
+        assert actor.statistics().longest_unsynced_ms > 0

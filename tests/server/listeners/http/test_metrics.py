@@ -108,6 +108,8 @@ async def test_a_scrape_tells_what_a_client_did(tmp_path: Path) -> None:
         assert value(samples, "triolog_partition_log_bytes", **partition) == actor_of(broker).log.size_in_bytes
         assert value(samples, "triolog_topic_fetched_bytes_total", topic=TOPIC) > 3000
         assert value(samples, "triolog_loss_window_seconds") == 0
+        assert value(samples, "triolog_partition_loss_window_seconds", **partition) == 0
+        assert value(samples, "triolog_loss_window_longest_seconds") == 0
         assert value(samples, "triolog_sync_seconds_count") >= 2
         assert value(samples, "triolog_directory_in_service", directory=str(tmp_path)) == 1
         assert value(samples, "triolog_directory_free_bytes", directory=str(tmp_path)) > 0
@@ -147,7 +149,8 @@ async def test_the_number_of_series_has_a_limit(tmp_path: Path, monkeypatch: pyt
         assert value(many, "triolog_left_out", what="partitions") == 86
         assert value(many, "triolog_left_out", what="topics") == 7
         assert value(many, "triolog_left_out", what="lags") == 12
-        assert len(many) <= len(few) + 2 * 4 + 4 * 2  # two more topics of 4 series, 4 lags of 2
+        # Two more topics of 4 series, 4 lags of 2, and 3 rates that cannot be told in the first second.
+        assert len(many) <= len(few) + 2 * 4 + 4 * 2 + 3
 
 
 async def test_a_scrape_of_as_much_as_may_be_told_is_cheap(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import pty
@@ -11,12 +12,15 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC
 from typing import Any
 
 import pytest
+from rich.console import Console
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.top.rates import moment
+from triolog.tools.cli.top.view import view
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 
@@ -81,8 +85,28 @@ def test_one_look_is_a_table_or_a_line(cli: Cli, looked: dict[str, Any]) -> None
     assert "loss window" in table
     (line,) = cli.lines("top", "--once", "--json", "--interval", "0.1")
     assert line["lag"] == 6
+    (directory,) = line["wear"]["directories"]
+    assert directory["path"] == line["directories"][0]["path"]
     assert line["connections"] == {"native": 1}
     assert cli.ok("top", "--interval", "0.1").startswith("triolog")
+
+
+def test_a_server_that_tells_no_wear_is_shown_all_the_same(looked: dict[str, Any]) -> None:
+    del looked["wear"]
+    assert moment(looked, later(looked, 1))["wear"] is None
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
+    assert "since the start" not in console.export_text()
+
+
+def test_how_long_a_disk_has_room_is_said(looked: dict[str, Any]) -> None:
+    looked["wear"]["directories"][0]["full_in_s"] = 7200.0
+    looked["wear"]["longest_unsynced_ms"] = 1500.0
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(view(moment(looked, later(looked, 1)), "a server", UTC, rows=1))
+    text = console.export_text()
+    assert "full in 2.0 hours" in text
+    assert "at most 1.5 s since the start" in text
 
 
 def test_an_interval_that_makes_no_sense_is_refused(cli: Cli) -> None:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
-import attrs
-
-from ....protocol.limits import MIB
-from ..loads.open_loop import append_on_schedule
-from ..loads.produce import produce
-from ..measuring.bench import Bench
-from ..measuring.child import run_load
-from ..measuring.disk import append_synced, prepare_file
-from ..measuring.loop_device import LoopDevice, NoLoopDeviceError, loop_device
-from ..measuring.measure import Line, RowResult, absent
-from ..measuring.process import bytes_written
-from ..measuring.server import Server, serving
-from ..measuring.wire import Wire, batch_of
-from ..peers.peer import PeerMissingError
-from ..peers.redis_peer import redis
+from .....protocol.limits import MIB
+from ...loads.open_loop import append_on_schedule
+from ...loads.produce import produce
+from ...measuring.bench import Bench
+from ...measuring.child import run_load
+from ...measuring.device_bytes import DeviceBytes, device_bytes
+from ...measuring.disk import append_synced, prepare_file
+from ...measuring.measure import Line, RowResult, absent
+from ...measuring.server import Server, serving
+from ...measuring.wire import Wire, batch_of
+from ...peers.peer import PeerMissingError
+from ...peers.redis_peer import redis
 
 RECORD_BYTES: Final = 100
 DEVICE_BYTES: Final = 1024 * MIB
@@ -34,45 +30,15 @@ SECONDS: Final = 5.0
 BARE: Final = {"empty": "", "allocated": ", file allocated before", "zeros": ", file filled with zeros before"}
 
 
-@attrs.frozen
-class _Counter:
-    """Bytes per record of a load: what a device of its own got, else what its process wrote."""
-
-    device: LoopDevice | None
-
-    def per_record(self, count: int, work: Callable[[], Any], pid: int | None = None) -> float:
-        before = self._written(pid)
-        work()
-        return (self._written(pid) - before) / count
-
-    def _written(self, pid: int | None) -> int:
-        if self.device is not None:
-            return self.device.bytes_written()
-        assert pid is not None
-        return bytes_written(pid)
-
-
 def bytes_per_record(bench: Bench) -> RowResult:
     """Records of 100 B, one by one, in turn with nothing: counts, not times. One sample each."""
-    with bench.workspace() as directory, ExitStack() as stack:
-        place, device, reason = directory, None, ""
-        try:
-            device = stack.enter_context(loop_device(directory, size_bytes=DEVICE_BYTES))
-            place = device.directory
-        except NoLoopDeviceError as exc:
-            reason = str(exc)
-        counter = _Counter(device)
-        lines = [*_bare(bench, counter, place, reason), *_redis(bench, counter, place, reason)]
-        with serving(place, durability="fsync") as server:
+    with bench.workspace() as directory, device_bytes(directory, size_bytes=DEVICE_BYTES) as counter:
+        lines = [*_bare(bench, counter), *_redis(bench, counter)]
+        with serving(counter.directory, durability="fsync") as server:
             for preallocate in (False, True):
                 lines += _ours(bench, counter, server, preallocate=preallocate)
-    how = (
-        "sectors written to a loop device formatted ext4, its journal included"
-        if device is not None
-        else f"pages written by the server's process, the file system's journal not included: no loop device ({reason})"
-    )
     stored = len(batch_of(1, RECORD_BYTES))
-    notes = [how, f"a record of {RECORD_BYTES} B alone in its batch has {stored} B in triolog's log"]
+    notes = [counter.how, f"a record of {RECORD_BYTES} B alone in its batch has {stored} B in triolog's log"]
     return RowResult(16, f"bytes to the device for each durable record of {RECORD_BYTES} B", lines, notes)
 
 
@@ -82,37 +48,37 @@ def _line(name: str, value: float, who: str = "") -> Line:
     return Line(name, "B", [value], note=f"{value / RECORD_BYTES:,.3g} x {RECORD_BYTES} B" + (f"; {who}" if who else ""))
 
 
-def _bare(bench: Bench, counter: _Counter, place: str, reason: str) -> Iterator[Line]:
+def _bare(bench: Bench, counter: DeviceBytes) -> Iterator[Line]:
     count = bench.scale.count(RECORDS, least=20)
     for how in ("empty", "allocated", "zeros"):
         name = f"bare loop: append, fdatasync{BARE[how]}"
         if counter.device is None:
-            yield absent(name, reason)
+            yield absent(name, counter.reason)
             continue
         bench.say(name)
-        path = f"{place}/{how}"
+        path = f"{counter.directory}/{how}"
         prepare_file(path=path, size=count * RECORD_BYTES, how=how)
-        yield _line(name, counter.per_record(count, partial(append_synced, path=path, count=count, size=RECORD_BYTES)))
+        yield _line(name, counter.during(partial(append_synced, path=path, count=count, size=RECORD_BYTES)) / count)
 
 
-def _redis(bench: Bench, counter: _Counter, place: str, reason: str) -> Iterator[Line]:
+def _redis(bench: Bench, counter: DeviceBytes) -> Iterator[Line]:
     count = bench.scale.count(RECORDS, least=CONNECTIONS)
     names = {connections: f"Redis XADD, appendfsync always, {_shape(connections)}" for connections in (1, CONNECTIONS)}
-    missing = "peers are left out" if not bench.with_peers else reason
+    missing = "peers are left out" if not bench.with_peers else counter.reason
     if missing:
         yield from (absent(name, missing) for name in names.values())
         return
     try:
-        with redis(place) as peer:
+        with redis(counter.directory) as peer:
             for connections, name in names.items():
                 bench.say(name)
                 work = partial(peer.xadd_rate, connections=connections, in_flight=1, requests=count, value_bytes=RECORD_BYTES)
-                yield _line(name, counter.per_record(count, work), peer.version)
+                yield _line(name, counter.during(work) / count, peer.version)
     except PeerMissingError as exc:
         yield from (absent(name, str(exc)) for name in names.values())
 
 
-def _ours(bench: Bench, counter: _Counter, server: Server, *, preallocate: bool) -> Iterator[Line]:
+def _ours(bench: Bench, counter: DeviceBytes, server: Server, *, preallocate: bool) -> Iterator[Line]:
     suffix = ", preallocate" if preallocate else ""
 
     def line(mode: str, shape: str, count: int, load: Callable[..., Any], **arguments: Any) -> Line:
@@ -128,7 +94,7 @@ def _ours(bench: Bench, counter: _Counter, server: Server, *, preallocate: bool)
                 preallocate=str(preallocate).lower(),
             )
         ask = partial(run_load, load, address=server.address, topic=topic, value_bytes=RECORD_BYTES, **arguments)
-        return _line(name, counter.per_record(count, ask, server.pid))
+        return _line(name, counter.during(ask, server.pid) / count)
 
     for connections in (1, CONNECTIONS):
         count = bench.scale.count(RECORDS, least=CONNECTIONS) // connections * connections

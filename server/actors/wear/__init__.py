@@ -1,0 +1,1 @@
+"""What logs cost the flash below them, and how long it lasts."""

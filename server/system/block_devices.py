@@ -1,0 +1,116 @@
+"""Which disks lie below a directory, and what was written to them, as the kernel tells (Linux).
+
+| what | where |
+|---|---|
+| the device of a file system | `/sys/dev/block/MAJOR:MINOR`; where that is none (btrfs), the source of the mount |
+| the disk of a partition | the folder that the partition's lies in; only a partition's has a file `partition` |
+| the disks below device mapper, md and their like | `slaves/`, again and again |
+| sectors written | `stat`, the seventh number (Documentation/block/stat.rst); a sector has 512 B there in any case |
+| bytes written to a file system since it was made | `/sys/fs/ext4/NAME/lifetime_write_kbytes`, the same for f2fs |
+
+A file system without a disk of this machine (tmpfs, overlayfs, a network's) has none. Everything here blocks, for microseconds:
+the kernel answers from memory.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import attrs
+
+from ...protocol.limits import KIB
+from .memory_mounts import MOUNTS
+
+SYSFS: Final = "/sys"
+SECTOR_BYTES: Final = 512
+SECTORS_WRITTEN: Final = 6
+MOST_LAYERS: Final = 8
+"""Devices that are made of devices, one on the other."""
+LIFETIME_OF: Final = ("ext4", "f2fs")
+
+
+@attrs.frozen
+class BlockDevice:
+    """What a file system lies on."""
+
+    name: str
+    """As in /sys/class/block: `mmcblk0p2`, `dm-0`."""
+    disks: tuple[str, ...]
+    """The whole disks below it, by name: what wears out."""
+
+
+def device_of(directory: str, *, sysfs: str = SYSFS, mounts: str = MOUNTS) -> BlockDevice | None:
+    """That of a directory's file system; None where there is none, or the system does not tell."""
+    try:
+        number = os.stat(directory).st_dev
+    except OSError:
+        return None
+    return numbered_device(os.major(number), os.minor(number), sysfs=sysfs) or _mounted_device(directory, sysfs, mounts)
+
+
+def numbered_device(major: int, minor: int, *, sysfs: str = SYSFS) -> BlockDevice | None:
+    """The one with this number; None where there is none."""
+    return _device(f"{sysfs}/dev/block/{major}:{minor}")
+
+
+def written_bytes(disk: str, *, sysfs: str = SYSFS) -> int | None:
+    """What was written to a disk since it is there, by anybody; None where the system does not tell."""
+    fields = (read_text(f"{sysfs}/class/block/{disk}/stat") or "").split()
+    try:
+        return int(fields[SECTORS_WRITTEN]) * SECTOR_BYTES
+    except (IndexError, ValueError):
+        return None
+
+
+def lifetime_written_bytes(device: str, *, sysfs: str = SYSFS) -> int | None:
+    """What was written to the file system on a device since it was made; None where it does not count that."""
+    for kind in LIFETIME_OF:
+        told = read_text(f"{sysfs}/fs/{kind}/{device}/lifetime_write_kbytes")
+        if told is not None and told.isascii() and told.isdigit():
+            return int(told) * KIB
+    return None
+
+
+def read_text(path: str) -> str | None:
+    """One file of the kernel's, without white space around it; None where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _device(path: str) -> BlockDevice | None:
+    if not os.path.exists(path):
+        return None
+    real = os.path.realpath(path)
+    return BlockDevice(os.path.basename(real), tuple(sorted(_disks(real, MOST_LAYERS))))
+
+
+def _disks(real: str, layers: int) -> set[str]:
+    if os.path.exists(f"{real}/partition"):
+        real = os.path.dirname(real)
+    try:
+        below = os.listdir(f"{real}/slaves") if layers else []
+    except OSError:
+        below = []
+    if not below:
+        return {os.path.basename(real)}
+    return set().union(*(_disks(os.path.realpath(f"{real}/slaves/{name}"), layers - 1) for name in below))
+
+
+def _mounted_device(directory: str, sysfs: str, mounts: str) -> BlockDevice | None:
+    """By the source of the innermost mount that the directory lies in (proc_pid_mountinfo(5))."""
+    real, best, source = os.path.realpath(directory), "", ""
+    for line in (read_text(mounts) or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, told = before.split(), after.split()
+        if len(fields) < 5 or len(told) < 2:
+            continue
+        point = fields[4].replace("\\040", " ")
+        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, source = point, told[1]
+    if not source.startswith("/dev/"):
+        return None
+    return _device(f"{sysfs}/class/block/{os.path.basename(os.path.realpath(source))}")

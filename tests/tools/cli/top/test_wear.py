@@ -1,0 +1,76 @@
+"""What `triolog top` says of the flash below the logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from triolog.tools.cli.top.wear import age_text, wear_lines
+
+UNKNOWN: dict[str, Any] = {
+    "path": "/memory",
+    "device": None,
+    "disks": [],
+    "disk_written_bytes": None,
+    "disk_bytes_per_second": None,
+    "disk_bytes_per_appended_byte": None,
+    "lifetime_written_bytes": None,
+    "life_used_percent": None,
+    "pre_eol": None,
+    "days_left": None,
+    "full_in_s": None,
+}
+KNOWN: dict[str, Any] = {
+    **UNKNOWN,
+    "path": "/data",
+    "device": "mmcblk0p2",
+    "disks": ["mmcblk0"],
+    "disk_written_bytes": 2048,
+    "disk_bytes_per_second": 1024.0,
+    "disk_bytes_per_appended_byte": 4.5,
+    "lifetime_written_bytes": 4096,
+    "life_used_percent": 20,
+    "pre_eol": "warning",
+    "days_left": 400.0,
+}
+
+
+def told(*directories: dict[str, Any], process: int | None = None, rate: float | None = None) -> list[tuple[str, str]]:
+    return list(
+        wear_lines(
+            {
+                "process_written_bytes": process,
+                "process_bytes_per_second": rate,
+                "process_bytes_per_appended_byte": rate,
+                "directories": list(directories),
+            }
+        )
+    )
+
+
+def test_everything_that_is_known_is_said() -> None:
+    wear = "mmcblk0: 4.0 KiB written, 1.0 KiB/s, 4.50 x what was appended; 20 % of its life used, blocks in reserve: warning"
+    assert told(KNOWN, process=1024, rate=2.0) == [
+        ("written", "1.0 KiB by the process, 2 B/s, 2.00 x what was appended"),
+        ("wear", f"{wear}; lasts 1.1 years"),
+    ]
+
+
+def test_two_directories_of_one_disk_are_one_line() -> None:
+    assert [label for label, _ in told(KNOWN, {**KNOWN, "path": "/other"})] == ["wear"]
+
+
+def test_a_directory_without_a_disk_says_nothing() -> None:
+    assert told(UNKNOWN) == []
+
+
+def test_a_disk_without_counters_says_so() -> None:
+    assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: tells nothing")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (90, "1.5 minutes"), (7200, "2.0 hours"), (86_400 * 30, "30 days"), (86_400 * 730, "2.0 years")],
+)
+def test_an_age_has_two_digits(seconds: float, text: str) -> None:
+    assert age_text(seconds) == text

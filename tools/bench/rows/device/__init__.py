@@ -1,0 +1,1 @@
+"""What reaches the device for what is appended."""
