@@ -34,6 +34,7 @@ from .listener_security import (
     principals,
     security_key,
 )
+from .log_settings import DEFAULT_LINES_PER_MINUTE, LogLevel
 
 
 class Address(NamedTuple):
@@ -305,6 +306,16 @@ class BrokerConfig:
     )
     allow_everyone_if_no_acl_found: bool = bool_key(
         False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY
+    )
+    log_level: LogLevel = enum_key(
+        LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error."
+    )
+    log_lines_per_minute: int = int_key(
+        DEFAULT_LINES_PER_MINUTE,
+        "Log lines of one kind, by their text without its values, that are written in a minute; how many more there were is "
+        "said afterwards. 0: all.",
+        low=0,
+        high=INT32_MAX,
     )
     stop_grace_ms: int = int_key(
         5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000
