@@ -1,8 +1,8 @@
 """SIGHUP: settings are read again, and what may change at run time does.
 
 First everything is read and checked, by each part for itself; then everything changes, between two turns of the event loop.
-What cannot be read is one ERROR line, and the old settings stay, all of them. No connection is dropped: keys of connections hold
-for new ones. What has changed and needs a restart is named, with both values.
+What cannot be read is one ERROR line, and the old settings stay, all of them. No connection is dropped: keys of connections
+hold for new ones. What has changed and needs a restart is named, with both values.
 """
 
 from __future__ import annotations

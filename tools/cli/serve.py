@@ -214,9 +214,22 @@ def _raise_descriptor_limit() -> None:
 
 def _say_when_connections_are_few(max_connections: int) -> None:
     """A limit that nobody thought of should not be noticed by clients that wait."""
-    from ...server.system.open_files import MOST_CONNECTIONS, limit_for_most_connections, open_files_limit
+    from ...server.system.open_files import (
+        MOST_CONNECTIONS,
+        default_max_connections,
+        limit_for_most_connections,
+        open_files_limit,
+    )
 
-    if max_connections < MOST_CONNECTIONS:
+    if max_connections >= MOST_CONNECTIONS:
+        return
+    if max_connections < default_max_connections():
+        LOGGER.warning(
+            "at most %d connections are served at a time, further ones wait: that is what max_memory_bytes has memory for, and "
+            "max_connections sets another number",
+            max_connections,
+        )
+    else:
         LOGGER.warning(
             "at most %d connections are served at a time, further ones wait: the process may open %d files; "
             "with ulimit -n %d there are %d, and max_connections sets another number",
