@@ -19,6 +19,9 @@ MAX_FRAME_BYTES: Final = 64 * MIB
 MAX_UNKNOWN_BYTES: Final = 512 * KIB
 """Largest frame of a peer that has not said hello, or not logged in (Kafka: sasl.server.max.receive.size)."""
 
+MAX_REQUEST_BYTES: Final = 100 * MIB
+"""Largest request of Kafka's protocol (Kafka: socket.request.max.bytes)."""
+
 MAX_IN_FLIGHT: Final = 64
 """Requests of one connection that may await their answer; past it the server stops reading."""
 

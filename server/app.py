@@ -1,27 +1,26 @@
-"""The server as a process: broker, listeners, signals, log lines. What `triolog serve` runs.
+"""The server as a process: broker, listeners, signals. What `triolog serve` runs.
 
 Start: directories are locked and recovered, then the listener accepts, then `started` is called with the real addresses. Stop
 (SIGTERM, SIGINT): accept no more, let requests that were taken be answered, drain, flush, checkpoint, mark clean. A second
-signal ends the grace of open connections.
+signal ends the grace of open connections. SIGHUP has settings read again, and never ends it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from .broker import Broker, Report, StartProgress, open_broker_core
 from .listeners.opening import Addresses, Listeners
+from .service.service import Service
 from .settings.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
 
 if TYPE_CHECKING:
@@ -32,12 +31,21 @@ LOGGER: Final = logging.getLogger(__name__)
 MB: Final = 1_000_000
 
 
-async def serve(config: BrokerConfig, started: Callable[[Addresses], None], report: Report | None = None) -> None:
+async def serve(
+    config: BrokerConfig,
+    started: Callable[[Addresses], None],
+    report: Report | None = None,
+    service: Service | None = None,
+) -> None:
     """Run a server until a signal stops it. `report` is told how far the start is; by default a start that takes long says so
     in log lines. Raises StorageError or OSError, or a group with one, when it cannot start."""
     begin = time.perf_counter()
-    report = report or StartLines()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    service = service or Service()
+    report = service.starting(report or StartLines())
+    with (
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        trio.open_signal_receiver(signal.SIGHUP) as hangups,
+    ):
         async with _told_over_http(config.metrics, report) as (health, metrics, report):
             async with open_broker_core(config, report=report) as broker:
                 listeners = Listeners(broker)
@@ -50,15 +58,18 @@ async def serve(config: BrokerConfig, started: Callable[[Addresses], None], repo
                         if health is not None:
                             health.serving(broker, listeners.admission.protocols)
                         started(addresses)
+                        await service.serving(outer, broker, listeners, addresses, hangups)
                         name = signal.Signals(await anext(signals)).name
                         LOGGER.info("stopping signal=%s connections=%d", name, listeners.connections)
+                        service.stopping(broker.config)
                         if health is not None:
                             health.stopping()
-                        listeners.stop(config.stop_grace_ms / 1000)
+                        listeners.stop(broker.config.stop_grace_ms / 1000)
                         outer.start_soon(_end_grace, listeners, signals)
                     outer.cancel_scope.cancel()
             if health is not None:
                 health.stopped()
+    service.stopped()
     LOGGER.info("stopped")
 
 
@@ -133,44 +144,3 @@ def write_ready_file(path: str, addresses: Addresses) -> None:
     with open(temporary, "w", encoding="utf-8") as stream:
         stream.write(addresses.as_json() + "\n")
     Path(temporary).replace(path)
-
-
-class LogLineFormatter(logging.Formatter):
-    """One line an event, as `time=... level=... logger=... message="..."` or as a JSON object."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        super().__init__()
-        self._as_json = as_json
-
-    def format(self, record: logging.LogRecord) -> str:
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields = {
-            "time": f"{seconds}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        if self._as_json:
-            return json.dumps(fields)
-        return " ".join(f"{key}={_quoted(value)}" for key, value in fields.items())
-
-
-def _quoted(value: str) -> str:
-    return json.dumps(value) if any(character in value for character in ' "\n\\=') else value
-
-
-class _StandardErrorHandler(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is at the moment: a progress bar takes its place to keep lines apart from itself."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stream = sys.stderr
-        super().emit(record)
-
-
-def configure_logging(level: str, *, as_json: bool) -> None:
-    """Send log lines to standard error."""
-    handler = _StandardErrorHandler()
-    handler.setFormatter(LogLineFormatter(as_json=as_json))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -65,6 +65,7 @@ FLOORS: Final = {
     "server.listeners.connections": 21,
     "server.listeners": 22,
     "server.control": 23,
+    "server.service": 23,
     "server.app": 24,
     "server.embedded": 25,
     "tools.client": 25,

@@ -17,16 +17,13 @@ from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from ..errors import ErrorCode, LocalProtocolError, RemoteProtocolError
-from ..limits import KIB, MIB
+from ..limits import KIB, MAX_REQUEST_BYTES
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
 from ..schema.primitives import COPIED_BYTES, MAX_REQUEST_ELEMENTS
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
-
-MAX_REQUEST_BYTES: Final = 100 * MIB
-"""Largest request (Kafka: socket.request.max.bytes)."""
 
 FEW_ELEMENTS: Final = 1000
 """Read in about 1 ms."""

@@ -53,7 +53,6 @@ class Broker:
     """What listeners and embedders call, by what it is about. Use `open_broker_core`. Everything here belongs to the trio
     thread that runs it. What cannot be done raises RequestError."""
 
-    config: BrokerConfig
     cluster_id: str
     node_id: int
     now_ms: NowMs
@@ -113,7 +112,6 @@ class Broker:
         shares = SharePartitions(coordinators.share_state, manager.topics, reader, manager.now_ms)
         join_share_groups(coordinators.group_coordinator.share, shares, group_configs)
         return cls(
-            config=manager.config,
             cluster_id=manager.cluster_id,
             node_id=manager.node_id,
             now_ms=manager.now_ms,
@@ -147,6 +145,15 @@ class Broker:
             coordinators=coordinators,
             compaction=compaction,
         )
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As it is now."""
+        return self._manager.config
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Have another configuration: it may differ from the one so far in LIVE_KEYS."""
+        self._manager.config = config
 
     async def in_steps(self, work: Generator[None, None, T]) -> T:
         """What `work` returns. Where it pauses others have their turn, and of what is large one is done at a time."""

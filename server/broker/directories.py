@@ -23,6 +23,11 @@ class Directories:
         """The partitions that are served from each, their sizes, and the room on its device."""
         return await directory_contents(self._manager)
 
+    async def feed_watchdog(self) -> None:
+        """Return when each directory in service has forced a small write to its device. Raises LogDirectoryError when the last
+        one could not."""
+        await self._manager.log_directories.feed_watchdog(self._manager.now_ms())
+
     def of(self, topic_partition: TopicPartition) -> str:
         """The log directory that holds a partition. Raises RequestError."""
         return self._manager.topics.partition(topic_partition).directory.path

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
-from ..settings.broker_config import Address
+from ..settings.broker_config import Address, BrokerConfig
 from ..settings.listener_security import ClientAuth, ListenerSecurity
 from .connections.counters import ProtocolCounters
 from .connections.sockets import Admission, Listener
-from .connections.tls import TlsServer, server_context
+from .connections.tls import TlsServer, file_digests, server_context
 from .native.calls import native_listener
 
 if TYPE_CHECKING:
     from .kafka.fake.watched import Watch
+
+KAFKA: Final = "kafka"
+NATIVE: Final = "native"
+"""What listeners call their protocols."""
 
 
 @attrs.frozen
@@ -83,7 +88,23 @@ class Listeners:
         config = self.broker.config
         return self._tls(config.kafka_security, config.kafka_ssl_client_auth)
 
-    def _tls(self, security: ListenerSecurity, client_auth: ClientAuth) -> TlsServer | None:
+    def read_tls(self, config: BrokerConfig) -> tuple[tuple[str, ...], Callable[[], None]]:
+        """Read the files of TLS again, blocking: what is to be said of that, and what gives it to handshakes that begin then.
+        Raises InvalidConfigError."""
+        security = {KAFKA: config.kafka_security, NATIVE: config.native_security}
+        client_auth = {KAFKA: config.kafka_ssl_client_auth, NATIVE: config.native_ssl_client_auth}
+        read = {name: self._tls(security[name], client_auth[name], config) for name in security}
+        before = {path: digest for each in self._listeners if each.tls for path, digest in each.tls.files.items()}
+        now = {path: digest for tls in read.values() if tls for path, digest in tls.files.items()}
+        said = tuple(f"the content of {path}" for path in sorted(now) if before.get(path, now[path]) != now[path])
+
+        def apply() -> None:
+            for listener in self._listeners:
+                listener.tls = read[listener.protocol]
+
+        return said, apply
+
+    def _tls(self, security: ListenerSecurity, client_auth: ClientAuth, config: BrokerConfig | None = None) -> TlsServer | None:
         """Raises InvalidConfigError."""
         if not security.has_tls:
             return None
@@ -92,8 +113,9 @@ class Listeners:
         def count() -> None:
             statistics.failed_handshakes += 1
 
-        config = self.broker.config
-        return TlsServer(server_context(config, client_auth), config.ssl_handshake_timeout_ms / 1000, count)
+        config = config or self.broker.config
+        timeout_s = config.ssl_handshake_timeout_ms / 1000
+        return TlsServer(server_context(config, client_auth), timeout_s, count, file_digests(config))
 
     async def _start(self, nursery: trio.Nursery, listener: Listener, tls: TlsServer | None) -> Address:
         listener.tls = tls

@@ -5,13 +5,14 @@ meaning. Where values come from is in `broker_settings`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
 from ...protocol.limits import (
     INT16_MAX,
     INT32_MAX,
+    MAX_DECOMPRESSED_BYTES,
     MAX_FRAME_BYTES,
     MAX_HEADERS_PER_RECORD,
     MAX_IN_FLIGHT,
@@ -19,11 +20,15 @@ from ...protocol.limits import (
     MAX_PARTITIONS_PER_TOPIC,
     MAX_PRODUCERS_PER_PARTITION,
     MAX_RECORDS_PER_BATCH,
+    MAX_REQUEST_BYTES,
+    MAX_UNKNOWN_BYTES,
     MIB,
 )
 from ..config import DataPermissions, Durability, LogConfig
 from ..config.values import DAY_MS
-from ..system.open_files import MOST_CONNECTIONS, default_max_connections
+from ..system.open_files import MOST_CONNECTIONS
+from .address import DEFAULT_NATIVE as DEFAULT_NATIVE
+from .address import Address as Address
 from .broker_key import SECURITY, bool_key, described, enum_key, int_key, keys_of, parsed_key, paths, text, text_key
 from .listener_security import (
     SASL_MECHANISMS,
@@ -34,28 +39,8 @@ from .listener_security import (
     principals,
     security_key,
 )
-
-
-class Address(NamedTuple):
-    """Where to listen or connect; port 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """`HOST:PORT` or `[IPV6]:PORT`. Raises ValueError."""
-        host, colon, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"{text!r} is not HOST:PORT with a port of 0 to 65535")
-        return cls(host=host, port=int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)
+from .log_settings import DEFAULT_LINES_PER_MINUTE, LogLevel
+from .memory_budgets import EIGHTH, LEAST_MEMORY_BYTES, SIXTEENTH, budget_key, check_memory, usual_connections
 
 
 @attrs.frozen(kw_only=True)
@@ -94,16 +79,29 @@ class BrokerConfig:
     """Set by the key `durability`, and by a table of topic keys; see `broker_settings`."""
     node_id: int | None = int_key(None, "Identity in meta.properties.", low=0, high=2**31 - 1, shown="1")
     cluster_id: str | None = text_key("Identity in meta.properties.", shown="random")
+    max_memory_bytes: int | None = int_key(
+        None,
+        "Memory that the server may take; limits that are not set are derived from it: see Limits.",
+        low=LEAST_MEMORY_BYTES,
+        high=2**50,
+    )
     max_connections: int = int_key(
-        attrs.Factory(default_max_connections),
+        attrs.Factory(lambda config: usual_connections(config.max_memory_bytes), takes_self=True),
         "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing. "
-        "The default is lower where the limit of open files is: see Limits.",
+        "The default is lower where the limit of open files is, or the memory: see Limits.",
         low=1,
         high=100_000,
         shown=str(MOST_CONNECTIONS),
     )
-    max_frame_bytes: int = int_key(
-        MAX_FRAME_BYTES, "Largest frame of the native protocol, in both directions.", low=1024, high=2**31 - 1
+    max_frame_bytes: int = budget_key(
+        MAX_FRAME_BYTES, EIGHTH, "Largest frame of the native protocol, in both directions.", low=1024, high=2**31 - 1
+    )
+    max_request_bytes: int = budget_key(
+        MAX_REQUEST_BYTES,
+        EIGHTH,
+        "Largest request of Kafka's protocol (Kafka: socket.request.max.bytes).",
+        low=MAX_UNKNOWN_BYTES,
+        high=MAX_REQUEST_BYTES,
     )
     max_in_flight: int = int_key(
         MAX_IN_FLIGHT, "Unanswered requests of a connection; past it the server stops reading from it.", low=1, high=10_000
@@ -111,11 +109,19 @@ class BrokerConfig:
     max_in_flight_bytes: int = int_key(
         MAX_IN_FLIGHT_BYTES, "Bytes of unanswered requests of a connection.", low=1024, high=2**40
     )
-    max_broker_in_flight_bytes: int = int_key(
+    max_broker_in_flight_bytes: int = budget_key(
         256 * MIB,
+        EIGHTH,
         "Memory for requests of all connections, and as much again for answers that clients have not taken.",
         low=1024,
         high=2**40,
+    )
+    max_unpacked_bytes: int = budget_key(
+        MAX_DECOMPRESSED_BYTES,
+        EIGHTH,
+        "What one batch of a producer may unpack to. More is answered MESSAGE_TOO_LARGE.",
+        low=MIB,
+        high=MAX_DECOMPRESSED_BYTES,
     )
     max_records_per_batch: int = int_key(
         MAX_RECORDS_PER_BATCH,
@@ -147,8 +153,9 @@ class BrokerConfig:
         0, "Free space of a log directory's device below which `disk.full.policy` acts; 0: never.", low=0, high=2**50
     )
     cleaner_enable: bool = bool_key(True, "Whether topics with cleanup.policy=compact are compacted.")
-    cleaner_dedupe_buffer_bytes: int = int_key(
+    cleaner_dedupe_buffer_bytes: int = budget_key(
         128 * MIB,
+        EIGHTH,
         "Memory of a compaction for keys, 24 bytes each. What does not fit is compacted in the next round.",
         low=MIB,
         high=2**40,
@@ -235,6 +242,13 @@ class BrokerConfig:
         1_048_576, "Metrics that a client may send at once, as they are sent.", low=1, high=16 * 1_048_576
     )
     group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
+    group_max_metadata_bytes: int = budget_key(
+        256 * MIB,
+        SIXTEENTH,
+        "What members of classic groups say when they join, of all groups together; more is refused.",
+        low=MIB,
+        high=2**40,
+    )
     max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(
         1, "Partitions of `__transaction_state` when it is made.", low=1, high=MAX_PARTITIONS_PER_TOPIC
@@ -313,6 +327,16 @@ class BrokerConfig:
     allow_everyone_if_no_acl_found: bool = bool_key(
         False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY
     )
+    log_level: LogLevel = enum_key(
+        LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error."
+    )
+    log_lines_per_minute: int = int_key(
+        DEFAULT_LINES_PER_MINUTE,
+        "Log lines of one kind, by their text without its values, that are written in a minute; how many more there were is "
+        "said afterwards. 0: all.",
+        low=0,
+        high=INT32_MAX,
+    )
     stop_grace_ms: int = int_key(
         5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000
     )
@@ -327,6 +351,9 @@ class BrokerConfig:
     """Topic configuration for partition directories that have no entry in topics.json."""
     durable: bool = True
     """False for a directory that goes with the process: its small files are not synced."""
+
+    def __attrs_post_init__(self) -> None:
+        check_memory(self)
 
 
 BROKER_KEYS: Final = {key.name: key for key in keys_of(BrokerConfig)}

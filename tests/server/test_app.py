@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from triolog.server.app import LINE_S, StartLines, configure_logging
+from triolog.server.app import LINE_S, StartLines
 from triolog.server.broker import StartProgress
+from triolog.server.service.log_lines import configure_logging
 
 
 def at(scanned_bytes: int) -> StartProgress:

@@ -10,12 +10,18 @@ from contextlib import ExitStack
 from typing import Final
 
 import pytest
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.admin.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
+from triolog.protocol.types import CompressionType
 
 from tests.support.attackers import unfinished_frame
+from tests.support.kafka_admin import BROKER_TYPE
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
+from tests.support.large_batches import zeros
+from tests.support.memory_cgroup import memory_cgroup
 from tests.support.server_process import Address, ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
@@ -86,3 +92,54 @@ def test_readers_that_never_read_take_no_more_than_the_limit_for_answers(server_
                 attacker.send(asked, 11)
             produced_and_fetched(kafka)
         assert server.memory_bytes() - before < 32 * MIB + 25 * MIB + 60 * MIB
+
+
+CAP_BYTES: Final = 192 * MIB
+
+
+def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder: ServerFolder) -> None:
+    """Readers that never read, requests that never end, batches that unpack to much: all at once, in a control group of that
+    size where there may be one."""
+    with memory_cgroup(CAP_BYTES) as cgroup, ExitStack() as stack:
+        server = server_folder.start(
+            "--kafka", "127.0.0.1:0", "--durability", "os",
+            extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)},
+        )  # fmt: skip
+        cgroup.add(server.pid)
+        address = kafka_address(server)
+        kafka = stack.enter_context(KafkaWire.connect(address))
+        native = stack.enter_context(WireClient.connect(server.address))
+        native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 2),)))
+        for _ in range(60):
+            kafka.call(produce_request(batch(bytes(900_000)), partition=1), 9)
+        for _ in range(25):
+            reader = stack.enter_context(KafkaWire.connect(address))
+            for _ in range(20):
+                reader.send(fetch_request(fetch_partition(partition=1, max_bytes=50 * MIB), max_bytes=50 * MIB), 11)
+        for _ in range(12):
+            writer = stack.enter_context(KafkaWire.connect(address, timeout_s=0.05))
+            with contextlib.suppress(TimeoutError):
+                send_what_is_taken(writer, unfinished_frame(11 * MIB, 10 * MIB))
+        for size, error in ((10 * MIB, ErrorCode.NONE), (60 * MIB, ErrorCode.MESSAGE_TOO_LARGE)):
+            answer = kafka.call(produce_request(zeros(size, CompressionType.ZSTD)), 9)
+            assert answer.responses[0].partition_responses[0].error_code == error
+        produced_and_fetched(kafka)
+        peak = server.memory_bytes("VmHWM")
+        stack.close()
+        assert server.stop() == 0
+        print(f"{peak} bytes resident at most, control group: {cgroup.kind}")  # noqa: T201 - shown with a failure only
+        assert peak <= CAP_BYTES
+        assert cgroup.killed() == 0
+
+
+def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_the_limit(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)})
+    with KafkaWire.connect(kafka_address(server)) as client:
+        broker = DescribeConfigsResource(
+            resource_type=BROKER_TYPE, resource_name="1", configuration_keys=["socket.request.max.bytes"]
+        )
+        [described] = client.call(DescribeConfigsRequest(resources=[broker]), 4).results
+        assert [entry.value for entry in described.configs] == [str(12 * MIB)]
+        send_what_is_taken(client, struct.pack(">i", 12 * MIB + 1))
+        assert client.socket.recv(1) == b""
+    assert server.stop() == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib.util
 import logging
 import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -52,7 +54,7 @@ class CannotServeError(click.ClickException):
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
 @click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least important lines; info.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     data_dirs: tuple[str, ...],
@@ -67,10 +69,10 @@ def command(
     durability: str | None,
     topic_config: str | None,
     config_file: str | None,
-    log_level: str,
+    log_level: str | None,
     log_format: str,
 ) -> None:
-    """Run a server until SIGTERM or SIGINT.
+    """Run a server until SIGTERM or SIGINT; SIGHUP has it read its settings again.
 
     Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after an orderly stop,
     2 for a wrong configuration, 3 when the directories or the address cannot be used.
@@ -79,19 +81,24 @@ def command(
         import trio
 
         from ...protocol.errors import RequestError, TriologError
-        from ...server.app import configure_logging, serve
+        from ...server.app import serve
+        from ...server.service.log_lines import configure_logging
+        from ...server.service.service import Service
         from ...server.settings.broker_config import BrokerConfig
         from ...server.settings.broker_settings import read_settings, read_topic_configs
         from ...server.system.open_files import check_open_files
+        from ...server.system.supervisor import Supervisor
         from .terminal.progress import StartBar
 
-    configure_logging(log_level, as_json=log_format == "json")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until somebody listens
+    log_lines = configure_logging(log_level or "info", as_json=log_format == "json")
     arguments: dict[str, Any] = {
         "data_dirs": data_dirs or None,
         "native": native,
         "kafka": kafka,
         "metrics": metrics,
         "durability": durability,
+        "log_level": log_level,
     }
     _raise_descriptor_limit()
     try:
@@ -103,6 +110,7 @@ def command(
         check_open_files(config.max_connections)
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
+    log_lines.set(config)
     if config.metrics is not None:
         _check_metrics_extra()
     if config.kafka is not None:
@@ -119,10 +127,16 @@ def command(
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
         _serve_for_tests(config, control, rules, nodes, emulate, ready_file)
         return
+
+    def read_again() -> BrokerConfig:
+        return BrokerConfig(**{"data_dirs": (), **read_settings(config_file, os.environ, arguments)}, adopted_topics=adopted)
+
+    faulthandler.enable()  # a watchdog that nobody feeds ends us with SIGABRT: the log has where every thread was
+    service = Service(Supervisor.taken_from(os.environ), log_lines, read_again)
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
-            trio.run(serve, config, partial(_started, ready_file), bar)
+            trio.run(serve, config, partial(_started, ready_file), bar, service)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
@@ -200,9 +214,22 @@ def _raise_descriptor_limit() -> None:
 
 def _say_when_connections_are_few(max_connections: int) -> None:
     """A limit that nobody thought of should not be noticed by clients that wait."""
-    from ...server.system.open_files import MOST_CONNECTIONS, limit_for_most_connections, open_files_limit
+    from ...server.system.open_files import (
+        MOST_CONNECTIONS,
+        default_max_connections,
+        limit_for_most_connections,
+        open_files_limit,
+    )
 
-    if max_connections < MOST_CONNECTIONS:
+    if max_connections >= MOST_CONNECTIONS:
+        return
+    if max_connections < default_max_connections():
+        LOGGER.warning(
+            "at most %d connections are served at a time, further ones wait: that is what max_memory_bytes has memory for, and "
+            "max_connections sets another number",
+            max_connections,
+        )
+    else:
         LOGGER.warning(
             "at most %d connections are served at a time, further ones wait: the process may open %d files; "
             "with ulimit -n %d there are %d, and max_connections sets another number",

@@ -91,6 +91,7 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             max_size=config.group_max_size,
             max_groups=config.max_groups,
+            max_metadata_bytes=config.group_max_metadata_bytes,
         )
         members, turns = ClassicGroups(settings), GroupTurns()
         consumers = ConsumerCoordinator.of(config, offsets.topic, members, now_ms, turns=turns, configs=configs)

@@ -9,6 +9,7 @@
 | `read_nowait` | a reader's procedure | on the spot, or not at all |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
 | `call_briefly` | small files of the log directory | one hop; none where there is no device |
+| `call_for_watchdog` | one small write in each log directory | one hop, whatever else is under way |
 | `compute` | a procedure without files | on the spot as long as it fits a turn; a codec's work on much data in a hop |
 
 An operation runs when it has a place among the threads and its file is open (`open_files`). Work that has begun is never
@@ -199,6 +200,10 @@ class Disk:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return result
         return await self.call(function, *args)
+
+    async def call_for_watchdog(self, function: Callable[[], T]) -> T:
+        """`call` that waits for the device alone, and for no place among the threads."""
+        return await trio.to_thread.run_sync(function, limiter=trio.CapacityLimiter(1))
 
     async def compute(self, procedure: Procedure[T]) -> T:
         """Run a procedure that needs no file."""

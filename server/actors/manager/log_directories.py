@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -146,10 +146,24 @@ class LogDirectories:
             if directory in self.live:
                 await self._guarded(directory, directory.probe)
 
-    async def _guarded(self, directory: LogDirectory, function: Callable[[], None]) -> OSError | None:
+    async def feed_watchdog(self, now_ms: int) -> None:
+        """Write something small to each directory in service, at the same time and in threads of their own: a busy server keeps
+        none of them waiting, a device that hangs all. A directory where that fails is out of service, unless it may pass."""
+        async with trio.open_nursery() as nursery:
+            for directory in list(self.live):
+                nursery.start_soon(
+                    self._guarded, directory, partial(directory.feed_watchdog, now_ms), self.disk.call_for_watchdog
+                )
+
+    async def _guarded(
+        self,
+        directory: LogDirectory,
+        function: Callable[[], None],
+        call: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+    ) -> OSError | None:
         """Run a blocking function of a directory; its failure is the directory's, unless it may pass: then it is answered."""
         try:
-            await self.disk.call_briefly(function)
+            await (call or self.disk.call_briefly)(function)
         except OSError as exc:
             if is_passing(exc):
                 return exc

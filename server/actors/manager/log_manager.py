@@ -23,6 +23,7 @@ from ....protocol.records.steps import BatchLimits
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
 from ...settings.broker_config import BrokerConfig
+from ...settings.memory_budgets import waiting_logs_bytes
 from ...storage.directory.catalogue import Catalogue, Found
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.topics_file import Topic
@@ -67,11 +68,20 @@ class LogManager:
     def __attrs_post_init__(self) -> None:
         self._catalogue = Catalogue(self.fs)
         config = self.config
-        self.batch_limits = BatchLimits(config.max_records_per_batch, config.max_headers_per_record)
+        self.batch_limits = BatchLimits(
+            config.max_records_per_batch, config.max_headers_per_record, unpacked_bytes=config.max_unpacked_bytes
+        )
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
-        self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live, self.retention)
+        self.waiting = WaitingLogs(
+            self.disk,
+            self.topics,
+            self.nursery,
+            self.log_directories.live,
+            self.retention,
+            max_bytes=waiting_logs_bytes(config.max_memory_bytes),
+        )
         self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
 
     @property

@@ -2,7 +2,7 @@
 configuration.
 
 What clients change is in `security.json` in every log directory before it counts, and before it is answered. What the
-configuration's file of users says is read at the start and written nowhere.
+configuration's file of users says is read at the start, and again when settings are, and written nowhere.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from .state.copies import Copies
 LOGGER: Final = logging.getLogger(__name__)
 
 SALT_BYTES: Final = 20
+MOST_NAMES: Final = 10
+"""In a log line."""
 
 
 @attrs.define
@@ -76,7 +78,22 @@ class Security:
     async def load(self) -> None:
         """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
         self._apply(await self._copies.load())
-        self._users = await self._manager.disk.call(_configured_users, self._manager)
+        self._users = await self._manager.disk.call(_configured_users, self._manager, self._manager.config)
+
+    async def read_again(self, config: BrokerConfig) -> tuple[tuple[str, ...], Callable[[], None]]:
+        """Read the users of a configuration: what is to be said of them, and what makes it hold for logins and decisions from
+        then on. Who has logged in stays so. Raises InvalidConfigError, OSError."""
+        users = await self._manager.disk.call(_configured_users, self._manager, config)
+
+        def apply() -> None:
+            self._users = users
+            self._derived.clear()
+            if self.authorizer is not None:
+                self.authorizer.super_users = frozenset(config.super_users)
+                self.authorizer.allow_everyone_if_no_acl_found = config.allow_everyone_if_no_acl_found
+                self.authorizer.replace(self._copies.state.acls)
+
+        return _said_of_users(self._users, users), apply
 
     # ---- logins ----------------------------------------------------------------------------------------------------------
 
@@ -190,13 +207,27 @@ class Security:
             self.authorizer.replace(state.acls)
 
 
-def _configured_users(manager: LogManager) -> dict[str, ConfiguredUser]:
-    config: BrokerConfig = manager.config
+def _configured_users(manager: LogManager, config: BrokerConfig) -> dict[str, ConfiguredUser]:
     users = {name: ConfiguredUser(password) for name, password in config.sasl_users.items()}
     if config.sasl_users_file is not None:
         data = read_file(manager.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
         users |= decode_users(config.sasl_users_file, data)
     return users
+
+
+def _said_of_users(old: Mapping[str, ConfiguredUser], new: Mapping[str, ConfiguredUser]) -> tuple[str, ...]:
+    """Names only."""
+    names = {
+        "users added": sorted(new.keys() - old.keys()),
+        "users removed": sorted(old.keys() - new.keys()),
+        "passwords of users": sorted(name for name in new.keys() & old.keys() if new[name] != old[name]),
+    }
+    return tuple(f"{what}: {_few(found)}" for what, found in names.items() if found)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 async def open_security(manager: LogManager) -> Security:

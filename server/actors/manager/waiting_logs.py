@@ -65,6 +65,8 @@ class WaitingLogs:
     on_opened: Callable[[PartitionActor], Awaitable[None]] | None = None
     """Told of a log that could not be read before, and is served now."""
     is_stopping: bool = False
+    max_bytes: int = MAX_WAITING_LOGS_BYTES
+    """For what the logs cannot write."""
     overlay: MemoryOverlay = attrs.field(init=False)
     memory: Disk = attrs.field(init=False)
     """Where logs that wait are read."""
@@ -74,7 +76,7 @@ class WaitingLogs:
     """One look at a time: two would open a log twice."""
 
     def __attrs_post_init__(self) -> None:
-        self.overlay = MemoryOverlay(self.disk.fs, MAX_WAITING_LOGS_BYTES)
+        self.overlay = MemoryOverlay(self.disk.fs, self.max_bytes)
         self.memory = self.disk.beside(self.overlay)
 
     def __len__(self) -> int:

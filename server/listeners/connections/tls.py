@@ -2,15 +2,17 @@
 
 The bytes go through the transport's own fast paths; between them and the session stands an `ssl.SSLObject` over two buffers in
 memory, which waits for nothing. It is used whenever something is received or sent, never across an `await`. Certificates are
-read when the listener starts; TLS 1.2 is the lowest version, and nothing is renegotiated.
+read when the listener starts, and again when settings are; TLS 1.2 is the lowest version, and nothing is renegotiated.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -38,6 +40,8 @@ class TlsServer:
     context: ssl.SSLContext
     handshake_timeout_s: float
     failed: Callable[[], None] = lambda: None
+    files: Mapping[str, bytes] = attrs.field(factory=dict)
+    """Digests of what was read, by path."""
 
 
 VERIFY: Final = {
@@ -68,6 +72,15 @@ def server_context(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLCont
             raise InvalidConfigError(f"ssl_client_ca_file {config.ssl_client_ca_file} cannot be used: {exc}") from exc
     context.verify_mode = VERIFY[client_auth]
     return context
+
+
+def file_digests(config: BrokerConfig) -> dict[str, bytes]:
+    """What tells whether the files of TLS are those that were read before. Raises InvalidConfigError."""
+    paths = (config.ssl_certificate_file, config.ssl_key_file, config.ssl_client_ca_file)
+    try:
+        return {path: hashlib.sha256(Path(path).read_bytes()).digest() for path in paths if path is not None}
+    except OSError as exc:
+        raise InvalidConfigError(f"a file of TLS cannot be read: {exc}") from exc
 
 
 def _no_passphrase() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ....protocol.kafka.connection import MAX_REQUEST_BYTES
 from ...config import KNOWN_KEYS
 from ...settings.broker_config import BrokerConfig
 from .config_entries import SERVER_KEYS, TYPES, Entry, Source, Synonym, server_synonym
@@ -35,6 +34,7 @@ CONFIGURED: Final[dict[str, tuple[str, str, str, Callable[[Any], str]]]] = {
     "auto.create.topics.enable": ("auto_create_topics_enable", "boolean", "Whether asking for a topic makes it.", _text),
     "num.partitions": ("num_partitions", "int", "Partitions of a topic for which no number is named.", _text),
     "log.dirs": ("data_dirs", "list", "Log directories.", _list),
+    "socket.request.max.bytes": ("max_request_bytes", "int", "Largest request.", _text),
     "max.connections": ("max_connections", "int", "Further ones wait to be accepted.", _text),
     "log.retention.check.interval.ms": (
         "retention_check_interval_ms",
@@ -89,7 +89,6 @@ FIXED: Final = {
     "transaction.state.log.min.isr": ("1", "int", "There is one replica of everything."),
     "delete.topic.enable": ("true", "boolean", "Topics can be deleted."),
     "auto.leader.rebalance.enable": ("false", "boolean", "A partition has one replica, its leader."),
-    "socket.request.max.bytes": (str(MAX_REQUEST_BYTES), "int", "Largest request."),
     "process.roles": ("broker,controller", "list", "One node is everything."),
     "remote.log.storage.system.enable": ("false", "boolean", "There is no tiered storage."),
 }

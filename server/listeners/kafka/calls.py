@@ -199,7 +199,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     def open_session(transport: Transport) -> Served:
         session = KafkaSession(
             transport=transport,
-            connection=KafkaConnection(door.apis),
+            connection=KafkaConnection(door.apis, door.broker.config.max_request_bytes),
             budget=admission.budget,
             open_calls=open_calls,
             in_steps=door.broker.in_steps,

@@ -37,7 +37,7 @@ from ..disk.checkpoints import (
     encode_offsets,
     random_uuid,
 )
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.filesystem import CREATE, FileSystem, read_file, replace_file
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from ..errors import CheckpointError, LogDirectoryError, is_out_of_space
 from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
@@ -47,6 +47,7 @@ from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_to
 LOGGER: Final = logging.getLogger(__name__)
 
 PROBE_FILE: Final = ".triolog-probe"
+WATCHDOG_FILE: Final = ".triolog-watchdog"
 _PASSING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EFBIG}
 )
@@ -313,6 +314,16 @@ class LogDirectory:
         path = f"{self.path}/{PROBE_FILE}"
         replace_file(self.fs, path, b"", durable=self.durable)
         self.fs.unlink(path)
+
+    def feed_watchdog(self, now_ms: int) -> None:
+        """Write the time over the few bytes of a file that stays, and force it to the device: one block, and with `fdatasync`
+        no journal. Raises the OSError that says the directory cannot be used."""
+        fd = self.fs.open(f"{self.path}/{WATCHDOG_FILE}", CREATE)
+        try:
+            self.fs.write(fd, [b"%020d\n" % now_ms], 0)
+            self.fs.sync(fd)
+        finally:
+            self.fs.close(fd)
 
     def free_bytes(self) -> int:
         return self.fs.free_bytes(self.path)

@@ -18,7 +18,6 @@ from kio.serial import entity_reader, entity_writer
 from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import (
-    MAX_REQUEST_BYTES,
     KafkaConnection,
     Request,
     answer_buffers,
@@ -31,6 +30,7 @@ from triolog.protocol.kafka.messages.groups import HeartbeatRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateResponse
+from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 

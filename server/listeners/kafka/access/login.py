@@ -17,7 +17,6 @@ import trio
 
 from .....protocol.errors import ErrorCode, SaslAuthenticationError
 from .....protocol.kafka.apis import ApiKey
-from .....protocol.kafka.connection import MAX_REQUEST_BYTES
 from .....protocol.kafka.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from .....protocol.kafka.scram import ScramMechanism, ScramServer
 from .....protocol.limits import MAX_UNKNOWN_BYTES
@@ -170,7 +169,7 @@ class Login:
         self._security.statistics.logins += 1
         self.session.principal = f"User:{self._user}"
         self.session.connection.takes_tokens = False
-        self.session.connection.max_request_bytes = MAX_REQUEST_BYTES
+        self.session.connection.max_request_bytes = self.broker.config.max_request_bytes
         LOGGER.debug("%s logged in as %s by %s", self.session.peer, self._user, self._mechanism)
         return lifetime_ms
 

@@ -12,7 +12,7 @@ import trio
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.directory.log_directory import PROBE_FILE, is_passing
+from triolog.server.storage.directory.log_directory import PROBE_FILE, WATCHDOG_FILE, is_passing
 from triolog.server.storage.directory.topics_file import TOPICS_FILE
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
@@ -180,6 +180,35 @@ async def test_a_log_that_fails_takes_a_directory_along_that_cannot_be_written(t
         with pytest.raises(RequestError, match=r"its log directory .*one is out of service"):
             await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
         await broker.writer.append(TopicPartition(TOPIC, 3), value("x"))
+
+
+async def test_the_watchdog_waits_for_the_slowest_directory_and_for_nothing_else(tmp_path: Path, fs: GateFileSystem) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with running_broker(one, two, fs=fs) as broker, trio.open_nursery() as nursery:
+        with fs.hold("sync", f"two/{WATCHDOG_FILE}") as gate:
+            nursery.start_soon(broker.directories.feed_watchdog)
+            await gate.reached()
+            await until(lambda: fs.count("close", f"one/{WATCHDOG_FILE}") == 1)
+            assert len(nursery.child_tasks) == 1
+    assert fs.count("close", f"two/{WATCHDOG_FILE}") == 1
+    assert (two / WATCHDOG_FILE).read_bytes() == b"%020d\n" % broker.now_ms()
+
+
+async def test_a_directory_that_does_not_take_the_watchdogs_write_is_out_of_service(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(tmp_path / "one", tmp_path / "two", fs=fs) as broker:
+        fs.fail("sync", f"one/{WATCHDOG_FILE}", number=errno.EIO)
+        await broker.directories.feed_watchdog()
+        assert errors_of(broker) == [True, False]
+        await broker.directories.feed_watchdog()
+    assert fs.count("sync", f"one/{WATCHDOG_FILE}") == 1
+    assert fs.count("sync", f"two/{WATCHDOG_FILE}") == 2
+
+
+async def test_a_full_directory_feeds_the_watchdog(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(tmp_path, fs=fs) as broker:
+        fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
+        await broker.directories.feed_watchdog()
+        assert errors_of(broker) == [False]
 
 
 async def test_a_partition_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -16,7 +16,7 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.coordinators.commit_batch import Commit
-from triolog.server.actors.manager import waiting_logs
+from triolog.server.actors.manager import log_manager
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.errors import WaitsForSpaceError
@@ -154,7 +154,7 @@ async def test_what_memory_has_no_room_for_is_offline_and_served_when_there_is_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write_log(tmp_path)
-    monkeypatch.setattr(waiting_logs, "MAX_WAITING_LOGS_BYTES", 10)
+    monkeypatch.setattr(log_manager, "waiting_logs_bytes", lambda cap: 10)
     fs = full_device()
     async with waiting_broker(tmp_path, fs) as broker:
         assert "waits for space" in (await refused(values_from, broker)).message

@@ -6,8 +6,13 @@ import re
 from pathlib import Path
 
 from triolog.protocol.kafka.apis import APIS
-from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
-from triolog.protocol.limits import MAX_DECOMPRESSED_BYTES, MAX_HEADERS_PER_RECORD, MAX_RECORDS_PER_BATCH, MIB
+from triolog.protocol.limits import (
+    MAX_DECOMPRESSED_BYTES,
+    MAX_HEADERS_PER_RECORD,
+    MAX_RECORDS_PER_BATCH,
+    MAX_REQUEST_BYTES,
+    MIB,
+)
 from triolog.server.listeners.connections import session as sessions
 from triolog.server.listeners.connections import transport, unsent
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session

@@ -12,10 +12,10 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.connection import MAX_REQUEST_BYTES
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.metadata import MetadataRequest
 from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
 from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls

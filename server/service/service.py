@@ -1,0 +1,53 @@
+"""The process around a broker: who supervises it, what it writes into its log, where its settings come from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import attrs
+import trio
+
+from ..broker import Broker, Report
+from ..listeners.opening import Addresses, Listeners
+from ..settings.broker_config import BrokerConfig
+from ..system.supervisor import Supervisor
+from .log_lines import LogLines
+from .reloading import Part, Reloading, log_lines_part, security_part, tls_part
+from .supervised import Starting, feed_watchdog, status_of, tell_stopping
+
+
+@attrs.define(eq=False)
+class Service:
+    """Owner: who runs the process. What is not given is not done."""
+
+    supervisor: Supervisor = attrs.field(factory=Supervisor)
+    log_lines: LogLines | None = None
+    read_settings: Callable[[], BrokerConfig] | None = None
+    """Everything as at the start, blocking; see `Reloading`."""
+    parts: list[Part] = attrs.field(factory=list)
+    """Whoever else has settings that may change while the server runs."""
+
+    def starting(self, report: Report) -> Report:
+        """Who is to be told how far a start is."""
+        return Starting(self.supervisor, report)
+
+    async def serving(
+        self, nursery: trio.Nursery, broker: Broker, listeners: Listeners, addresses: Addresses, hangups: AsyncIterator[int]
+    ) -> None:
+        """The server accepts from now on: what is to be done meanwhile is done by tasks of `nursery`."""
+        await self.supervisor.tell_surely("READY=1", status_of(addresses))
+        nursery.start_soon(feed_watchdog, self.supervisor, broker)
+        parts: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker), *self.parts]
+        if self.log_lines is not None:
+            nursery.start_soon(self.log_lines.tell_regularly)
+            parts.append(partial(log_lines_part, self.log_lines))
+        read = self.read_settings or (lambda: broker.config)
+        nursery.start_soon(Reloading(self.supervisor, broker, read, parts).run, hangups)
+
+    def stopping(self, config: BrokerConfig) -> None:
+        """It takes no more requests; the watchdog is fed for as long as it answers those that it took."""
+        tell_stopping(self.supervisor, config)
+
+    def stopped(self) -> None:
+        self.supervisor.close()

@@ -1,0 +1,27 @@
+"""Where to listen or connect."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Address(NamedTuple):
+    """Where to listen or connect; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`HOST:PORT` or `[IPV6]:PORT`. Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"{text!r} is not HOST:PORT with a port of 0 to 65535")
+        return cls(host=host, port=int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+DEFAULT_NATIVE: Final = Address(host="127.0.0.1", port=9095)

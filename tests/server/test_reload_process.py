@@ -1,0 +1,211 @@
+"""SIGHUP and a real server: what changes while it runs, what needs a restart, and that nothing ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.native import messages
+
+from tests.support.certificates import HOST, Certificates, make_certificates
+from tests.support.kafka_wire import KafkaWire
+from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.wire_client import WireClient
+
+READ: Final = "settings are read again"
+REFUSED: Final = "the settings are as before"
+SETTINGS: Final[Mapping[str, Any]] = {
+    "kafka": f"{HOST}:0",
+    "kafka_security": "sasl_ssl",
+    "connection_failed_authentication_delay_ms": 1,
+}
+
+
+def as_toml(value: Any) -> str:
+    return json.dumps(value)
+
+
+@attrs.define(eq=False)
+class Reloaded:
+    """A server whose settings are in files that a test writes."""
+
+    folder: ServerFolder
+    certificates: Certificates
+    _signals: int = 0
+    server: ServerProcess = attrs.field(init=False)
+
+    @property
+    def config(self) -> Path:
+        return self.folder.path / "server.toml"
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder.path / "certificate.pem"
+
+    @property
+    def users(self) -> Path:
+        return self.folder.path / "users.toml"
+
+    def write(self, **changes: Any) -> None:
+        files = {"ssl_certificate_file": str(self.certificate), "sasl_users_file": str(self.users)}
+        keys = {**SETTINGS, **files, **changes}
+        self.config.write_text("".join(f"{name} = {as_toml(value)}\n" for name, value in keys.items()))
+
+    def write_users(self, **passwords: str) -> None:
+        self.users.write_text("".join(f"[{user}]\npassword = {as_toml(password)}\n" for user, password in passwords.items()))
+
+    def start(self) -> None:
+        self.server = self.folder.start("--config", str(self.config))
+
+    def hang_up(self) -> list[str]:
+        """Send SIGHUP, and answer the lines that it has led to."""
+        before = self.server.stderr()
+        self.server.process.send_signal(signal.SIGHUP)
+        self._signals += 1
+        self.server._wait_for(lambda: self._answers() == self._signals, "an answer to SIGHUP", 60)
+        with WireClient.connect(self.server.address) as client:
+            client.call(messages.MetadataRequest(()))  # the lines behind the first one are written in the same turn
+        return self.server.stderr()[len(before) :].splitlines()
+
+    def _answers(self) -> int:
+        return self.server.stderr().count(READ) + self.server.stderr().count(REFUSED)
+
+    @contextmanager
+    def connected(self) -> Iterator[KafkaWire]:
+        address = Address.parse(json.loads(self.server.ready_file.read_text())["kafka"])
+        context = self.certificates.client_context()
+        with socket.create_connection(address) as plain, context.wrap_socket(plain, server_hostname=HOST) as encrypted:
+            yield KafkaWire(encrypted)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def reloaded(server_folder: ServerFolder, certificates: Certificates) -> Reloaded:
+    found = Reloaded(server_folder, certificates)
+    shutil.copy(certificates.server, found.certificate)
+    found.write()
+    found.write_users(alice="a-secret", bob="b-secret")
+    return found
+
+
+def login(client: KafkaWire, user: str, password: str) -> int:
+    """The error code of a login."""
+    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = client.call(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)
+    return int(answer.error_code)
+
+
+def shown_certificate(client: KafkaWire) -> bytes:
+    assert isinstance(client.socket, ssl.SSLSocket)
+    shown = client.socket.getpeercert(binary_form=True)
+    assert shown is not None
+    return shown
+
+
+def partitions_of_new_topic(client: KafkaWire, name: str) -> int:
+    client.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 7)
+    [topic] = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 7).topics
+    return len(topic.partitions)
+
+
+def test_new_handshakes_show_the_new_certificate_and_old_connections_go_on(reloaded: Reloaded, tmp_path: Path) -> None:
+    reloaded.start()
+    with reloaded.connected() as old:
+        assert login(old, "alice", "a-secret") == 0
+        renewed = make_certificates(tmp_path / "renewed")
+        shutil.copy(renewed.server, reloaded.certificate)
+        lines = reloaded.hang_up()
+        assert [line for line in lines if f"changed: the content of {reloaded.certificate}" in line]
+        before, reloaded.certificates = shown_certificate(old), renewed
+        with reloaded.connected() as new:
+            assert shown_certificate(new) != before
+            assert login(new, "alice", "a-secret") == 0
+        assert partitions_of_new_topic(old, "still-served") == 1
+    assert reloaded.server.stop() == 0
+
+
+def test_users_who_are_taken_away_log_in_no_more_and_new_ones_do(reloaded: Reloaded) -> None:
+    reloaded.start()
+    with reloaded.connected() as alice, reloaded.connected() as bob:
+        assert login(alice, "alice", "a-secret") == login(bob, "bob", "b-secret") == 0
+        reloaded.write_users(bob="another-secret", carol="c-secret")
+        lines = reloaded.hang_up()
+        changes = ("users added: carol", "users removed: alice", "passwords of users: bob")
+        assert [change for change in changes if any(f"changed: {change}" in line for line in lines)] == list(changes)
+        assert "secret" not in reloaded.server.stderr()
+        assert partitions_of_new_topic(alice, "still-served") == 1
+    tried = []
+    for user, password in (("alice", "a-secret"), ("bob", "b-secret"), ("bob", "another-secret"), ("carol", "c-secret")):
+        with reloaded.connected() as client:
+            tried.append(login(client, user, password) == 0)
+    assert tried == [False, False, True, True]
+    assert reloaded.server.stop() == 0
+
+
+def test_keys_that_may_change_do_and_the_others_are_named(reloaded: Reloaded) -> None:
+    reloaded.start()
+    reloaded.write(num_partitions=3, log_level="warning", max_connections=77, data_dirs=["elsewhere"])
+    lines = reloaded.hang_up()
+    said = "\n".join(lines)
+    assert "needs a restart: max_connections: " in said
+    assert " -> 77" in said
+    assert "data_dirs" not in said, "the command line names them, and wins"
+    with reloaded.connected() as client:
+        assert login(client, "alice", "a-secret") == 0
+        assert partitions_of_new_topic(client, "wider") == 3
+    assert reloaded.server.stop() == 0
+    assert "stopping" not in reloaded.server.stderr(), "which is an INFO line"
+
+
+BROKEN: Final = {
+    "no TOML": lambda reloaded: reloaded.config.write_text("num_partitions = "),
+    "unknown key": lambda reloaded: reloaded.write(num_partitons=3),
+    "no settings": lambda reloaded: reloaded.config.unlink(),
+    "users": lambda reloaded: reloaded.users.write_text("[alice]\npasword = 'x'"),
+    "no certificate": lambda reloaded: reloaded.certificate.write_text("gone"),
+    "the key's file is away": lambda reloaded: reloaded.write(num_partitions=3, ssl_key_file="/nowhere/key.pem"),
+}
+
+
+def test_what_cannot_be_read_is_one_error_line_and_changes_nothing(reloaded: Reloaded) -> None:
+    reloaded.start()
+    for what, break_it in BROKEN.items():
+        reloaded.write(num_partitions=3)
+        break_it(reloaded)
+        lines = reloaded.hang_up()
+        assert len(lines) == 1, (what, lines)
+        assert "level=error" in lines[0], what
+        shutil.copy(reloaded.certificates.server, reloaded.certificate)
+        reloaded.write_users(alice="a-secret")
+    with reloaded.connected() as client:
+        assert login(client, "bob", "b-secret") == 0
+        assert partitions_of_new_topic(client, "narrow") == 1
+    assert reloaded.server.stop() == 0
+
+
+def test_a_server_that_is_starting_or_stopping_is_not_ended(reloaded: Reloaded) -> None:
+    server = reloaded.folder.spawn("--config", str(reloaded.config))
+    server.wait_locked(reloaded.folder.data_dir)
+    server.process.send_signal(signal.SIGHUP)
+    reloaded.server = server.wait_ready()
+    with reloaded.connected() as client:
+        assert login(client, "alice", "a-secret") == 0
+    os.kill(server.pid, signal.SIGTERM)
+    os.kill(server.pid, signal.SIGHUP)
+    assert server.wait_exit() == 0

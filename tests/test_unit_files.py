@@ -1,0 +1,119 @@
+"""The units in packaging/systemd: systemd finds nothing wrong with them, and what they start does what they expect.
+
+Started they are by `StandInSupervisor`, with the paths of the test in place of those of a machine; what confines a service is
+not tried, only judged by `systemd-analyze security`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+from triolog.server.settings.broker_settings import read_settings
+from triolog.tools.cli.main import SUBCOMMANDS
+
+from tests.support.server_process import COMMAND
+from tests.support.supervisor import StandInSupervisor
+from tests.support.unit_files import UnitFile
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "packaging/systemd"
+SERVER: Final = "triolog.service"
+LINK: Final = "triolog-forward@.service"
+UNITS: Final = (SERVER, LINK)
+INSTALLED: Final = "/opt/triolog/bin/triolog"
+CONFIG: Final = "/etc/triolog/triolog.toml"
+MOST_EXPOSED: Final = 15
+"""Of systemd's 100, at which it says OK below 50; a service that talks over a network has at least 10."""
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze here; the parsing of the units is tested all the same")
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_is_made_of_settings_and_starts_our_command(name: str) -> None:
+    unit = UnitFile.read(FOLDER / name)
+    assert set(unit.sections) == {"Unit", "Service", "Install"}
+    command, subcommand, option, _ = unit.command()
+    assert (command, option) == (INSTALLED, "--config")
+    if subcommand not in SUBCOMMANDS and importlib.util.find_spec("triolog.tools.forward") is None:
+        pytest.skip(f"triolog {subcommand} is not there")
+    assert subcommand in SUBCOMMANDS
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_finds_nothing_wrong(tmp_path: Path, name: str) -> None:
+    """With our command where it is, and without the manual pages that are not installed here."""
+    lines = (FOLDER / name).read_text().replace(INSTALLED, *COMMAND).splitlines(keepends=True)
+    there = tmp_path / name
+    there.write_text("".join(line for line in lines if not line.startswith("Documentation=man:")))
+    verified = analyze("verify", str(there))
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_service_is_confined(name: str) -> None:
+    judged = analyze("security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(FOLDER / name))
+    if "unrecognized option" in judged.stderr:
+        pytest.skip("this systemd-analyze judges no files")
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+def test_a_link_has_no_settings_that_a_server_lacks() -> None:
+    """What confines them is the same, but for what a server needs more."""
+    server, link = (UnitFile.read(FOLDER / name).sections["Service"] for name in UNITS)
+    confining = [key for key in link if key.startswith(("Protect", "Private", "Restrict", "System", "Cap", "Memory", "NoNew"))]
+    missing = [key for key in confining if key not in server and not key.startswith("MemoryMax")]
+    assert missing == []
+
+
+def test_the_example_of_settings_is_taken() -> None:
+    read = read_settings(str(FOLDER / "triolog.toml"), {}, {})
+    assert read["data_dirs"] == ("/var/lib/triolog",)
+    assert UnitFile.read(FOLDER / SERVER).service("StateDirectory") == "triolog"
+
+
+def commented(name: str) -> dict[str, object]:
+    """What the example would say without the marks before its keys."""
+    lines = (FOLDER / name).read_text().splitlines()
+    return tomllib.loads("\n".join(line.removeprefix("#") for line in lines if not line.startswith("# ")))
+
+
+def test_what_the_example_proposes_is_taken_too(tmp_path: Path) -> None:
+    proposed = tmp_path / "proposed.toml"
+    proposed.write_text(
+        "".join(f"{key} = {value}\n" for key, value in commented("triolog.toml").items() if key.startswith("max"))
+    )
+    assert set(read_settings(str(proposed), {}, {})) >= {"max_memory_bytes"}
+
+
+def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(tmp_path: Path) -> None:
+    unit = UnitFile.read(FOLDER / SERVER)
+    config = tmp_path / "triolog.toml"
+    config.write_text('native = "127.0.0.1:0"\ndurability = "group:50"\n')
+    arguments = ["--config", str(config), "--data-dir", str(tmp_path / "data")]
+    assert unit.command()[1:] == ["serve", "--config", CONFIG]
+    with StandInSupervisor(tmp_path, arguments, watchdog_s=float(unit.service("WatchdogSec"))) as supervisor:
+        server = supervisor.start()
+        assert unit.service("Type") == "notify"
+        supervisor.await_line("READY=1")
+        supervisor.await_line("WATCHDOG=1")
+        reload = [part.replace("$MAINPID", str(server.pid)) for part in unit.command("ExecReload")]
+        subprocess.run(reload, check=True)
+        supervisor.await_line("RELOADING=1")
+        supervisor.await_line("READY=1")
+        server.process.send_signal(signal.SIGTERM)
+        supervisor.await_line("STOPPING=1")
+        assert server.wait_exit() == 0
+        config.write_text("native = ")
+        assert str(supervisor.start().wait_exit()) == unit.service("RestartPreventExitStatus")
+    assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
