@@ -1,6 +1,6 @@
 """The guard of the whole disk: what happens when a log directory's device has less left than `disk_reserve_bytes`.
 
-First the topics with `disk.full.policy=expire-oldest` give up their oldest inactive segments, whichever partition they are in,
+First the topics with `disk.full.policy=drop-oldest` give up their oldest inactive segments, whichever partition they are in,
 until the reserve is there again. If there are none, or if no space comes of it, appends of clients are refused with
 POLICY_VIOLATION, for all topics, until there is room: not KAFKA_STORAGE_ERROR, which clients would send again for minutes,
 because a full disk waits for a person. Reads, deletions and the server's own topics go on; the reserve is for them.
@@ -83,7 +83,7 @@ class DiskGuard:
             space.fruitless = 0 if free > before else space.fruitless + 1
             LOGGER.warning(
                 "%s had %d bytes left, below disk_reserve_bytes=%d: the %d oldest segments of topics with "
-                "disk.full.policy=expire-oldest were given up, %d bytes are left now",
+                "disk.full.policy=drop-oldest were given up, %d bytes are left now",
                 directory.path,
                 before,
                 self.reserve_bytes,
@@ -106,7 +106,7 @@ class DiskGuard:
             hosted
             for hosted in self.topics.hosted()
             if hosted.directory is directory
-            and hosted.actor.config.disk_full_policy is DiskFullPolicy.EXPIRE_OLDEST
+            and hosted.actor.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST
             and not is_internal(hosted.actor.topic_partition.topic)
             and hosted.actor.log.offline is None
         ]
@@ -117,7 +117,7 @@ class DiskGuard:
         if is_refusing:
             LOGGER.error(
                 "%s has %d bytes left, below disk_reserve_bytes=%d: appends to its partitions are refused; free space, or set "
-                "disk.full.policy=expire-oldest for topics that may lose their oldest records",
+                "disk.full.policy=drop-oldest for topics that may lose their oldest records",
                 directory.path,
                 free,
                 self.reserve_bytes,
