@@ -23,7 +23,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.paths import is_internal
 from ...storage.log.retention import oldest_first
 from .log_directories import LogDirectories
-from .log_retention import LogRetention
+from .log_retention import LOOKS_PER_TURN, LogRetention
 from .topics import HostedPartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class DiskGuard:
     """One look at a time: each of two would give up all that is missing."""
 
     async def check(self) -> None:
-        """Look at every directory in service and act; nothing without a reserve. Raises an OSError once all had their turn."""
+        """Look at every directory in service, and at what groups hold, and act. Raises an OSError once all had their turn."""
         refused: OSError | None = None
         async with self._looking:
             for directory in list(self.directories.live) if self.reserve_bytes else ():
@@ -66,8 +66,23 @@ class DiskGuard:
                     await self._check(directory, self.spaces.setdefault(directory.path, GuardedSpace()))
                 except OSError as exc:
                     refused = exc
+            await self._check_holds()
         if refused is not None:
             raise refused
+
+    async def _check_holds(self) -> None:
+        """Refuse appends to logs whose holds are at their bounds, where that is their topic's policy."""
+        now_ms, holds, by_time = self.retention.now_ms(), self.retention.holds, self.retention.trusts_clock
+        for number, hosted in enumerate(self.topics.hosted()):
+            if number % LOOKS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            log = hosted.actor.log
+            refusal = None if log.offline is not None else holds.refusal(log, now_ms, by_time=by_time)
+            if refusal is not None and hosted.hold_refusal is None:
+                LOGGER.error("%s", refusal.message)
+            elif refusal is None and hosted.hold_refusal is not None:
+                LOGGER.warning("%s: what is held has gone below the bounds of its hold: appends are taken", log.topic_partition)
+            hosted.hold_refusal = refusal
 
     async def _check(self, directory: LogDirectory, space: GuardedSpace) -> None:
         """One look: at most one round of giving up, because what is deleted becomes free a moment later."""
@@ -109,8 +124,10 @@ class DiskGuard:
             and hosted.actor.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST
             and not is_internal(hosted.actor.topic_partition.topic)
             and hosted.actor.log.offline is None
+            and self.retention.holds.may_judge(hosted.actor.log)
         ]
-        offsets = oldest_first([hosted.actor.log for hosted in willing], needed_bytes)
+        logs = [hosted.actor.log for hosted in willing]
+        offsets = oldest_first(logs, needed_bytes, [self.retention.holds.held_from(log) for log in logs])
         return await self.retention.give_up([(willing[place], offset) for place, offset in sorted(offsets.items())])
 
     def _say(self, directory: LogDirectory, free: int, *, is_refusing: bool) -> None:

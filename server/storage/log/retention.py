@@ -36,7 +36,8 @@ from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_o
 from ..errors import SyncFailedError, is_out_of_space
 from ..producers.producer_snapshots import snapshot_paths
 from ..segments.segment import LogSegment
-from .hold import NOTHING_HELD, count_read, count_without_hold
+from .derived_files import Dropped
+from .hold import NOTHING_HELD, count_read, count_without_hold, lost_between
 from .log import Doomed, Log
 
 DELETE: Final = "delete"
@@ -83,13 +84,13 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True, held_from: i
             del expired[-1]
     if not expired:
         return 0
-    yield from increment_log_start_offset(log, _end_of(log, expired[-1]))
+    yield from increment_log_start_offset(log, _end_of(log, expired[-1]), held_from=held_from)
     return len(expired)
 
 
-def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
+def increment_log_start_offset(log: Log, offset: int, *, held_from: int = NOTHING_HELD) -> Procedure[bool]:
     """Make `offset` the first readable one; False when it is that already, or lies below. Of the log's files `derived.json`
-    alone changes.
+    alone changes. What goes with it from `held_from` on is counted as dropped.
 
     Raises OffsetOutOfRangeError above the high watermark. The recovery point follows: what is not readable needs no recovery.
     """
@@ -100,6 +101,12 @@ def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
         )
     if offset <= log.log_start_offset:
         return False
+    lost = lost_between(log, max(log.log_start_offset, held_from), offset)
+    if lost is not None:
+        before = log.derived.dropped
+        log.derived.dropped = Dropped(
+            before.records + lost.records, before.size_bytes + lost.size_bytes, lost.first_offset, lost.end_offset
+        )
     log.log_start_offset = offset
     log.recovery_point = max(log.recovery_point, offset)
     log.leader_epochs.truncate_from_start(offset)
