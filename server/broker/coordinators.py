@@ -73,6 +73,7 @@ class Coordinators:
             self._see_producers(hosted.actor)
         manager.waiting.on_opened = self._load_late
         await self.committed_offsets.topic.load()
+        manager.holds.committed = self.committed_offsets.offset_of
         await self.transactions.ids.load()
         await self.transactions.finish_overdue()
         await self.share_state.load()

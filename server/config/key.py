@@ -90,13 +90,17 @@ def write_switch(value: bool) -> str:
     return str(value).lower()
 
 
-def choice(name: str, default: Any, choices: Mapping[str, Any], doc: str) -> ConfigKey:
+def choice(
+    name: str, default: Any, choices: Mapping[str, Any], doc: str, *, former: Mapping[str, Any] | None = None
+) -> ConfigKey:
+    """`former`: names that are read and not written."""
     names = {value: text for text, value in choices.items()}
+    read_as = {**(former or {}), **choices}
 
     def read(text: str) -> Any:
-        if text not in choices:
+        if text not in read_as:
             raise ValueError(f"{text!r} is none of {', '.join(choices)}")
-        return choices[text]
+        return read_as[text]
 
     return ConfigKey(
         name=name, type="string", default=default, read=read, write=names.__getitem__, doc=doc, valid=", ".join(choices)

@@ -47,9 +47,13 @@ class LogConfig:
     fetch_check_crcs: bool = TOPIC_KEYS["fetch.check.crcs"].default
     min_insync_replicas: int = TOPIC_KEYS["min.insync.replicas"].default
     disk_full_policy: DiskFullPolicy = TOPIC_KEYS["disk.full.policy"].default
+    disk_full_priority: int = TOPIC_KEYS["disk.full.priority"].default
     cleanup_policy: tuple[str, ...] = TOPIC_KEYS["cleanup.policy"].default
     retention_ms: int = TOPIC_KEYS["retention.ms"].default
     retention_bytes: int = TOPIC_KEYS["retention.bytes"].default
+    retention_hold_groups: tuple[str, ...] = TOPIC_KEYS["retention.hold.groups"].default
+    retention_hold_max_bytes: int = TOPIC_KEYS["retention.hold.max.bytes"].default
+    retention_hold_max_ms: int = TOPIC_KEYS["retention.hold.max.ms"].default
     delete_retention_ms: int = TOPIC_KEYS["delete.retention.ms"].default
     min_compaction_lag_ms: int = TOPIC_KEYS["min.compaction.lag.ms"].default
     max_compaction_lag_ms: int = TOPIC_KEYS["max.compaction.lag.ms"].default

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ...protocol.limits import INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
+from ...protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey, choice, number, ratio, switch, write_switch
-from .values import DAY_MS, DiskFullPolicy, Durability, DurabilityMode, RecordValidation
+from .values import DAY_MS, FORMER_POLICIES, DiskFullPolicy, Durability, DurabilityMode, RecordValidation
 
 
 def _read_cleanup_policy(text: str) -> tuple[str, ...]:
@@ -16,6 +16,15 @@ def _read_cleanup_policy(text: str) -> tuple[str, ...]:
     if not policies or any(policy not in ("delete", "compact") for policy in policies):
         raise ValueError(f"{text!r} is not a list of delete and compact")
     return policies
+
+
+def _read_groups(text: str) -> tuple[str, ...]:
+    groups = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    if any(not group or len(group.encode()) > INT16_MAX for group in groups):
+        raise ValueError(f"{text!r} is not a list of names of groups, each of 1 to {INT16_MAX} bytes, with commas between them")
+    if len(set(groups)) < len(groups):
+        raise ValueError(f"{text!r} names a group twice")
+    return groups
 
 
 _PRODUCER = "producer"
@@ -109,7 +118,15 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             "disk.full.policy",
             DiskFullPolicy.REFUSE,
             {policy.value: policy for policy in DiskFullPolicy},
-            "Below `disk_reserve_bytes`: refuse appends, or give up the oldest inactive segments.",
+            "Where there is no room, or a hold is at its bounds: refuse appends, or drop the oldest segments.",
+            former=FORMER_POLICIES,
+        ),
+        number(
+            "disk.full.priority",
+            0,
+            "Of the topics with `drop-oldest`, those with the lowest are dropped from first.",
+            low=-1000,
+            high=1000,
         ),
         ConfigKey(
             name="cleanup.policy",
@@ -126,6 +143,29 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             -1,
             "Size of a partition above which old segments may go; -1: never.",
             unit="bytes",
+            low=-1,
+        ),
+        ConfigKey(
+            name="retention.hold.groups",
+            type="list",
+            default=(),
+            read=_read_groups,
+            write=",".join,
+            doc="Retention takes nothing that one of these groups has not committed.",
+            valid="names of groups",
+        ),
+        number(
+            "retention.hold.max.bytes",
+            -1,
+            "Up to how much such groups hold of a partition beyond retention; -1: no limit.",
+            unit="bytes",
+            low=-1,
+        ),
+        number(
+            "retention.hold.max.ms",
+            -1,
+            "Up to which age of a segment such groups hold it beyond retention; -1: no limit.",
+            unit="ms",
             low=-1,
         ),
         number("delete.retention.ms", DAY_MS, "Life of a tombstone after compaction.", unit="ms"),

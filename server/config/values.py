@@ -48,7 +48,12 @@ class RecordValidation(enum.Enum):
 
 
 class DiskFullPolicy(enum.Enum):
-    """What a topic does when its device has less left than the server's `disk_reserve_bytes`."""
+    """What a topic does where there is no room: its device has less left than `disk_reserve_bytes`, all logs together more than
+    `log_max_bytes`, or a hold is at its bounds."""
 
     REFUSE = "refuse"
-    EXPIRE_OLDEST = "expire-oldest"
+    DROP_OLDEST = "drop-oldest"
+
+
+FORMER_POLICIES: Final = {"expire-oldest": DiskFullPolicy.DROP_OLDEST}
+"""Names that directories and settings may still have."""

@@ -26,7 +26,8 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "record.validation": ("full", "header"),
-    "disk.full.policy": ("refuse", "expire-oldest"),
+    "disk.full.policy": ("refuse", "drop-oldest"),
+    "retention.hold.groups": ("", "one", "one,two"),
     "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
     "durability": ("fsync", "os", "group:1", "group:3600000"),
     "min.cleanable.dirty.ratio": ("0.0", "0.25", "1.0"),
@@ -45,7 +46,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "group:²",
         "fsync:5",
     ),
-    "list": ("", ",", "nonsense", "delete,nonsense"),
+    "list": (",", "a,,b", "twice,twice"),
     "double": ("", "x", "-0.1", "1.1", "nan"),
     "boolean": ("", "1", "yes", "tru"),
     "int": ("", "x", "1.5", "1e3", str(INT32_MAX + 1), str(-(2**40))),
@@ -85,7 +86,7 @@ def test_what_is_valid_is_read_and_written_as_it_was(key: ConfigKey) -> None:
 
 @KEYS
 def test_what_is_not_valid_is_refused_with_the_key_and_the_value(key: ConfigKey) -> None:
-    for text in WRONG[key.type]:
+    for text in (*WRONG[key.type], *(("", "nonsense", "delete,nonsense") if key.name == "cleanup.policy" else ())):
         with pytest.raises(InvalidConfigError) as raised:
             LogConfig().overlay({key.name: text})
         assert raised.value.code is ErrorCode.INVALID_CONFIG
@@ -113,6 +114,12 @@ def test_unknown_keys_are_refused_by_name(name: str) -> None:
 def test_a_value_that_is_no_text_is_refused(value: object) -> None:
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes is a "):
         LogConfig().overlay({"segment.bytes": value})  # type: ignore[dict-item]
+
+
+def test_a_former_name_of_a_policy_is_read_and_told_by_the_name_that_it_has_now() -> None:
+    config = LogConfig().overlay({"disk.full.policy": "expire-oldest"})
+    assert config == LogConfig().overlay({"disk.full.policy": "drop-oldest"})
+    assert config.as_strings()["disk.full.policy"] == "drop-oldest"
 
 
 def test_an_overlay_changes_its_keys_only() -> None:

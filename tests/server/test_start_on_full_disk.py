@@ -174,10 +174,10 @@ def test_expire_oldest_makes_room_on_a_device_without_a_free_block_and_the_serve
     """Nobody frees anything by hand: the oldest segments go, and with their space the logs are opened."""
     killed_on_a_full_device(folder, device)
     config = folder.path / "server.toml"
-    config.write_text(f'disk_reserve_bytes = {RESERVE_BYTES}\n[topic_defaults]\n"disk.full.policy" = "expire-oldest"\n')
+    config.write_text(f'disk_reserve_bytes = {RESERVE_BYTES}\n[topic_defaults]\n"disk.full.policy" = "drop-oldest"\n')
     server = folder.start("--config", str(config))
     with WireClient.connect(server.address) as client:
-        server.wait_stderr("segments of topics with disk.full.policy=expire-oldest were given up")
+        server.wait_stderr("segments of topics with disk.full.policy=drop-oldest were given up")
         for topic in {topic for topic in ("orders", "other") if f"{topic}-0 waits for space" in server.stderr()}:
             server.wait_stderr(f"{topic}-0 has found space")
         for topic in ("orders", "other"):

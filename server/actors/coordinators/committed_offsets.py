@@ -9,7 +9,7 @@ Offsets that are part of a transaction are kept aside until the transaction's ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -188,6 +188,19 @@ class CommittedOffsets:
             if each.value is not None or partitions is not None
         ]
 
+    def offset_of(self, group: str, topic_partition: TopicPartition) -> int | None:
+        """What the group has committed for a partition: a look into memory. None: nothing, or nobody can tell."""
+        try:
+            offsets = self.topic.contents(self.topic.partition_of(group)).offsets(group)
+        except RequestError:
+            return None
+        return found.value.offset if (found := offsets.get(topic_partition)) else None
+
+    def _is_held_for(self, key: OffsetCommitKey) -> bool:
+        """Whether retention waits for the group there: without its offset everything would be held from the start again."""
+        topics, name = self.topic.topics, key.topic_partition.topic
+        return name in topics and key.group in topics.get(name).config.retention_hold_groups
+
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Whether there is something to commit offsets for."""
         topics, (name, number) = self.topic.topics, topic_partition
@@ -213,13 +226,17 @@ class CommittedOffsets:
 
     async def expire(self, may_expire: MayExpire) -> int:
         """Take back offsets older than the retention, and answer how many; and the records of groups that have none left.
-        Raises RequestError."""
+        An offset that `retention.hold.groups` names stays. Raises RequestError."""
         retention_ms, count = self._config.offsets_retention_ms, 0
         for topic_partition, offsets in self.topic.readable():
-            expired = partial(offsets.expired, self._now_ms(), retention_ms, may_expire)
+            expired = partial(self._expired, offsets, retention_ms, may_expire)
             count += await self._take_back(topic_partition, offsets, expired)
             await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire))
         return count
+
+    def _expired(self, offsets: GroupOffsets, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
+        expired = offsets.expired(self._now_ms(), retention_ms, may_expire)
+        return (key for key in expired if not self._is_held_for(key))
 
     async def take_back(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget these offsets of a group; those that are not there are fine. Raises RequestError."""

@@ -1,6 +1,6 @@
 """The guard of the whole disk: what happens when a log directory's device has less left than `disk_reserve_bytes`.
 
-First the topics with `disk.full.policy=expire-oldest` give up their oldest inactive segments, whichever partition they are in,
+First the topics with `disk.full.policy=drop-oldest` give up their oldest inactive segments, whichever partition they are in,
 until the reserve is there again. If there are none, or if no space comes of it, appends of clients are refused with
 POLICY_VIOLATION, for all topics, until there is room: not KAFKA_STORAGE_ERROR, which clients would send again for minutes,
 because a full disk waits for a person. Reads, deletions and the server's own topics go on; the reserve is for them.
@@ -23,7 +23,7 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk.paths import is_internal
 from ...storage.log.retention import oldest_first
 from .log_directories import LogDirectories
-from .log_retention import LogRetention
+from .log_retention import LOOKS_PER_TURN, LogRetention
 from .topics import HostedPartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class DiskGuard:
     """One look at a time: each of two would give up all that is missing."""
 
     async def check(self) -> None:
-        """Look at every directory in service and act; nothing without a reserve. Raises an OSError once all had their turn."""
+        """Look at every directory in service, and at what groups hold, and act. Raises an OSError once all had their turn."""
         refused: OSError | None = None
         async with self._looking:
             for directory in list(self.directories.live) if self.reserve_bytes else ():
@@ -66,8 +66,23 @@ class DiskGuard:
                     await self._check(directory, self.spaces.setdefault(directory.path, GuardedSpace()))
                 except OSError as exc:
                     refused = exc
+            await self._check_holds()
         if refused is not None:
             raise refused
+
+    async def _check_holds(self) -> None:
+        """Refuse appends to logs whose holds are at their bounds, where that is their topic's policy."""
+        now_ms, holds, by_time = self.retention.now_ms(), self.retention.holds, self.retention.trusts_clock
+        for number, hosted in enumerate(self.topics.hosted()):
+            if number % LOOKS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            log = hosted.actor.log
+            refusal = None if log.offline is not None else holds.refusal(log, now_ms, by_time=by_time)
+            if refusal is not None and hosted.hold_refusal is None:
+                LOGGER.error("%s", refusal.message)
+            elif refusal is None and hosted.hold_refusal is not None:
+                LOGGER.warning("%s: what is held has gone below the bounds of its hold: appends are taken", log.topic_partition)
+            hosted.hold_refusal = refusal
 
     async def _check(self, directory: LogDirectory, space: GuardedSpace) -> None:
         """One look: at most one round of giving up, because what is deleted becomes free a moment later."""
@@ -83,7 +98,7 @@ class DiskGuard:
             space.fruitless = 0 if free > before else space.fruitless + 1
             LOGGER.warning(
                 "%s had %d bytes left, below disk_reserve_bytes=%d: the %d oldest segments of topics with "
-                "disk.full.policy=expire-oldest were given up, %d bytes are left now",
+                "disk.full.policy=drop-oldest were given up, %d bytes are left now",
                 directory.path,
                 before,
                 self.reserve_bytes,
@@ -106,18 +121,20 @@ class DiskGuard:
             hosted
             for hosted in self.topics.hosted()
             if hosted.directory is directory
-            and hosted.actor.config.disk_full_policy is DiskFullPolicy.EXPIRE_OLDEST
+            and hosted.actor.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST
             and not is_internal(hosted.actor.topic_partition.topic)
             and hosted.actor.log.offline is None
+            and self.retention.holds.may_judge(hosted.actor.log)
         ]
-        offsets = oldest_first([hosted.actor.log for hosted in willing], needed_bytes)
+        logs = [hosted.actor.log for hosted in willing]
+        offsets = oldest_first(logs, needed_bytes, [self.retention.holds.held_from(log) for log in logs])
         return await self.retention.give_up([(willing[place], offset) for place, offset in sorted(offsets.items())])
 
     def _say(self, directory: LogDirectory, free: int, *, is_refusing: bool) -> None:
         if is_refusing:
             LOGGER.error(
                 "%s has %d bytes left, below disk_reserve_bytes=%d: appends to its partitions are refused; free space, or set "
-                "disk.full.policy=expire-oldest for topics that may lose their oldest records",
+                "disk.full.policy=drop-oldest for topics that may lose their oldest records",
                 directory.path,
                 free,
                 self.reserve_bytes,

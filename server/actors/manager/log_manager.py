@@ -4,8 +4,8 @@ Start: lock every directory, take its clean marker, open the logs in threads, wr
 mailboxes, let the actors drain, flush and trim every log, write checkpoints, put the clean marker, unlock.
 
 What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
-at a time), `retention` (what is deleted while it runs), `guard` (the reserve of the disks), `waiting` (logs that found no
-space at the start). `maintenance` runs them.
+at a time), `retention` (what is deleted while it runs), `holds` (what of that groups still need), `guard` (the reserve of the
+disks), `waiting` (logs that found no space at the start). `maintenance` runs them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from .log_closing import close_logs
 from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import LogRetention
+from .space.holds import Holds
 from .topic_changes import ConfigChange, TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
 from .waiting_logs import WaitingLogs
@@ -56,6 +57,7 @@ class LogManager:
     topics: Topics = attrs.field(factory=Topics)
     log_directories: LogDirectories = attrs.field(init=False)
     changes: TopicChanges = attrs.field(init=False)
+    holds: Holds = attrs.field(factory=Holds)
     retention: LogRetention = attrs.field(init=False)
     guard: DiskGuard = attrs.field(init=False)
     batch_limits: BatchLimits = attrs.field(init=False)
@@ -73,7 +75,7 @@ class LogManager:
         )
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
-        self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms)
+        self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms, self.holds)
         self.waiting = WaitingLogs(
             self.disk,
             self.topics,

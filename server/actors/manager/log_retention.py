@@ -37,6 +37,7 @@ from ...storage.log.retention import (
 from ...system.clock import NowMs
 from ..disk.disk import Disk
 from .log_directories import LogDirectories
+from .space.holds import Holds, say_dropped
 from .topics import HostedPartition, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -60,6 +61,9 @@ class LogRetention:
     directories: LogDirectories
     topics: Topics
     now_ms: NowMs
+    holds: Holds
+    trusts_clock: bool = True
+    """Whether what is old may be judged by the clock; the maintenance says so."""
     taken_segments: int = 0
     """Taken out since the start, for their age, for the size of their log, or because the disk is full."""
 
@@ -77,16 +81,21 @@ class LogRetention:
             if number % LOOKS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
             log = hosted.actor.log
-            if log.offline is None and may_expire(log, now_ms, by_time=by_time):
+            if log.offline is None and self.holds.may_judge(log) and self._may_expire(log, now_ms, by_time):
+                before = log.derived.dropped
                 try:
-                    expire = partial(expire_segments, now_ms=now_ms, by_time=by_time)
+                    expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
                     count = await hosted.actor.perform(expire, writes=False)
                 except RequestError as exc:
                     LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
                     continue
+                say_dropped(log, before)
                 if count:
                     expired.append(hosted)
         return expired
+
+    def _may_expire(self, log: Log, now_ms: int, by_time: bool) -> bool:
+        return may_expire(log, now_ms, by_time=by_time, held_from=self.holds.held_from(log))
 
     async def _take_out(self, expired: Sequence[HostedPartition], pause_s: float) -> int:
         if not expired:
@@ -139,9 +148,12 @@ class LogRetention:
         full disk waits for it."""
         partitions = []
         for hosted, offset in offsets:
+            log = hosted.actor.log
+            before = log.derived.dropped
             with contextlib.suppress(RequestError):
-                await hosted.actor.perform(partial(increment_log_start_offset, offset=offset), writes=False)
+                await hosted.actor.perform(partial(_give_up, holds=self.holds, offset=offset), writes=False)
                 partitions.append(hosted)
+            say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
         for hosted in partitions:
             for doomed in hosted.actor.log.doomed:
@@ -256,6 +268,15 @@ def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | No
         )
     offline = hosted.actor.log.offline
     return None if offline is None else offline.as_answer()
+
+
+def _expire(log: Log, *, holds: Holds, now_ms: int, by_time: bool) -> Procedure[int]:
+    """It is asked in the log's turn what is held: groups commit meanwhile."""
+    return (yield from expire_segments(log, now_ms, by_time=by_time, held_from=holds.held_from(log)))
+
+
+def _give_up(log: Log, *, holds: Holds, offset: int) -> Procedure[bool]:
+    return (yield from increment_log_start_offset(log, offset, held_from=holds.held_from(log)))
 
 
 def _increment(log: Log, *, before_offset: int) -> Procedure[bool]:

@@ -63,6 +63,7 @@ async def run_maintenance(manager: LogManager) -> None:
 
     async def look_at_clock() -> None:
         watch.look()
+        manager.retention.trusts_clock = watch.is_trusted
 
     jobs = (
         _Job(look_at_clock, tick_s, now + tick_s),

@@ -40,6 +40,8 @@ class HostedPartition:
     directory: LogDirectory
     refusal: RequestError | None = None
     """Why appends of clients are refused right now. Set by the guard of the disk's reserve."""
+    hold_refusal: RequestError | None = None
+    """The same for what groups hold of the log. Set by the guard."""
     is_probed: bool = False
     """Whether the directory was looked at since the log went offline."""
     unlinking: trio.Lock = attrs.field(factory=trio.Lock)
@@ -119,8 +121,9 @@ class Topics:
     def writable(self, topic_partition: TopicPartition) -> PartitionActor:
         """The actor for an append of a client. Raises what `actor` raises, and what appends are refused with."""
         partition = self.partition(topic_partition)
-        if partition.refusal is not None:
-            raise partition.refusal.as_answer()
+        refusal = partition.refusal or partition.hold_refusal
+        if refusal is not None:
+            raise refusal.as_answer()
         return partition.actor
 
     def partition(self, topic_partition: TopicPartition) -> HostedPartition:

@@ -5,13 +5,15 @@ Two files decide what is read, and nothing in a log that is not scanned would co
 deleted ones.
 
 `{"format_version": 1, "log_start_offset": n, "transaction_indexes": [[base offset, bytes of the log, bytes of the index,
-CRC-32C of the index], ...], "crc32c": n}`; `crc32c` is that of the document without it. Who edits the file takes it out.
+CRC-32C of the index], ...], "dropped": [records, bytes, first offset, end offset], "crc32c": n}`; `crc32c` is that of the
+document without it. Who edits the file takes it out.
 
 There is an entry for each segment with aborted transactions, written when the segment is closed or replaced. It counts as long
 as the log has that size: a Kafka that appended or compacted has left it behind. (One that compacted without a change of size
 costs a scan, which finds what is true.) The log start offset is written where it is raised; the larger one counts, this or the
-checkpoint's, if the log reaches it. The file comes into being with the first of either, or when a directory of Kafka's is
-opened. It is a second witness only: where it cannot be written the log goes on, and nobody waits until it is on the device.
+checkpoint's, if the log reaches it. `dropped` is there once records went that somebody still held (see `hold`): how many in
+all, and the last of the gaps that they left. The file comes into being with the first of these, or when a directory of Kafka's
+is opened. It is a second witness only: where it cannot be written the log goes on, and nobody waits until it is on the device.
 """
 
 from __future__ import annotations
@@ -46,19 +48,34 @@ class IndexFacts(NamedTuple):
     crc: int
 
 
+class Dropped(NamedTuple):
+    """What went of a log since it was made though somebody held it, and the last of the gaps that it left."""
+
+    records: int = 0
+    size_bytes: int = 0
+    first_offset: int = -1
+    end_offset: int = -1
+
+
+NOTHING_DROPPED: Final = Dropped()
+
+
 class Facts(NamedTuple):
     """The content of the file; index facts by base offset."""
 
     log_start_offset: int
     indexes: Mapping[int, IndexFacts]
+    dropped: Dropped = NOTHING_DROPPED
 
 
 def encode_facts(facts: Facts) -> bytes:
-    document = {
+    document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "log_start_offset": facts.log_start_offset,
         "transaction_indexes": [[base_offset, *each] for base_offset, each in sorted(facts.indexes.items())],
     }
+    if facts.dropped != NOTHING_DROPPED:
+        document["dropped"] = list(facts.dropped)
     return json.dumps({**document, "crc32c": _checksum(document)}).encode() + b"\n"
 
 
@@ -72,7 +89,8 @@ def decode_facts(path: str, data: bytes) -> Facts:
         if found is not None and found != (computed := _checksum(document)):
             raise CheckpointError(f"{path} has crc32c {found}, its content has {computed}")
         indexes = {int(base_offset): IndexFacts(*map(int, facts)) for base_offset, *facts in document["transaction_indexes"]}
-        return Facts(int(document["log_start_offset"]), indexes)
+        dropped = Dropped(*map(int, document.get("dropped", ())))
+        return Facts(int(document["log_start_offset"]), indexes, dropped)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise CheckpointError(f"{path} cannot be read: {exc!r}") from exc
 
@@ -95,6 +113,7 @@ class DerivedFiles:
     """What is known, and what of it is in the file. Owner: the log."""
 
     indexes: dict[int, IndexFacts] = attrs.field(factory=dict)
+    dropped: Dropped = NOTHING_DROPPED
     _written: Facts | None = None
     _is_refused: bool = False
 
@@ -108,7 +127,7 @@ class DerivedFiles:
                 "%s; transaction indexes and the log start offset are taken as they are, and it is made anew", str(exc)
             )
             facts = None
-        return (cls(), 0) if facts is None else (cls(dict(facts.indexes), facts), facts.log_start_offset)
+        return (cls(), 0) if facts is None else (cls(dict(facts.indexes), facts.dropped, facts), facts.log_start_offset)
 
     def check(self, segment: LogSegment) -> Procedure[None]:
         """Hold the `.txnindex` that was loaded for a segment against what is known. Raises CorruptIndexError."""
@@ -143,7 +162,7 @@ class DerivedFiles:
         """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails."""
         bases = [segment.base_offset for segment in segments]
         self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
-        facts = Facts(log_start_offset, dict(self.indexes))
+        facts = Facts(log_start_offset, dict(self.indexes), self.dropped)
         if facts == self._written or (self._written is None and not self.indexes and log_start_offset <= bases[0]):
             return
         try:

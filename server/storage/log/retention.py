@@ -7,7 +7,8 @@ maybeIncrementLogStartOffset).
 | `retention.bytes` | cleanup.policy has `delete` | as long as at least `retention.bytes` stay |
 | `retention.ms` | cleanup.policy has `delete` | the largest timestamp (without any: the file's mtime) is older, strictly |
 
-A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. When all of them go,
+A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. `retention.ms` and
+`retention.bytes` take nothing from `held_from` on, up to the bounds of the hold (see `hold`). When all of them go,
 the active one is forced to the device and rolled first, so an empty segment stays and the log end offset with it.
 
 It takes two steps, with the log directory's log start checkpoint written between them: `expire_segments` raises the log start
@@ -35,17 +36,31 @@ from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_o
 from ..errors import SyncFailedError, is_out_of_space
 from ..producers.producer_snapshots import snapshot_paths
 from ..segments.segment import LogSegment
+from .derived_files import Dropped
+from .hold import NOTHING_HELD, count_read, count_without_hold, lost_between
 from .log import Doomed, Log
 
 DELETE: Final = "delete"
+_Rank = tuple[bool, int, bool, int]
+"""The smallest goes first."""
 
 
-def may_expire(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
+def may_expire(log: Log, now_ms: int, *, by_time: bool = True, held_from: int = NOTHING_HELD) -> bool:
     """Whether `expire_segments` or `take_out_below` could find something: a cheap look that needs no disk."""
+    first = log.segments.first
+    if len(log.segments) > 1 and _end_of(log, first) <= log.log_start_offset:
+        return True
+    if not is_wanted(log, now_ms, by_time=by_time):
+        return False
+    return (
+        held_from >= _end_of(log, first) or count_without_hold(log, list(log.segments), held_from, now_ms, by_time=by_time) > 0
+    )
+
+
+def is_wanted(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
+    """Whether the oldest segment would go for its age or the size of the log, were nothing held."""
     segments, config = log.segments, log.config
     first = segments.first
-    if len(segments) > 1 and _end_of(log, first) <= log.log_start_offset:
-        return True
     if DELETE not in config.cleanup_policy or not _is_deletable(log, first):
         return False
     if config.retention_bytes >= 0 and log.size_in_bytes - first.size >= config.retention_bytes:
@@ -53,13 +68,13 @@ def may_expire(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
     return by_time and config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms
 
 
-def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure[int]:
+def expire_segments(log: Log, now_ms: int, *, by_time: bool = True, held_from: int = NOTHING_HELD) -> Procedure[int]:
     """Raise the log start offset over the segments that retention lets go, and answer how many those are.
 
     The log start offset must be on the device before `take_out_below` is run. `by_time=False`: retention.ms is not
     looked at. The active segment stays where there is no space for one behind it.
     """
-    expired = yield from _expired(log, now_ms, by_time=by_time)
+    expired = yield from _expired(log, now_ms, by_time=by_time, held_from=held_from)
     if len(expired) == len(log.segments):
         try:
             yield from flush_and_roll(log)
@@ -69,13 +84,13 @@ def expire_segments(log: Log, now_ms: int, *, by_time: bool = True) -> Procedure
             del expired[-1]
     if not expired:
         return 0
-    yield from increment_log_start_offset(log, _end_of(log, expired[-1]))
+    yield from increment_log_start_offset(log, _end_of(log, expired[-1]), held_from=held_from)
     return len(expired)
 
 
-def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
+def increment_log_start_offset(log: Log, offset: int, *, held_from: int = NOTHING_HELD) -> Procedure[bool]:
     """Make `offset` the first readable one; False when it is that already, or lies below. Of the log's files `derived.json`
-    alone changes.
+    alone changes. What goes with it from `held_from` on is counted as dropped.
 
     Raises OffsetOutOfRangeError above the high watermark. The recovery point follows: what is not readable needs no recovery.
     """
@@ -86,6 +101,12 @@ def increment_log_start_offset(log: Log, offset: int) -> Procedure[bool]:
         )
     if offset <= log.log_start_offset:
         return False
+    lost = lost_between(log, max(log.log_start_offset, held_from), offset)
+    if lost is not None:
+        before = log.derived.dropped
+        log.derived.dropped = Dropped(
+            before.records + lost.records, before.size_bytes + lost.size_bytes, lost.first_offset, lost.end_offset
+        )
     log.log_start_offset = offset
     log.recovery_point = max(log.recovery_point, offset)
     log.leader_epochs.truncate_from_start(offset)
@@ -155,19 +176,28 @@ def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], *, durable: bool) -> N
                 fs.sync_directory(path.rpartition("/")[0])
 
 
-def oldest_first(logs: Sequence[Log], needed_bytes: int) -> dict[int, int]:
+def oldest_first(logs: Sequence[Log], needed_bytes: int, held_from: Sequence[int] = ()) -> dict[int, int]:
     """What to give up so that `needed_bytes` become free: the log start offset to go to, by the log's place in `logs`.
+    `held_from`: the first offset of each log that somebody needs; without it nothing is held.
 
-    Inactive segments below the high watermark only, the one with the smallest largest timestamp first, whichever log it is
-    in; those without timestamps come first of all.
+    Inactive segments below the high watermark only, whichever log they are in: first what everybody has read whom the log
+    is held for, then by `disk.full.priority`, and of one priority what nobody holds before what is held. Among equals the
+    segment with the smallest largest timestamp goes first, one without timestamps before it.
     """
-    candidates: list[tuple[int, int, int]] = []
+    candidates: list[tuple[_Rank, int, int]] = []
     given_up: dict[int, int] = {}
-    segments = [list(log.segments)[:-1] for log in logs]
+    segments = [list(log.segments) for log in logs]
+    read = [
+        count_read(log, segments[owner], held_from[owner]) if held_from else len(segments[owner])
+        for owner, log in enumerate(logs)
+    ]
 
     def offer(owner: int, slot: int) -> None:
-        if slot < len(segments[owner]) and _is_deletable(logs[owner], segments[owner][slot]):
-            heapq.heappush(candidates, (segments[owner][slot].max_timestamp, owner, slot))
+        if slot < len(segments[owner]) - 1 and _is_deletable(logs[owner], segments[owner][slot]):
+            segment, config, is_held = segments[owner][slot], logs[owner].config, slot >= read[owner]
+            is_handed_on = bool(config.retention_hold_groups) and not is_held
+            rank = (not is_handed_on, config.disk_full_priority, is_held, segment.max_timestamp)
+            heapq.heappush(candidates, (rank, owner, slot))
 
     for owner in range(len(segments)):
         offer(owner, 0)
@@ -183,9 +213,9 @@ def oldest_first(logs: Sequence[Log], needed_bytes: int) -> dict[int, int]:
 # ---- which segments --------------------------------------------------------------------------------------------------------
 
 
-def _expired(log: Log, now_ms: int, *, by_time: bool) -> Procedure[list[LogSegment]]:
+def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedure[list[LogSegment]]:
     segments = list(log.segments)
-    count = _count_below(log, log.log_start_offset)
+    below = count = _count_below(log, log.log_start_offset)
     if DELETE not in log.config.cleanup_policy:
         return segments[:count]
     count = _count_above_size(log, segments, count)
@@ -197,6 +227,8 @@ def _expired(log: Log, now_ms: int, *, by_time: bool) -> Procedure[list[LogSegme
             if now_ms - largest <= log.config.retention_ms:
                 break
             count += 1
+    if count > below and held_from < _end_of(log, segments[count - 1]):
+        count = max(below, min(count, count_without_hold(log, segments, held_from, now_ms, by_time=by_time)))
     return segments[:count]
 
 

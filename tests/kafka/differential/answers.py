@@ -58,7 +58,12 @@ SYMBOLS: Final[Mapping[str, str]] = {
 
 TRANSACTION_START: Final = "transaction_start_time_ms"
 TIMES: Final = frozenset({"timestamp", "last_timestamp", TRANSACTION_START})
-OUR_TOPIC_KEYS: Final = frozenset({"durability", "record.validation", "fetch.check.crcs", "disk.full.policy"})
+OUR_TOPIC_KEYS: Final = frozenset(
+    {
+        *("durability", "record.validation", "fetch.check.crcs", "disk.full.policy", "disk.full.priority"),
+        *("retention.hold.groups", "retention.hold.max.bytes", "retention.hold.max.ms"),
+    }
+)
 """Configurations that only triolog has."""
 SORTED_BY: Final = (
     "name",

@@ -40,8 +40,8 @@ class ShrinkingDevice(GateFileSystem):
 
 async def fill(broker: Broker) -> None:
     """Five segments of five records: `logs` and `audit` may lose theirs, those of `logs` are older, `orders` may not."""
-    await broker.topics.create("logs", 1, {"disk.full.policy": "expire-oldest"})
-    await broker.topics.create("audit", 1, {"disk.full.policy": "expire-oldest"})
+    await broker.topics.create("logs", 1, {"disk.full.policy": "drop-oldest"})
+    await broker.topics.create("audit", 1, {"disk.full.policy": "drop-oldest"})
     await broker.topics.create("orders", 1)
     for partition, timestamp in ((LOGS, START_MS - 2), (AUDIT, START_MS - 1), (ORDERS, START_MS - 1000)):
         for number in range(25):

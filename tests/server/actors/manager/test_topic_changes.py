@@ -67,7 +67,7 @@ async def test_retention_follows_a_change(tmp_path: Path) -> None:
         ({}, ["no.such.key"], "no.such.key"),
         ({"segment.bytes": "5"}, [], "5 is not in 14..2147483647"),
         ({"retention.ms": "-2"}, [], "-2 is not in -1.."),
-        ({"disk.full.policy": "panic"}, [], "none of refuse, expire-oldest"),
+        ({"disk.full.policy": "panic"}, [], "none of refuse, drop-oldest"),
         ({"retention.ms": "5"}, ["retention.ms"], "say one of both"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, [], "is above"),
     ],

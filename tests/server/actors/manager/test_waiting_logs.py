@@ -337,7 +337,7 @@ async def test_expire_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_pat
     await write_log(tmp_path)
     fs = full_device()
     reserve = 10 * SIZE
-    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "expire-oldest"}, disk_reserve_bytes=reserve) as broker:
+    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
         manager = broker._manager
         await manager.guard.check()
         assert sorted(path.name for path in (tmp_path / "topic-0").glob("*.log"))[0] == f"{10:020d}.log"
@@ -355,7 +355,7 @@ async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(t
     await write_log(tmp_path)
     fs = full_device()
     reserve = 10 * SIZE
-    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "expire-oldest"}, disk_reserve_bytes=reserve) as broker:
+    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
         manager, is_open = broker._manager, trio.Event()
         unlinking = manager.topics.partition(PARTITION).unlinking
 

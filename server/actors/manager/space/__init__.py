@@ -1,0 +1,1 @@
+"""Who holds what of the logs, and the bounds of their size."""
