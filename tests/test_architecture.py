@@ -69,11 +69,12 @@ FLOORS: Final = {
     "server.app": 24,
     "server.embedded": 25,
     "tools.client": 25,
-    "tools.cli": 26,
-    "tools.demo": 26,
-    "tools.bench": 27,
-    "tools.pytest_plugin": 27,
-    "tools.spark": 28,
+    "tools.forward": 26,
+    "tools.cli": 27,
+    "tools.demo": 27,
+    "tools.bench": 28,
+    "tools.pytest_plugin": 28,
+    "tools.spark": 29,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
 

@@ -16,8 +16,12 @@ from ..config import TOPIC_KEYS, Durability, LogConfig
 from .broker_config import BROKER_KEYS
 
 VARIABLE_PREFIX: Final = "TRIOLOG_"
-OTHER_VARIABLES: Final = frozenset({"TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT"})
-"""Variables of that prefix that are not the server's: the test suite's size, and what clients need to find it."""
+OTHER_VARIABLES: Final = frozenset(
+    {"TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"}
+)
+"""Variables of that prefix that are not the server's: the test suite's size, what clients need to find it, where links are."""
+FORWARD_TABLES: Final = ("forward", "forward_process")
+"""Links to an upstream, which another process reads and checks (`triolog forward`)."""
 
 
 def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,6 +34,8 @@ def read_settings(file: str | None, environment: Mapping[str, str], arguments: M
     if file is not None:
         document = _load_toml(file)
         topic_defaults = _topic_table(f"{file} [topic_defaults]", document.pop("topic_defaults", {}))
+        for table in FORWARD_TABLES:
+            document.pop(table, None)
         values |= _read_all(file, document)
     variables = {
         name: text

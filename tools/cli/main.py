@@ -34,6 +34,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
     "quotas": Subcommand("triolog.tools.cli.quotas.command", "List, set and remove client quotas."),
+    "forward": Subcommand("triolog.tools.cli.forward.command", "Hand records on to a Kafka upstream, in order and once."),
     "top": Subcommand(
         "triolog.tools.cli.top.command", "Watch a running server: rates, lag, disk, what a power cut could take."
     ),

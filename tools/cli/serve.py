@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -118,6 +118,7 @@ def command(
             from ...server.listeners.kafka.calls import load_calls
 
             load_calls()
+    child = _forwarding(config_file)
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -125,6 +126,8 @@ def command(
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
+        if child is not None:
+            raise click.UsageError(f"{config_file} has links to an upstream; a server for tests starts none")
         _serve_for_tests(config, control, rules, nodes, emulate, ready_file)
         return
 
@@ -136,7 +139,9 @@ def command(
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
-            trio.run(serve, config, partial(_started, ready_file), bar, service)
+            started = partial(_started, ready_file)
+            run = serve if child is None else partial(child, serve)
+            trio.run(run, config, started, bar, service)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 
@@ -176,6 +181,30 @@ def _serve_for_tests(
             trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+
+
+def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | None:
+    """What runs a server together with a process that forwards, where the file has links. Raises a usage error for bad ones."""
+    if config_file is None or not _has_links(config_file):
+        return None
+    from ..forward.errors import SettingsError
+    from ..forward.process.supervisor import serve_and_forward
+    from ..forward.settings.forward_settings import ForwardSettings, read_file
+
+    try:
+        ForwardSettings(**read_file(config_file, is_servers=True))
+    except SettingsError as exc:
+        raise click.UsageError(str(exc)) from exc
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: pip install 'triolog[forward]'")
+    return partial(serve_and_forward, config_file)
+
+
+def _has_links(config_file: str) -> bool:
+    import tomllib
+
+    with open(config_file, "rb") as stream:
+        return "forward" in tomllib.load(stream)
 
 
 @contextlib.contextmanager

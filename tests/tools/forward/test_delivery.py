@@ -1,0 +1,212 @@
+"""Records go upstream once and as they are, with their resume point, whatever ends the link in between."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from triolog.protocol.types import TopicPartition
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.blocking.client import BlockingClient
+from triolog.tools.client.blocking.producer import BlockingProducer
+from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
+from triolog.tools.client.procedures.topics import list_topics
+
+from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
+
+DATA = st.one_of(st.none(), st.binary(max_size=40))
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(1, 1_700_000_000_000), DATA, DATA, st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3).map(tuple)
+    ),
+    min_size=1,
+    max_size=200,
+)
+
+
+def numbered(first: int, end: int, mark: str = "") -> list[bytes]:
+    return [f"{mark}{number}".encode() for number in range(first, end)]
+
+
+def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition, int]:
+    return broker.groups.committed(group)
+
+
+def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str | None:
+    assert broker.native is not None
+    with BlockingClient(broker.native) as client:
+        return next(each.topic_id for each in client.run(list_topics()) if each.name == topic)
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(records=RECORDS)
+def test_records_are_the_same_upstream_field_by_field(
+    pair: Forwarding, records: list[tuple[int, bytes, bytes, tuple[()]]]
+) -> None:
+    begin = len(pair.records()) if TOPIC in pair.upstream.topics() else 0
+    pair.source.append(TOPIC, records)
+    pair.drain()
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in pair.records()[begin:]] == records
+
+
+def test_a_record_without_a_time_has_none_upstream_and_time_zero_is_one_ms(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC)
+    pair.source.append(TOPIC, [(-1, None, b"none", ()), (0, None, b"zero", ())])
+    pair.drain()
+    assert [record.timestamp for record in pair.records()] == [-1, 1]
+
+
+def test_partitions_stay_and_each_keeps_its_order() -> None:
+    with forwarding() as pair:
+        pair.source.create_topic(TOPIC, 3)
+        for partition in range(3):
+            pair.append(numbered(0, 500, f"{partition}-"), partition=partition)
+        pair.drain()
+        for partition in range(3):
+            assert pair.values(partition=partition) == numbered(0, 500, f"{partition}-")
+
+
+def test_the_resume_point_is_upstream_with_the_id_of_the_source_topic(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    pair.drain(target="edge.{node}.{link}.{topic}")
+    target = f"edge.node.link.{TOPIC}"
+    assert pair.values(target) == numbered(0, 10)
+    assert committed(pair.upstream) == {TopicPartition(target, 0): 10}
+    assert pair.source.native is not None
+    with BlockingClient(pair.source.native) as client:
+        noted = client.run(fetch_offsets(GROUP, None, require_stable=False))
+    assert noted == {TopicPartition(TOPIC, 0): CommittedOffset(10, topic_id(pair.source))}
+
+
+def test_the_next_process_goes_on_where_the_upstream_says(pair: Forwarding) -> None:
+    for number in range(3):
+        pair.append(numbered(number * 10, number * 10 + 10))
+        pair.drain()
+    assert pair.values() == numbered(0, 30)
+
+
+def test_what_the_source_has_noted_does_not_count_where_the_upstream_knows_better(pair: Forwarding) -> None:
+    pair.append(numbered(0, 20))
+    pair.drain()
+    pair.source.groups.commit(GROUP, {TopicPartition(TOPIC, 0): 5})
+    pair.append(numbered(20, 30))
+    link = pair.drain()
+    assert pair.values() == numbered(0, 30)
+    assert link.progress.snapshot()["failures"] == 0
+
+
+def test_an_upstream_that_has_forgotten_the_group_leaves_the_note_of_the_source(pair: Forwarding) -> None:
+    pair.append(numbered(0, 20))
+    pair.drain()
+    pair.upstream.delete_topic(TOPIC)  # and the group's offset with it
+    pair.append(numbered(20, 30))
+    pair.drain()
+    assert pair.values() == numbered(20, 30)
+
+
+@pytest.mark.parametrize(("start", "expected"), [("earliest", numbered(0, 20)), ("latest", [])])
+def test_a_topic_that_was_never_forwarded_begins_where_the_link_says(
+    pair: Forwarding, start: str, expected: list[bytes]
+) -> None:
+    pair.append(numbered(0, 20))
+    pair.drain(start=start)
+    assert pair.values() == expected
+
+
+def test_a_link_can_begin_at_a_time(pair: Forwarding) -> None:
+    pair.source.append(TOPIC, [(1_700_000_000_000 + number * 60_000, None, b"%d" % number, ()) for number in range(10)])
+    pair.drain(start="2023-11-14T22:18:20+00:00")  # five minutes behind the first
+    assert pair.values() == numbered(5, 10)
+
+
+def test_a_link_follows_while_it_runs(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC)
+    with Running(pair.link()):
+        for number in range(5):
+            pair.append(numbered(number, number + 1))
+            until(lambda end=number + 1: pair.values() == numbered(0, end), "the next record")
+
+
+def test_aborted_records_of_the_source_do_not_go_and_committed_ones_do(pair: Forwarding) -> None:
+    assert pair.source.native is not None
+    with BlockingClient(pair.source.native) as client, BlockingProducer(client, transactional_id="id") as producer:
+        for number, ends_well in enumerate((True, False, True)):
+            with contextlib.suppress(InterruptedError), producer.transaction():
+                producer.send(TOPIC, value=b"%d" % number, partition=0)
+                if not ends_well:
+                    raise InterruptedError
+    pair.drain()
+    assert pair.values() == [b"0", b"2"]
+    assert committed(pair.source)[TopicPartition(TOPIC, 0)] == pair.source.log(TOPIC).end_offsets()[0]
+
+
+@pytest.mark.parametrize(
+    "api", ["Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "InitProducerId"]
+)
+@pytest.mark.parametrize("applied", [False, True])
+def test_an_answer_that_is_lost_costs_nothing_and_doubles_nothing(pair: Forwarding, api: str, applied: bool) -> None:
+    pair.upstream.create_topic(TOPIC)
+    pair.append(numbered(0, 200))
+    pair.upstream.faults.add(api, disconnect=True, applied=applied, once=True)
+    pair.drain()
+    assert pair.values() == numbered(0, 200)
+
+
+def test_at_least_once_notes_in_the_source_how_far_it_is(pair: Forwarding) -> None:
+    pair.append(numbered(0, 20))
+    pair.drain(delivery="at-least-once")
+    pair.append(numbered(20, 30))
+    pair.drain(delivery="at-least-once")
+    assert pair.values() == numbered(0, 30)
+    assert committed(pair.source) == {TopicPartition(TOPIC, 0): 30}
+    assert committed(pair.upstream) == {}
+
+
+def test_at_least_once_doubles_no_more_than_what_went_since_the_last_note(pair: Forwarding) -> None:
+    pair.append(numbered(0, 100))
+    pair.drain(delivery="at-least-once", origin_header=True)
+    pair.source.groups.commit(GROUP, {TopicPartition(TOPIC, 0): 60})  # as after a crash behind the acknowledgements
+    pair.drain(delivery="at-least-once", origin_header=True)
+    assert pair.values() == numbered(0, 100) + numbered(60, 100)
+    origins = [dict(record.headers)["triolog.origin"] for record in pair.records()]
+    assert origins[0] == f"node/{TOPIC}-0@0".encode()
+    assert len(set(origins)) == 100
+
+
+def test_a_record_may_say_where_it_is_from(pair: Forwarding) -> None:
+    pair.source.append(TOPIC, [(1, None, b"value", (("own", b"x"),))])
+    pair.drain(origin_header=True)
+    assert pair.records()[0].headers == (("own", b"x"), ("triolog.origin", f"node/{TOPIC}-0@0".encode()))
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd", "snappy"])
+def test_records_may_be_compressed_on_their_way(pair: Forwarding, compression: str) -> None:
+    pair.append([b"a" * 1000] * 50)
+    pair.drain(compression=compression)
+    assert pair.values() == [b"a" * 1000] * 50
+
+
+def test_topics_are_found_by_a_pattern_also_later(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.forward.session.REFRESH_S", 0.05)
+    for name in ("a.one", "b.one"):
+        pair.source.create_topic(name)
+        pair.append([name.encode()], topic=name)
+    with Running(pair.link(topics=[], topic_pattern=r"a\..*")):
+        until(lambda: "a.one" in pair.upstream.topics() and pair.values("a.one") == [b"a.one"], "the first topic")
+        pair.source.create_topic("a.two")
+        pair.append([b"a.two"], topic="a.two")
+        until(lambda: "a.two" in pair.upstream.topics() and pair.values("a.two") == [b"a.two"], "the second topic")
+    assert "b.one" not in pair.upstream.topics()
+
+
+def test_partitions_that_are_added_are_forwarded(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.forward.session.REFRESH_S", 0.05)
+    pair.upstream.create_topic(TOPIC, 2)
+    with Running(pair.link()):
+        pair.append(numbered(0, 5))
+        until(lambda: pair.values() == numbered(0, 5), "the first partition")
+        pair.source.create_partitions(TOPIC, 2)
+        pair.append(numbered(5, 9), partition=1)
+        until(lambda: pair.values(partition=1) == numbered(5, 9), "the second partition")

@@ -1,0 +1,1 @@
+"""`triolog forward`: what it is told, and how it is asked."""

@@ -1,0 +1,120 @@
+"""`triolog forward status` and `top`: what links do, how long their backlog is, what is lost."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..terminal.failures import NotConnectedError
+from ..terminal.output import count_text, draw, flush, json_line, json_option, printable, size_text, table, terminal, write
+from .asking import ask_link, state_dir_option, state_folder
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHORTEST_S: Final = 0.1
+LONGEST_S: Final = 3600.0
+NOT_RUNNING: Final = "not running"
+
+
+@click.command
+@click.argument("links", nargs=-1, metavar="[LINK]...")
+@state_dir_option
+@json_option
+def status(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> None:
+    """Show links: state, backlog, rate, what is lost and what stands in the way.
+
+    Exit code 3 when none of them runs.
+    """
+    told = _look(links, state_dir)
+    if as_json:
+        for each in told:
+            write(json_line(each))
+        flush()
+    else:
+        draw(view(told))
+    if all(each["state"] == NOT_RUNNING for each in told):
+        raise NotConnectedError(f"no link is forwarded by a process that {state_folder(state_dir)} knows")
+
+
+@click.command
+@click.argument("links", nargs=-1, metavar="[LINK]...")
+@click.option("--interval", type=click.FloatRange(SHORTEST_S, LONGEST_S), default=1.0, show_default=True, help="Seconds.")
+@state_dir_option
+@json_option
+def top(links: tuple[str, ...], interval: float, state_dir: str | None, as_json: bool) -> None:
+    """Watch links, redrawn every second, until Ctrl-C. Where standard output is no terminal it looks once."""
+    if as_json:
+        while True:
+            for each in _look(links, state_dir):
+                write(json_line(each))
+            flush()
+            time.sleep(interval)
+    console = terminal()
+    if not console.is_terminal:
+        draw(view(_look(links, state_dir)))
+        return
+    from rich.live import Live
+
+    with Live(view(_look(links, state_dir)), console=console, screen=True, auto_refresh=False) as live:
+        live.refresh()
+        while True:
+            time.sleep(interval)
+            live.update(view(_look(links, state_dir)), refresh=True)
+
+
+def view(told: list[dict[str, Any]]) -> RenderableType:
+    """A row for each link, and what stands in the way below."""
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = [_row(each) for each in told]
+    columns = {"link": "left", "state": "left"} | dict.fromkeys(
+        ("backlog", "bytes", "behind", "rate", "left", "forwarded", "lost"), "right"
+    )
+    drawn: list[RenderableType] = [table(columns, rows)]
+    for each in told:
+        for topic, message in each.get("troubles", {}).items():
+            drawn.append(Text(f"{each['link']}: topic {topic} is stopped: {printable(message)}", "red"))
+        if each.get("error") is not None:
+            when = datetime.fromtimestamp(each["error_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
+            drawn.append(Text(f"{each['link']}: {when} {printable(each['error'])}"))
+    return Group(*drawn)
+
+
+def _look(links: tuple[str, ...], state_dir: str | None) -> list[dict[str, Any]]:
+    from ...forward.process.place import links_in
+
+    told = []
+    for link in links or links_in(state_folder(state_dir)):
+        try:
+            told.append(ask_link(link, state_dir, {"command": "status"}))
+        except NotConnectedError:
+            told.append({"link": link, "state": NOT_RUNNING})
+    return told
+
+
+def _row(each: dict[str, Any]) -> tuple[str, ...]:
+    if each["state"] == NOT_RUNNING:
+        return (each["link"], NOT_RUNNING, *[""] * 7)
+    return (
+        each["link"],
+        each["state"],
+        count_text(each["backlog_records"], "record"),
+        size_text(each["backlog_bytes"]),
+        _duration(each["backlog_ms"] / 1000),
+        f"{size_text(int(each['bytes_per_second']))}/s",
+        "" if each["eta_s"] is None else _duration(each["eta_s"]),
+        count_text(each["records"], "record"),
+        count_text(each["lost_records"], "record"),
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,58 @@
+"""How forwarding fails: settings that make no sense, a link that cannot go on, a topic that cannot, and what may pass.
+
+Each message says what a person can do next. Whose fault it is decides what happens: `docs/forward.md` has the table.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import TriologError
+
+
+class ForwardError(TriologError):
+    """Base of what forwarding raises on purpose."""
+
+
+class SettingsError(ForwardError):
+    """What was asked for makes no sense: a key that does not exist, two links to one partition."""
+
+
+class LinkStoppedError(ForwardError):
+    """The link cannot go on before somebody has done something: another forwarder has taken it over."""
+
+
+class TopicStoppedError(ForwardError):
+    """One topic of a link cannot go on; the others do. It is looked at again from time to time."""
+
+    def __init__(self, topic: str, message: str) -> None:
+        super().__init__(f"{topic}: {message}")
+        self.topic = topic
+        self.message = message
+
+
+class RecordsRefusedError(ForwardError):
+    """The upstream takes some of the records that were sent to a partition together not, whoever sends them."""
+
+    def __init__(self, topic: str, partition: int, reason: str, *, is_size: bool) -> None:
+        super().__init__(f"{topic}-{partition}: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+        self.is_size = is_size
+        """Whether they are too large; another reason would be a timestamp or a key that is missing."""
+
+
+class TargetRefusedError(ForwardError):
+    """The upstream takes nothing for one of its topics: it is gone, or the right to it is."""
+
+    def __init__(self, target: str, message: str) -> None:
+        super().__init__(f"{target}: {message}")
+        self.target = target
+        self.message = message
+
+
+class TryAgainError(ForwardError):
+    """The upstream cannot be reached, or refuses for now: the link tries again later."""
+
+
+class SourceFailedError(TryAgainError):
+    """The same of the source."""

@@ -1,0 +1,117 @@
+"""Records of a piece into librdkafka's queue, one call each, until the piece is done or the stretch is full.
+
+This is what a link spends its time with: 1 us for librdkafka's `produce`, as much for the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import attrs
+
+from ...protocol.types import Record, TopicPartition
+from .memory import LinkMemory
+from .pacing.stretch import Stretch
+from .source.source import Gap, Piece
+from .upstream.producer import UpstreamProducer
+
+GAP_HEADER: Final = "triolog.gap"
+"""First and last offset of what was lost before this record, as in `120-131`."""
+ORIGIN_HEADER: Final = "triolog.origin"
+"""Where a record is from: node/topic-partition@offset."""
+ERROR_HEADER: Final = "triolog.error"
+"""Why a record is in the dead-letter topic."""
+LOOK_EACH: Final = 63
+"""Records between two looks at the clock; a mask."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@attrs.define(eq=False)
+class Handing:
+    """One piece on its way. Owner: the session."""
+
+    piece: Piece
+    target: str
+    gap: Gap | None
+    offset: int
+    """Behind the last record that was handed over."""
+    last_offset: int = -1
+    """Of the last record that was handed over."""
+    timestamp: int = -1
+    is_done: bool = False
+
+
+def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, stretch: Stretch, already: int) -> int:
+    """How many records went. `already`: those of the partition that are in the stretch. Raises what `make_room` raises.
+
+    Where the cap says so it waits between records, for as long as the stretch may be open.
+    """
+    produce, partition, target = producer.produce, handing.piece.partition, handing.target
+    number, cap, settings = partition.partition, memory.cap, memory.settings
+    most = min(memory.caution.limit(partition) - already, stretch.max_records - stretch.records)
+    room, deadline = stretch.max_bytes - stretch.bytes, stretch.begun_s + stretch.max_delay_s
+    refused = memory.refused.get(partition)
+    is_special = handing.gap is not None or settings.origin_header or refused is not None
+    records = size = 0
+    if most <= 0 or room <= 0:
+        return 0
+    for record in handing.piece.records:
+        offset, timestamp, key, value, headers = record
+        each = (0 if value is None else len(value)) + (0 if key is None else len(key))
+        topic, to = target, number
+        if is_special:
+            headers = _headers(memory, handing, record)
+            if refused is not None and offset in refused:
+                topic, to, headers = _dead_letter(memory, partition, record, refused[offset])
+        if headers:
+            each += sum(len(name) + (0 if data is None else len(data)) for name, data in headers)
+        while True:
+            try:
+                produce(topic, value, key, to, timestamp=timestamp or 1, headers=list(headers) or None)
+                break
+            except BufferError:
+                producer.make_room()
+        records += 1
+        size += each
+        handing.last_offset, handing.offset = offset, offset + 1
+        if timestamp >= 0:
+            handing.timestamp = timestamp
+        if records >= most or size >= room:
+            break
+        if cap is not None:
+            cap.sent(each, now_s := time.monotonic())
+            wait_s = cap.wait_s(now_s)
+            if now_s + wait_s >= deadline or (wait_s and memory.wishes.wait(wait_s, memory.wishes.version)):
+                break
+        elif not records & LOOK_EACH:
+            producer.look()
+            if time.monotonic() >= deadline:
+                break
+    else:
+        handing.offset, handing.is_done = handing.piece.next_offset, True
+    stretch.records += records
+    stretch.bytes += size
+    return records
+
+
+def _headers(memory: LinkMemory, handing: Handing, record: Record) -> Headers:
+    headers = record.headers
+    if memory.settings.origin_header:
+        headers = (*headers, (ORIGIN_HEADER, _origin(memory, handing.piece.partition, record.offset)))
+    if handing.gap is not None:
+        headers = (*headers, (GAP_HEADER, str(handing.gap).encode()))
+        handing.gap = None
+    return headers
+
+
+def _dead_letter(memory: LinkMemory, partition: TopicPartition, record: Record, reason: str) -> tuple[str, int, Headers]:
+    assert memory.settings.dead_letter_topic is not None
+    origin = (ORIGIN_HEADER, _origin(memory, partition, record.offset))
+    headers = (*record.headers, origin, (ERROR_HEADER, reason.encode()))
+    return memory.settings.dead_letter_topic, -1, headers
+
+
+def _origin(memory: LinkMemory, partition: TopicPartition, offset: int) -> bytes:
+    return f"{memory.node}/{partition}@{offset}".encode()

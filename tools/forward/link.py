@@ -1,0 +1,225 @@
+"""One link, as long as its process lives: sessions, and what is between them: pauses, closed windows, backoff.
+
+It runs in a thread of its own, because librdkafka's calls and the client of the source block.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...protocol.types import TopicPartition
+from ..client.backoff import Backoff
+from ..client.procedures.groups import CommittedOffset
+from .claims import Claims
+from .errors import (
+    ForwardError,
+    LinkStoppedError,
+    RecordsRefusedError,
+    SettingsError,
+    SourceFailedError,
+    TopicStoppedError,
+    TryAgainError,
+)
+from .memory import LinkMemory
+from .opening import open_upstream, trouble
+from .pacing.rate import RateCap
+from .pacing.stretch import StretchSize
+from .pacing.windows import opens_in_s
+from .progress import LinkProgress
+from .session import KEEP_S, Session
+from .settings.link_settings import LinkSettings
+from .source.source import Source
+from .states import LinkEvent, LinkState
+from .upstream.connection import UpstreamClients
+from .wishes import Wishes
+
+LOGGER: Final = logging.getLogger(__name__)
+FIRST_PAUSE_MS: Final = 500
+LONGEST_PAUSE_MS: Final = 60_000
+LOOK_S: Final = 10.0
+"""How often a link that sends nothing looks how long its backlog is."""
+QUICK_TRIES: Final = 64
+"""Sessions in a row that end to begin again at once, before one is made to wait as after a failure."""
+
+
+class Link:
+    """Owner: its thread, which runs `run`. Others ask `progress` and tell `wishes`."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        node: str | None,
+        open_source: Callable[[], Source],
+        wishes: Wishes,
+        claims: Claims,
+        *,
+        now_ms: Callable[[], float] = lambda: time.time() * 1000,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.settings: Final = settings
+        self.wishes: Final = wishes
+        self.progress: Final = LinkProgress(settings.name, settings.to, settings.delivery.value)
+        self.error: ForwardError | None = None
+        """Why it has failed."""
+        self._node = node
+        self._open_source = open_source
+        self._claims = claims
+        self._now_ms = now_ms
+        self._backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, jitter or random.Random())
+        self._memory: LinkMemory | None = None
+        self._seen = -1
+        self._quick_tries = 0
+        self._kept_s = time.monotonic()
+
+    def run(self) -> None:
+        """Until it is told to stop, is drained and was to end then, or has failed."""
+        source = self._open_source()
+        try:
+            while not self.progress.state.is_final:
+                self._go_on(source)
+        finally:
+            source.close()
+
+    # ---- inside --------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, source: Source) -> None:
+        self._seen = self.wishes.version
+        if self.wishes.is_stopping:
+            self._happened(LinkEvent.STOP)
+        elif self.wishes.is_paused:
+            self._rest(LinkEvent.PAUSE, LinkState.PAUSED, LinkEvent.RESUME, None, source)
+        elif wait_s := self._closed_for_s():
+            self._rest(LinkEvent.WINDOW_CLOSES, LinkState.WAITING, LinkEvent.WINDOW_OPENS, wait_s, source)
+        else:
+            self._connect_and_run(source)
+
+    def _connect_and_run(self, source: Source) -> None:
+        """One session; what ends it is what happens next."""
+        session: Session | None = None
+        error: BaseException | None = None
+        if self.progress.state is not LinkState.CONNECTING:
+            self._happened(LinkEvent.RECONNECT)
+        try:
+            memory = self._remember(source)
+            session = Session(memory, open_upstream(memory, self._clients(memory)))
+            self._connected()
+            self._run(session)
+        except TopicStoppedError as exc:
+            error = exc
+            assert self._memory is not None
+            trouble(self._memory, exc.topic, exc.message)
+        except (LinkStoppedError, SettingsError) as exc:
+            error = self.error = exc
+        except (TryAgainError, RecordsRefusedError) as exc:
+            error = exc
+        finally:
+            if session is not None:
+                session.close(error)
+        self._after(error, source)
+
+    def _after(self, error: BaseException | None, source: Source) -> None:
+        if self.error is not None:
+            self.progress.failed(str(self.error))
+            self._happened(LinkEvent.FAIL)
+            return
+        self._quick_tries = self._quick_tries + 1 if isinstance(error, TopicStoppedError | RecordsRefusedError) else 0
+        if isinstance(error, TryAgainError) or self._quick_tries > QUICK_TRIES:
+            self.progress.failed(str(error))
+            if self.wishes.is_stopping:
+                return
+            pause_s = self._backoff.pause_s()
+            LOGGER.warning("link %s: %s; trying again in %.1f s", self.settings.name, error, pause_s)
+            self._rest(
+                LinkEvent.LOST,
+                LinkState.BACKING_OFF,
+                LinkEvent.TRY_AGAIN,
+                pause_s,
+                None if isinstance(error, SourceFailedError) else source,
+            )
+
+    def _run(self, session: Session) -> None:
+        """Stretch by stretch, until something else is to be done."""
+        wishes = self.wishes
+        while not (wishes.is_stopping or wishes.is_paused or self._closed_for_s() or session.needs_refresh()):
+            if wishes.drains_since_s is not None and self.progress.state is LinkState.RUNNING:
+                self._happened(LinkEvent.DRAIN)
+            session.step()
+            self._backoff.reset()
+            if session.is_drained:
+                session.note()
+                wishes.drained()
+                if wishes.ends_when_drained:
+                    wishes.stop()
+                    return
+                self._happened(LinkEvent.DRAINED)
+
+    def _connected(self) -> None:
+        draining = self.wishes.drains_since_s is not None
+        self._happened(LinkEvent.DRAIN if draining else LinkEvent.CONNECTED)
+
+    def _remember(self, source: Source) -> LinkMemory:
+        """What is known of the link; the source has to be asked who it is before there is any."""
+        if self._memory is None:
+            settings = self.settings
+            self._memory = LinkMemory(
+                settings=settings,
+                node=self._node or source.node(),
+                source=source,
+                wishes=self.wishes,
+                progress=self.progress,
+                claims=self._claims,
+                size=StretchSize(settings.transaction_max_bytes),
+                cap=RateCap(settings.max_bytes_per_second) if settings.max_bytes_per_second else None,
+            )
+            self.progress.node = self._memory.node
+        return self._memory
+
+    def _clients(self, memory: LinkMemory) -> UpstreamClients:
+        return UpstreamClients(self.settings, memory.group, self.wishes.is_patient)
+
+    def _closed_for_s(self) -> float:
+        """How long the windows are closed; 0: it may send."""
+        if self.wishes.drains_since_s is not None:
+            return 0.0
+        return opens_in_s(self.settings.windows, self._now_ms() / 1000, self.settings.timezone)
+
+    def _rest(self, event: LinkEvent, state: LinkState, ends: LinkEvent, wait_s: float | None, source: Source | None) -> None:
+        """Send nothing for so long, or until somebody wants something else, and look at the backlog meanwhile."""
+        if self.progress.state is not state:
+            self._happened(event)
+        until_s = float("inf") if wait_s is None else time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if source is not None:
+                self._look(source)
+            if self.wishes.wait(min(left_s, LOOK_S), self._seen):
+                break
+        if self.wishes.is_stopping:
+            return
+        self._happened(ends)
+
+    def _look(self, source: Source) -> None:
+        """How long is the backlog? And the source is to remember how far the link is."""
+        memory = self._memory
+        if memory is None:
+            return
+        try:
+            self.progress.seen(source.topics().values())
+            if time.monotonic() - self._kept_s >= KEEP_S:
+                partitions = [
+                    TopicPartition(topic.name, number) for topic in source.topics().values() for number in topic.partitions
+                ]
+                kept: dict[TopicPartition, CommittedOffset] = source.committed(memory.group, partitions)
+                source.commit(memory.group, kept)
+                self._kept_s = time.monotonic()
+        except SourceFailedError:
+            return
+
+    def _happened(self, event: LinkEvent) -> None:
+        before = self.progress.state
+        self.progress.happened(event)
+        if event not in (LinkEvent.RECONNECT, LinkEvent.TRY_AGAIN):
+            LOGGER.info("link %s is %s, was %s", self.settings.name, self.progress.state.value, before.value)

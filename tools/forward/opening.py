@@ -1,0 +1,161 @@
+"""How a session begins: which topics, are they upstream, where does each partition go on. In this order:
+
+1. the source's topics, and those upstream, made where they are missing;
+2. the producer is introduced: an earlier forwarder is fenced, and its last transaction has an end;
+3. only then is the upstream's group asked how far it is, and compared with the source.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ...protocol.types import TopicPartition
+from ..client.procedures.groups import CommittedOffset
+from .errors import TopicStoppedError, TryAgainError
+from .memory import LinkMemory
+from .settings.names import ranks, target_name, wanted_topics
+from .source.source import SourceTopic
+from .upstream.connection import UpstreamClients
+from .upstream.producer import UpstreamProducer
+from .upstream.resume import Resumed, resume
+from .upstream.topics import UpstreamTopics
+from .upstream.verdict import words
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Opened:
+    """What a session begins with."""
+
+    producer: UpstreamProducer
+    topics: Mapping[str, SourceTopic]
+    targets: Mapping[str, str]
+    offsets: Mapping[TopicPartition, int]
+
+
+def open_upstream(memory: LinkMemory, clients: UpstreamClients) -> Opened:
+    """Raises TryAgainError, LinkStoppedError. Topics that cannot go on are in `memory.troubles`."""
+    topics = _source_topics(memory)
+    consumer = clients.consumer()
+    try:
+        group_metadata = consumer.consumer_group_metadata()
+        targets = _targets(memory, clients, consumer, topics.values())
+        upstream_topics = UpstreamTopics(clients, consumer, memory.settings.create_config)
+        largest = upstream_topics.batch_bytes(sorted(set(targets.values())))
+        producer = UpstreamProducer(clients, min(largest, memory.batch_bytes), memory.settings.transaction_timeout_ms)
+        try:
+            producer.introduce(group_metadata)
+            resumed = _resume(memory, clients, consumer, [topics[name] for name in targets], targets)
+        except BaseException:
+            producer.close()
+            raise
+    finally:
+        consumer.close()
+    going_on = {name: target for name, target in targets.items() if not memory.troubles.blocks(name, time.monotonic())}
+    for name in going_on:
+        memory.troubles.gone(name)
+    memory.publish_troubles()
+    offsets = {partition: each.offset for partition, each in resumed.items() if partition.topic in going_on}
+    for partition, offset in offsets.items():
+        there = topics[partition.topic].partitions[partition.partition]
+        memory.progress.begins(partition, targets[partition.topic], offset, there, resumed[partition].avoided)
+    memory.source.read(offsets, ranks(memory.settings.priority, going_on))
+    return Opened(producer=producer, topics={name: topics[name] for name in going_on}, targets=going_on, offsets=offsets)
+
+
+def trouble(memory: LinkMemory, topic: str, message: str) -> None:
+    """A topic cannot go on."""
+    if memory.troubles.add(topic, message, time.monotonic()):
+        LOGGER.error("link %s: topic %s is stopped: %s", memory.settings.name, topic, message)
+    memory.publish_troubles()
+
+
+def _source_topics(memory: LinkMemory) -> dict[str, SourceTopic]:
+    """Those that are meant and not to be left alone."""
+    settings = memory.settings
+    there = memory.source.topics()
+    found = wanted_topics(settings.topics, settings.topic_pattern, there)
+    for name in set(memory.troubles.messages) - set(found):
+        memory.troubles.gone(name)
+    for name in sorted(set(settings.topics) - set(found)):
+        trouble(memory, name, "the source has no such topic")
+    now_s = time.monotonic()
+    return {name: there[name] for name in found if not memory.troubles.blocks(name, now_s)}
+
+
+def _targets(memory: LinkMemory, clients: UpstreamClients, consumer: Consumer, topics: Iterable[SourceTopic]) -> dict[str, str]:
+    """What each topic is called upstream, where it can be sent there."""
+    settings = memory.settings
+    upstream_topics = UpstreamTopics(clients, consumer, settings.create_config)
+    targets = {}
+    for topic in topics:
+        target = target_name(settings.target, topic=topic.name, node=memory.node, link=settings.name)
+        owner = memory.claims.claim(settings.to, target, settings.name, topic.name)
+        try:
+            if owner is not None:
+                raise TopicStoppedError(
+                    topic.name, f"{owner} goes to {target} at {settings.to} as well; change `target` of one"
+                )
+            upstream_topics.check(topic, target, creates=settings.create_topics)
+        except TopicStoppedError as exc:
+            trouble(memory, topic.name, exc.message)
+        else:
+            targets[topic.name] = target
+    return targets
+
+
+def _resume(
+    memory: LinkMemory, clients: UpstreamClients, consumer: Consumer, topics: list[SourceTopic], targets: Mapping[str, str]
+) -> dict[TopicPartition, Resumed]:
+    partitions = [TopicPartition(topic.name, number) for topic in topics for number in sorted(topic.partitions)]
+    upstream = {}
+    if memory.is_exactly_once:
+        upstream = _committed_upstream(
+            clients, consumer, {part: TopicPartition(targets[part[0]], part[1]) for part in partitions}
+        )
+    local = memory.source.committed(memory.group, partitions)
+    new = [partition for partition in partitions if partition not in upstream and partition not in local]
+    starts = memory.source.locate(new, memory.settings.start)
+    found = {}
+    for topic in topics:
+        try:
+            for number, there in topic.partitions.items():
+                part = TopicPartition(topic.name, number)
+                each = resume(part, topic.topic_id, there, upstream.get(part), local.get(part), starts.get(part, 0))
+                if each.note is not None:
+                    LOGGER.warning("link %s: %s", memory.settings.name, each.note)
+                found[part] = each
+        except TopicStoppedError as exc:
+            trouble(memory, topic.name, exc.message)
+    return found
+
+
+def _committed_upstream(
+    clients: UpstreamClients, consumer: Consumer, targets: Mapping[TopicPartition, TopicPartition]
+) -> dict[TopicPartition, CommittedOffset]:
+    from confluent_kafka import TopicPartition as Place
+
+    if not targets:
+        return {}
+    places = [Place(*target) for target in targets.values()]
+    answers = clients.patiently(
+        lambda timeout_s: consumer.committed(places, timeout=timeout_s), lambda: consumer.poll(0), "no committed offsets"
+    )
+    for answer in answers:
+        if answer.error is not None:
+            raise TryAgainError(f"committed offsets of group {clients.group} at {clients.to}: {words(answer.error)}")
+    sources = {target: partition for partition, target in targets.items()}
+    return {
+        sources[TopicPartition(answer.topic, answer.partition)]: CommittedOffset(answer.offset, answer.metadata)
+        for answer in answers
+        if answer.offset >= 0
+    }

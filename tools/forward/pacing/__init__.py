@@ -1,0 +1,1 @@
+"""When and how much may be sent. No threads, no sockets; time is an argument."""

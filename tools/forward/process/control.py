@@ -1,0 +1,121 @@
+"""How a link is asked and told: a unix socket in its directory, one line of JSON each way.
+
+| request | answer |
+|---|---|
+| `{"command": "status"}` | what `LinkProgress.snapshot` has |
+| `{"command": "pause"}`, `{"command": "resume"}` | the same, afterwards |
+| `{"command": "drain", "timeout_s": 60}` | the same, when nothing is left or the time is up, with `drained` |
+
+An error is `{"error": "..."}`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any, Final
+
+import trio
+
+from ..link import Link
+from .place import LinkPlace
+
+MAX_REQUEST_BYTES: Final = 4096
+REQUEST_S: Final = 10.0
+POLL_S: Final = 0.02
+BACKLOG: Final = 16
+
+
+async def serve_control(link: Link, place: LinkPlace, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Answer until cancelled. Only the owner of the directory may ask."""
+    path = str(place.control)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        place.control.unlink(missing_ok=True)
+        listening.bind(path)
+        listening.listen(BACKLOG)
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
+
+        async def handle(stream: trio.SocketStream) -> None:
+            await _handle(link, place, stream)
+
+        await trio.serve_listeners(handle, [listener], task_status=_Ready(task_status))
+
+
+class _Ready(trio.TaskStatus[Any]):
+    """Says that it is ready, not with what."""
+
+    def __init__(self, task_status: trio.TaskStatus[None]) -> None:
+        self._task_status = task_status
+
+    def started(self, value: Any = None) -> None:
+        self._task_status.started()
+
+
+async def _handle(link: Link, place: LinkPlace, stream: trio.SocketStream) -> None:
+    """One request. A peer that is slow, or gone, is its own matter."""
+    async with stream:
+        try:
+            with trio.fail_after(REQUEST_S):
+                line = await _read_line(stream)
+            answer = await _answer(link, place, line)
+            with trio.fail_after(REQUEST_S):
+                await stream.send_all(json.dumps(answer).encode() + b"\n")
+        except (trio.TooSlowError, trio.BrokenResourceError, OSError):
+            return
+
+
+async def _read_line(stream: trio.SocketStream) -> bytes:
+    data = b""
+    while b"\n" not in data and len(data) < MAX_REQUEST_BYTES:
+        some = await stream.receive_some(MAX_REQUEST_BYTES)
+        if not some:
+            break
+        data += some
+    return data
+
+
+async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        command = request["command"]
+    except (ValueError, KeyError, TypeError):
+        return {"error": "that is no request"}
+    if command == "pause":
+        place.is_paused = True
+        link.wishes.pause()
+    elif command == "resume":
+        place.is_paused = False
+        link.wishes.resume()
+    elif command == "drain":
+        return await _drain(link, float(request.get("timeout_s") or float("inf")))
+    elif command != "status":
+        return {"error": f"there is no command {command!r}"}
+    return link.progress.snapshot()
+
+
+async def _drain(link: Link, timeout_s: float) -> dict[str, Any]:
+    if link.wishes.is_paused:
+        return {"error": "the link is paused; resume it first"}
+    link.wishes.drain()
+    with trio.move_on_after(timeout_s):
+        while link.wishes.drains_since_s is not None and not link.progress.state.is_final:  # noqa: ASYNC110 - in a thread
+            await trio.sleep(POLL_S)
+    drained = link.wishes.drains_since_s is None and not link.wishes.is_paused
+    if not drained:
+        link.wishes.drained()
+    return {**link.progress.snapshot(), "drained": drained}
+
+
+def ask(path: str, request: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+    """Ask a link, blocking. Raises OSError when nobody answers."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.settimeout(timeout_s)
+        stream.connect(path)
+        stream.sendall(json.dumps(request).encode() + b"\n")
+        data = b""
+        while some := stream.recv(1 << 16):
+            data += some
+    if not data:
+        raise ConnectionError("the link ended before it answered")
+    answer: dict[str, Any] = json.loads(data)
+    return answer

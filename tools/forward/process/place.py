@@ -1,0 +1,106 @@
+"""A link's own directory: one process at a time, where it is asked and told, and that it is paused.
+
+| name | is |
+|---|---|
+| `lock` | held (flock) by the process that forwards the link; has its number |
+| `control` | a unix socket: one request and one answer, lines of JSON |
+| `paused` | there while the link is paused, so that it stays so over a restart |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import attrs
+
+from ..errors import LinkStoppedError, SettingsError
+
+LOCK: Final = "lock"
+CONTROL: Final = "control"
+PAUSED: Final = "paused"
+MAX_SOCKET_PATH: Final = 107
+"""sun_path of unix(7), without the byte that ends it."""
+
+
+STATE_VARIABLE: Final = "TRIOLOG_FORWARD_DIR"
+
+
+def default_state_dir(environment: Mapping[str, str]) -> Path:
+    """Where links are when no option says so: as a variable says, in what systemd gives a service, in the user's own runtime
+    directory, or in a temporary one."""
+    if STATE_VARIABLE in environment:
+        return Path(environment[STATE_VARIABLE])
+    if "RUNTIME_DIRECTORY" in environment:
+        return Path(environment["RUNTIME_DIRECTORY"].partition(":")[0]) / "forward"
+    if "XDG_RUNTIME_DIR" in environment:
+        return Path(environment["XDG_RUNTIME_DIR"]) / "triolog-forward"
+    return Path(tempfile.gettempdir()) / f"triolog-forward-{os.getuid()}"
+
+
+@attrs.define(eq=False)
+class LinkPlace:
+    """Owner: the process that forwards the link, as long as it holds the lock."""
+
+    folder: Path
+    _lock: int | None = None
+
+    @classmethod
+    def take(cls, state_dir: Path, link: str) -> Self:
+        """Raises LinkStoppedError when another process has it, SettingsError for a directory that cannot be used."""
+        folder = state_dir / link
+        if len(os.fsencode(folder / CONTROL)) > MAX_SOCKET_PATH:
+            raise SettingsError(
+                f"{folder / CONTROL} is too long for a socket; --state-dir names a directory with a shorter name"
+            )
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if folder.stat().st_uid != os.getuid():
+                raise SettingsError(f"{folder} belongs to somebody else; --state-dir names another one")
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise SettingsError(f"{folder} cannot be used: {exc.strerror or exc}") from exc
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 32).decode().strip()
+            os.close(lock)
+            raise LinkStoppedError(f"link {link} is forwarded already, by process {holder}: {folder}") from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return cls(folder, lock)
+
+    @property
+    def control(self) -> Path:
+        return self.folder / CONTROL
+
+    @property
+    def is_paused(self) -> bool:
+        return (self.folder / PAUSED).exists()
+
+    @is_paused.setter
+    def is_paused(self, paused: bool) -> None:
+        if paused:
+            (self.folder / PAUSED).touch()
+        else:
+            (self.folder / PAUSED).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Another process may have it."""
+        if self._lock is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self.control.unlink()
+            os.close(self._lock)
+            self._lock = None
+
+
+def links_in(state_dir: Path) -> list[str]:
+    """The links that have or had a process, by name."""
+    if not state_dir.is_dir():
+        return []
+    return sorted(folder.name for folder in state_dir.iterdir() if (folder / LOCK).exists())

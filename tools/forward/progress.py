@@ -1,0 +1,196 @@
+"""How far a link is and how it goes: counted by its thread, asked for by others, who get plain values."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from ...protocol.types import TopicPartition
+from .source.source import Gap, OffsetRange, SourceTopic
+from .states import LinkEvent, LinkState, next_state
+
+RATE_S: Final = 30.0
+"""Over which rates are told."""
+LEAST_RATE_S: Final = 1.0
+
+
+@attrs.define(eq=False)
+class _Partition:
+    target: str
+    offset: int
+    there: OffsetRange
+    timestamp: int = -1
+    """Of the last record that was forwarded, ms."""
+    lost_records: int = 0
+
+    @property
+    def backlog_records(self) -> int:
+        return max(0, self.there.end_offset - max(self.offset, self.there.start_offset))
+
+    @property
+    def backlog_bytes(self) -> int:
+        held = self.there.end_offset - self.there.start_offset
+        return self.there.size_bytes * self.backlog_records // held if held > 0 else 0
+
+
+@attrs.frozen
+class _Sample:
+    at_s: float
+    records: int
+    bytes: int
+    backlog_bytes: int
+
+
+class LinkProgress:
+    """Thread-safe. Changed by the link."""
+
+    def __init__(self, name: str, to: str, delivery: str) -> None:
+        self._lock = threading.Lock()
+        self._facts: Final = {"link": name, "to": to, "delivery": delivery}
+        self._state = LinkState.CONNECTING
+        self._since_ms = _now_ms()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._troubles: dict[str, str] = {}
+        self._error: str | None = None
+        self._error_ms = -1
+        self._counts = dict.fromkeys(
+            ("records", "bytes", "transactions", "failures", "lost_records", "avoided_records", "dead_letter_records"), 0
+        )
+        self._samples: deque[_Sample] = deque()
+        self.node = ""
+
+    @property
+    def state(self) -> LinkState:
+        return self._state
+
+    def happened(self, event: LinkEvent) -> None:
+        """Go on to the next state."""
+        with self._lock:
+            self._state = next_state(self._state, event)
+            self._since_ms = _now_ms()
+
+    def failed(self, message: str) -> None:
+        """What has gone wrong last."""
+        with self._lock:
+            self._error, self._error_ms = message, _now_ms()
+            self._counts["failures"] += 1
+
+    def troubled(self, troubles: Mapping[str, str]) -> None:
+        """The topics that cannot go on, and why."""
+        with self._lock:
+            self._troubles = dict(troubles)
+
+    def begins(self, partition: TopicPartition, target: str, offset: int, there: OffsetRange, avoided: int) -> None:
+        """A session goes on with this partition."""
+        with self._lock:
+            before = self._partitions.get(partition)
+            self._partitions[partition] = _Partition(target, offset, there)
+            if before is not None:
+                self._partitions[partition].timestamp = before.timestamp
+                self._partitions[partition].lost_records = before.lost_records
+            self._counts["avoided_records"] += avoided
+
+    def seen(self, topics: Iterable[SourceTopic]) -> None:
+        """How long the logs of the source are now."""
+        with self._lock:
+            for topic in topics:
+                for number, there in topic.partitions.items():
+                    known = self._partitions.get(TopicPartition(topic.name, number))
+                    if known is not None:
+                        known.there = there
+            self._sample()
+
+    def committed(
+        self, offsets: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int], records: int, sent_bytes: int
+    ) -> None:
+        """A stretch is upstream."""
+        with self._lock:
+            for partition, offset in offsets.items():
+                self._partitions[partition].offset = offset
+            for partition, timestamp in times.items():
+                self._partitions[partition].timestamp = timestamp
+            self._counts["records"] += records
+            self._counts["bytes"] += sent_bytes
+            self._counts["transactions"] += 1
+            self._sample()
+
+    def lost(self, partition: TopicPartition, gap: Gap) -> None:
+        """The upstream has been told of a gap."""
+        with self._lock:
+            self._partitions[partition].lost_records += gap.offsets
+            self._counts["lost_records"] += gap.offsets
+
+    def avoided(self, records: int) -> None:
+        """Records of a transaction that was not committed go once more: nobody sees those that went before."""
+        with self._lock:
+            self._counts["avoided_records"] += records
+
+    def dead_lettered(self) -> None:
+        """A record has gone to the dead-letter topic."""
+        with self._lock:
+            self._counts["dead_letter_records"] += 1
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, in base units."""
+        with self._lock:
+            parts = self._partitions.values()
+            backlog_bytes = sum(part.backlog_bytes for part in parts)
+            behind = [part.timestamp for part in parts if part.backlog_records and part.timestamp >= 0]
+            records_rate, bytes_rate, shrinking = self._rates()
+            return {
+                **self._facts,
+                "node": self.node,
+                "state": self._state.value,
+                "since_ms": self._since_ms,
+                "error": self._error,
+                "error_ms": self._error_ms,
+                "troubles": dict(self._troubles),
+                "backlog_records": sum(part.backlog_records for part in parts),
+                "backlog_bytes": backlog_bytes,
+                "backlog_ms": max(0, _now_ms() - min(behind)) if behind else 0,
+                "records_per_second": records_rate,
+                "bytes_per_second": bytes_rate,
+                "eta_s": backlog_bytes / shrinking if shrinking > 0 and backlog_bytes else None,
+                **self._counts,
+                "partitions": [
+                    {
+                        "topic": partition.topic,
+                        "partition": partition.partition,
+                        "target": part.target,
+                        "offset": part.offset,
+                        "end_offset": part.there.end_offset,
+                        "backlog_records": part.backlog_records,
+                        "backlog_bytes": part.backlog_bytes,
+                        "lost_records": part.lost_records,
+                    }
+                    for partition, part in sorted(self._partitions.items())
+                ],
+            }
+
+    def _sample(self) -> None:
+        now_s = time.monotonic()
+        backlog = sum(part.backlog_bytes for part in self._partitions.values())
+        self._samples.append(_Sample(now_s, self._counts["records"], self._counts["bytes"], backlog))
+        while len(self._samples) > 2 and self._samples[1].at_s < now_s - RATE_S:
+            self._samples.popleft()
+
+    def _rates(self) -> tuple[float, float, float]:
+        """Records and bytes a second, and how fast the backlog shrinks."""
+        if not self._samples:
+            return 0.0, 0.0, 0.0
+        first, last = self._samples[0], self._samples[-1]
+        took_s = max(LEAST_RATE_S, time.monotonic() - first.at_s)
+        return (
+            (last.records - first.records) / took_s,
+            (last.bytes - first.bytes) / took_s,
+            (first.backlog_bytes - last.backlog_bytes) / took_s,
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

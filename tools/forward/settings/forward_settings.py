@@ -1,0 +1,125 @@
+"""What a forwarding process is told: its own keys, and its links. They come from a TOML file, or are those of one link.
+
+The tables `[[forward]]` may stand in the server's own file, where the server starts the process; everything else in that file
+is the server's then, and not looked at; the process's own keys are in a table `[forward_process]`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from ....server.settings.broker_config import Address
+from ....server.settings.broker_key import BrokerKey, described, keys_of, parsed_key, text_key
+from ..errors import SettingsError
+from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
+from .names import target_name
+
+TABLES: Final = "forward"
+PROCESS_TABLE: Final = "forward_process"
+"""Of the process's own keys in a server's file."""
+DEFAULT_SERVER: Final = Address(host="127.0.0.1", port=9095)
+
+
+@attrs.frozen(kw_only=True)
+class ForwardSettings:
+    """Everything that a process needs to know."""
+
+    server: Address = attrs.field(
+        default=DEFAULT_SERVER,
+        metadata=described(
+            "address",
+            lambda value: Address.parse(str(value)),
+            "Native listener of the server that is read.",
+            shown=str(DEFAULT_SERVER),
+        ),
+    )
+    tls_ca: str | None = text_key("PEM with the CAs that its certificate may be from; with it TLS is used.", kind="path")
+    tls_cert: str | None = text_key("PEM with a certificate of ours and its key.", kind="path")
+    node: str | None = parsed_key(
+        read_name, "string", "Who this is upstream, part of the groups' names.", shown="the server's cluster id"
+    )
+    state_dir: str | None = text_key("Where links can be asked and told, and remember that they are paused.", kind="path")
+    metrics: Address | None = parsed_key(
+        Address.parse, "address", "Where /metrics is answered over HTTP. Without it nothing is."
+    )
+    links: tuple[LinkSettings, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if not self.links:
+            raise SettingsError(f"there is no link: a table [[{TABLES}]] has one")
+        for index, link in enumerate(self.links):
+            for other in self.links[:index]:
+                _check_apart(link, other)
+
+
+PROCESS_KEYS: Final[Mapping[str, BrokerKey]] = {key.name: key for key in keys_of(ForwardSettings)}
+
+
+def read_file(path: str, *, is_servers: bool = False) -> dict[str, Any]:
+    """Keyword arguments for ForwardSettings. Raises SettingsError that names the file, the key and what would be valid."""
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path} is not TOML: {exc}") from exc
+    tables = document.pop(TABLES, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SettingsError(f"{path}: links are tables [[{TABLES}]]")
+    links = tuple(
+        read_link(f"{path} [[{TABLES}]] {table.get('name', number)}", table) for number, table in enumerate(tables, 1)
+    )
+    own = document.pop(PROCESS_TABLE, {}) if is_servers else document
+    if not isinstance(own, dict):
+        raise SettingsError(f"{path}: {PROCESS_TABLE} is a table")
+    return {**_read(f"{path} [{PROCESS_TABLE}]" if is_servers else path, own, PROCESS_KEYS), "links": links}
+
+
+def read_link(source: str, table: Mapping[str, Any]) -> LinkSettings:
+    """One link. Raises SettingsError."""
+    values = _read(source, table, LINK_KEYS)
+    for key in REQUIRED:
+        if key not in values:
+            raise SettingsError(f"{source}: the key {key!r} is missing")
+    return LinkSettings(**values)
+
+
+def check_targets(node: str, links: Sequence[LinkSettings], topics: Mapping[str, Sequence[str]]) -> None:
+    """Refuse two topics that would go into one. `topics`: what each link means. Raises SettingsError."""
+    taken: dict[tuple[str, str], str] = {}
+    for link in links:
+        for topic in topics[link.name]:
+            target = target_name(link.target, topic=topic, node=node, link=link.name)
+            owner = f"topic {topic} of link {link.name}"
+            other = taken.setdefault((link.to, target), owner)
+            if other != owner:
+                raise SettingsError(f"{owner} and {other} would both go to {target} at {link.to}; give one another `target`")
+
+
+def _check_apart(link: LinkSettings, other: LinkSettings) -> None:
+    if link.name == other.name:
+        raise SettingsError(f"two links are called {link.name}")
+    same = set(link.topics) & set(other.topics)
+    if same and link.to == other.to and link.target == other.target and "{link}" not in link.target:
+        raise SettingsError(
+            f"links {other.name} and {link.name} would both send {sorted(same)[0]} to the same topic at {link.to}; "
+            "give one another `target`"
+        )
+
+
+def _read(source: str, values: Mapping[str, Any], keys: Mapping[str, BrokerKey]) -> dict[str, Any]:
+    read = {}
+    for name, value in values.items():
+        key = keys.get(name)
+        if key is None:
+            raise SettingsError(f"{source}: unknown key {name!r}; known are {', '.join(keys)}")
+        try:
+            read[name] = key.read(value)
+        except ValueError as exc:
+            raise SettingsError(f"{source}: {name}: {exc}") from exc
+    return read

@@ -1,0 +1,179 @@
+"""How librdkafka is told where the upstream is, and what it says of it meanwhile: for every client that a link has."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from ....protocol.limits import KIB, MIB
+from ..errors import LinkStoppedError, TryAgainError
+from ..settings.link_settings import Delivery, LinkSettings
+from ..settings.secrets import resolved
+from .verdict import HOPELESS, Verdict, judge, words
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient
+
+LOGGER: Final = logging.getLogger(__name__)
+QUEUE_BYTES: Final = 24 * MIB
+"""Records that wait to be sent; they are copies."""
+QUEUE_RECORDS: Final = 100_000
+MAX_MESSAGE_BYTES: Final = 20 * MIB
+BATCH_BYTES: Final = 1_000_000
+"""librdkafka's own default; less where the upstream's topics take less."""
+LINGER_MS: Final = 5
+CALL_S: Final = 1.0
+"""Of one blocking call; between two of them it is looked whether the link is to end, and what librdkafka has to say."""
+CONNECT_S: Final = 30.0
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class Notices:
+    """What librdkafka has said last of the connection. Told by its threads' callbacks, asked by the link's thread."""
+
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+    _last: KafkaError | None = None
+
+    def tell(self, error: KafkaError) -> None:
+        with self._lock:
+            if self._last is None or self._last.code() not in HOPELESS or error.code() in HOPELESS:
+                self._last = error
+
+    def forget(self) -> None:
+        with self._lock:
+            self._last = None
+
+    @property
+    def is_hopeless(self) -> bool:
+        with self._lock:
+            return self._last is not None and self._last.code() in HOPELESS
+
+    def explain(self, otherwise: str) -> str:
+        """The reason behind a call that timed out."""
+        with self._lock:
+            return otherwise if self._last is None else words(self._last)
+
+
+class UpstreamClients:
+    """Makes clients of librdkafka for one link. Raises TryAgainError for secrets that cannot be read now."""
+
+    def __init__(self, settings: LinkSettings, group: str, is_wanted: Callable[[], bool]) -> None:
+        self._settings = settings
+        self.group = group
+        self.is_wanted = is_wanted
+        """Whether it is still worth waiting."""
+        self.notices = Notices()
+
+    @property
+    def to(self) -> str:
+        """The upstream, for messages."""
+        return self._settings.to
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.delivery is Delivery.EXACTLY_ONCE
+
+    def producer(self, batch_bytes: int, refused: Callable[[Any, Any], None]) -> Producer:
+        """One that may have to be introduced to the upstream (`init_transactions`)."""
+        from confluent_kafka import Producer
+
+        own: dict[str, Any] = {
+            "enable.idempotence": True,
+            "linger.ms": LINGER_MS,
+            "batch.size": batch_bytes,
+            "batch.num.messages": 100_000,
+            "message.max.bytes": MAX_MESSAGE_BYTES,
+            "queue.buffering.max.kbytes": QUEUE_BYTES // KIB,
+            "queue.buffering.max.messages": QUEUE_RECORDS,
+            "compression.type": self._settings.compression.value,
+            "delivery.report.only.error": True,
+            "on_delivery": refused,
+        }
+        if self.is_exactly_once:
+            own |= {"transactional.id": self.group, "transaction.timeout.ms": self._settings.transaction_timeout_ms}
+        return self._make(Producer, own)
+
+    def consumer(self) -> Consumer:
+        """One that asks for metadata and committed offsets, and reads nothing."""
+        from confluent_kafka import Consumer
+
+        own = {
+            "group.id": self.group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+        }
+        return self._make(Consumer, own)
+
+    def admin(self) -> AdminClient:
+        """One that makes topics and describes their configuration."""
+        from confluent_kafka.admin import AdminClient
+
+        return self._make(AdminClient, {})
+
+    def patiently(self, call: Callable[[float], T], poll: Callable[[], object], what: str, patience_s: float = CONNECT_S) -> T:
+        """`call(timeout)` again and again, until it has worked, `patience_s` have passed, waiting is of no use, or the link is
+        to end. Raises TryAgainError, LinkStoppedError."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                found = call(CALL_S)
+            except KafkaException as exc:
+                poll()
+                error = exc.args[0]
+                passes = error.retriable() or error.code() in (-185, -195, -187)
+                if not passes or self.notices.is_hopeless or not self.is_wanted() or time.monotonic() >= deadline:
+                    raise self.failure(exc, what) from exc
+            else:
+                self.notices.forget()
+                return found
+
+    def failure(self, error: KafkaException, what: str) -> TryAgainError | LinkStoppedError:
+        """One clear line for an exception of librdkafka."""
+        found = error.args[0]
+        if judge(found.code()) is Verdict.FENCED:
+            return LinkStoppedError(self.fenced())
+        reason = (
+            words(found) if judge(found.code()) is not Verdict.AGAIN or found.code() > 0 else self.notices.explain(words(found))
+        )
+        return TryAgainError(f"{what} at {self._settings.to}: {reason}")
+
+    def fenced(self) -> str:
+        """What to say when another forwarder has taken over."""
+        return (
+            f"another forwarder has taken this link over: the upstream {self._settings.to} has fenced the transactional id "
+            f"{self.group}; let one process forward the link, or give the other another link name or node"
+        )
+
+    def _make(self, kind: Callable[..., T], own: Mapping[str, Any]) -> T:
+        from confluent_kafka import KafkaException
+
+        from ..errors import SettingsError
+
+        try:
+            theirs = resolved(self._settings.kafka)
+        except ValueError as exc:
+            raise TryAgainError(str(exc)) from exc
+        config = {
+            "client.id": self.group,
+            "socket.keepalive.enable": True,
+            **theirs,
+            **own,
+            "bootstrap.servers": self._settings.to,
+            "error_cb": self.notices.tell,
+            "logger": LOGGER,
+        }
+        try:
+            return kind(config)
+        except KafkaException as exc:
+            raise SettingsError(f"link {self._settings.name}: {exc.args[0].str()}") from exc
