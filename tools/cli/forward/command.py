@@ -98,7 +98,7 @@ command.add_command(drain)
 
 
 def _forward(**options: Any) -> None:
-    from ....server.app import configure_logging
+    from ....server.service.log_lines import configure_logging
     from ...forward.errors import LinkStoppedError, SettingsError
     from ...forward.process.place import default_state_dir
 
