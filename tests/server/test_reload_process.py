@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.native import messages
@@ -171,6 +172,20 @@ def test_keys_that_may_change_do_and_the_others_are_named(reloaded: Reloaded) ->
         assert partitions_of_new_topic(client, "wider") == 3
     assert reloaded.server.stop() == 0
     assert "stopping" not in reloaded.server.stderr(), "which is an INFO line"
+
+
+def test_super_users_are_those_of_the_new_settings(reloaded: Reloaded) -> None:
+    reloaded.write(acl_enable=True, super_users="User:alice")
+    reloaded.start()
+    with reloaded.connected() as client:
+        assert login(client, "bob", "b-secret") == 0
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="topic")])
+        [refused] = client.call(asked, 7).topics
+        assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        reloaded.write(acl_enable=True, super_users="User:bob")
+        assert any("changed: super_users: User:alice -> User:bob" in line for line in reloaded.hang_up())
+        assert partitions_of_new_topic(client, "topic") == 1
+    assert reloaded.server.stop() == 0
 
 
 BROKEN: Final = {
