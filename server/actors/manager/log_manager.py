@@ -74,7 +74,9 @@ class LogManager:
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms, self.holds)
         self.waiting = WaitingLogs(self.disk, self.topics, self.nursery, self.log_directories.live, self.retention)
-        self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
+        self.guard = DiskGuard(
+            self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
+        )
 
     @property
     def fs(self) -> FileSystem:
