@@ -177,7 +177,7 @@ async def open_broker_core(
     fs = fs or OsFileSystem(config.data_permissions, syncs_together=True)
     disk = Disk(fs, DescriptorBudget(log_file_budget(config.max_connections)))
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
-        manager.nursery.start_soon(run_maintenance, manager)
+        await manager.nursery.start(run_maintenance, manager)
         compaction = Compaction(manager)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)

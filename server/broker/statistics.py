@@ -26,6 +26,7 @@ from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topics import HostedTopic, OfflinePartition
 from ..actors.partition.partition import PartitionActor
 from ..actors.wear.wear import Wear, WearStatistics
+from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
 from .coordinators import Coordinators
 
 MAX_TOPICS: Final = 500
@@ -55,6 +56,7 @@ class PartitionFigures:
     longest_unsynced_ms: float = 0.0
     """The largest that `unsynced_ms` has been since the start."""
     waiting_appends: int = 0
+    dropped: Dropped = NOTHING_DROPPED
 
 
 @attrs.define(kw_only=True)
@@ -73,6 +75,9 @@ class TopicFigures:
     size_bytes: int = 0
     appended_bytes: int = 0
     fetched_bytes: int = 0
+    dropped_records: int = 0
+    """Went though a group of `retention.hold.groups` had not committed them; since the logs were made."""
+    dropped_bytes: int = 0
     unsynced_ms: float = 0.0
     """The largest of any partition."""
 
@@ -97,6 +102,18 @@ class DirectorySpace:
 
 
 @attrs.frozen(kw_only=True)
+class LogBound:
+    """All logs together, and what keeps them small."""
+
+    max_bytes: int
+    """`log_max_bytes`; 0: no bound."""
+    is_refusing: bool
+    given_up_segments: int
+    """Since the start, because the logs were above the bound."""
+    given_up_bytes: int
+
+
+@attrs.frozen(kw_only=True)
 class BrokerStatistics:
     """Everything at one moment, or nearly."""
 
@@ -115,6 +132,7 @@ class BrokerStatistics:
     open_transactions: int
     disk: DiskStatistics
     directories: tuple[DirectorySpace, ...]
+    log_bound: LogBound
     cleaner: CleanerCounters
     scrub: ScrubStatistics
     taken_segments: int
@@ -158,6 +176,7 @@ class Collector:
             ),
             disk=disk.statistics(),
             directories=spaces,
+            log_bound=_log_bound(self.manager),
             cleaner=attrs.evolve(cleaner),
             scrub=scrub.statistics(),
             taken_segments=self.manager.retention.taken_segments,
@@ -201,6 +220,8 @@ class Collector:
         topic.size_bytes += size
         topic.appended_bytes += done.appended_bytes
         topic.fetched_bytes += done.fetched_bytes
+        topic.dropped_records += log.derived.dropped.records
+        topic.dropped_bytes += log.derived.dropped.size_bytes
         topic.unsynced_ms = max(topic.unsynced_ms, done.unsynced_ms)
         if len(self.partitions) < MAX_PARTITIONS:
             self.partitions.append(
@@ -216,6 +237,7 @@ class Collector:
                     unsynced_ms=done.unsynced_ms,
                     longest_unsynced_ms=done.longest_unsynced_ms,
                     waiting_appends=done.waiting_commands,
+                    dropped=log.derived.dropped,
                 )
             )
 
@@ -259,7 +281,19 @@ def _add(total: TopicFigures, topic: TopicFigures) -> None:
     total.size_bytes += topic.size_bytes
     total.appended_bytes += topic.appended_bytes
     total.fetched_bytes += topic.fetched_bytes
+    total.dropped_records += topic.dropped_records
+    total.dropped_bytes += topic.dropped_bytes
     total.unsynced_ms = max(total.unsynced_ms, topic.unsynced_ms)
+
+
+def _log_bound(manager: LogManager) -> LogBound:
+    total = manager.guard.total
+    return LogBound(
+        max_bytes=manager.config.log_max_bytes,
+        is_refusing=total.is_refusing,
+        given_up_segments=total.given_up_segments,
+        given_up_bytes=total.given_up_bytes,
+    )
 
 
 def _spaces(directories: Iterable[DirectoryDescription]) -> tuple[DirectorySpace, ...]:

@@ -63,6 +63,7 @@ async def open_broker(
             topic_defaults=defaults.overlay(config or {}),
             lenient=lenient,
             durable=lasting,
+            disk_reserve_bytes=0,
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1,
             group_consumer_heartbeat_interval_ms=100,

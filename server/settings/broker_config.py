@@ -150,7 +150,14 @@ class BrokerConfig:
         high=1_000_000,
     )
     disk_reserve_bytes: int = int_key(
-        0, "Free space of a log directory's device below which `disk.full.policy` acts; 0: never.", low=0, high=2**50
+        -1,
+        "Free space of a log directory's device below which `disk.full.policy` acts; 0: never; -1: 1 % of the device, at most "
+        "64 MiB.",
+        low=-1,
+        high=2**50,
+    )
+    log_max_bytes: int = int_key(
+        0, "Size of all logs together from which on `disk.full.policy` acts; 0: no bound.", low=0, high=2**60
     )
     cleaner_enable: bool = bool_key(True, "Whether topics with cleanup.policy=compact are compacted.")
     cleaner_dedupe_buffer_bytes: int = budget_key(

@@ -18,7 +18,7 @@ from triolog.protocol.types import Record
 from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS, batch, scan_for_timestamp
 from tests.support.server_process import ServerFolder
-from tests.support.small_devices import fill, mounted_device
+from tests.support.small_devices import NO_RESERVE, fill, mounted_device
 from tests.support.wire_client import WireClient, error_of
 
 VALUE: Final = b"v" * 3000
@@ -65,7 +65,7 @@ def check_log(client: WireClient, topic: str, count: int) -> list[Record]:
 def test_appends_fail_naming_the_file_reads_go_on_and_appends_work_again(
     folder: ServerFolder, device: Path, config: dict[str, str], durability: str
 ) -> None:
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         client.create_topic("full", 1, {**config, "durability": durability})
         ballast = device / "ballast"
@@ -86,7 +86,7 @@ def test_appends_fail_naming_the_file_reads_go_on_and_appends_work_again(
 
 
 def test_a_server_killed_on_a_full_device_recovers_when_there_is_space(folder: ServerFolder, device: Path) -> None:
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         client.create_topic("full", 1, SMALL_SEGMENTS)
         ballast = device / "ballast"
@@ -95,13 +95,13 @@ def test_a_server_killed_on_a_full_device_recovers_when_there_is_space(folder: S
         before = check_log(client, "full", count)
     server.kill()
     ballast.unlink()
-    with WireClient.connect(folder.start().address) as client:
+    with WireClient.connect(folder.start(extra_environment=NO_RESERVE).address) as client:
         assert check_log(client, "full", count) == before
 
 
 def test_a_server_starts_on_a_full_device_after_a_kill_and_serves_what_it_can(folder: ServerFolder, device: Path) -> None:
     """Small files cannot be written: it refuses to start and names one, or it serves; afterwards nothing is lost."""
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         client.create_topic("full", 1, ONE_SEGMENT)
         for number in range(20):
@@ -120,7 +120,7 @@ def test_a_server_starts_on_a_full_device_after_a_kill_and_serves_what_it_can(fo
     else:
         crowded.kill()
     ballast.unlink()
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         check_log(client, "full", 20)
         assert client.produce("full", 0, batch(START_MS + 20, value=VALUE, key=b"20")) == 20
@@ -129,7 +129,7 @@ def test_a_server_starts_on_a_full_device_after_a_kill_and_serves_what_it_can(fo
 
 
 def test_an_orderly_stop_on_a_full_device_ends_and_loses_nothing(folder: ServerFolder, device: Path) -> None:
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         client.create_topic("full", 1, ONE_SEGMENT)
         for number in range(20):
@@ -138,12 +138,12 @@ def test_an_orderly_stop_on_a_full_device_ends_and_loses_nothing(folder: ServerF
     assert server.stop() in (0, 3)
     assert "Traceback" not in server.stderr()
     os.unlink(ballast)
-    with WireClient.connect(folder.start().address) as client:
+    with WireClient.connect(folder.start(extra_environment=NO_RESERVE).address) as client:
         check_log(client, "full", 20)
 
 
 def test_a_topic_that_finds_no_space_is_not_made(folder: ServerFolder, device: Path) -> None:
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         client.create_topic("there", 1, ONE_SEGMENT)
         ballast = fill(device)

@@ -23,7 +23,7 @@ from triolog.tools.cli.main import main
 from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS, batch, scan_for_timestamp
 from tests.support.server_process import ServerFolder
-from tests.support.small_devices import fill, mounted_device
+from tests.support.small_devices import NO_RESERVE, fill, mounted_device
 from tests.support.wire_client import WireClient, error_of
 
 SMALL_SEGMENTS: Final = {"segment.bytes": "16384", "segment.index.bytes": "4096", "index.interval.bytes": "0"}
@@ -80,7 +80,7 @@ def committed(client: WireClient) -> int:
 
 def killed_on_a_full_device(folder: ServerFolder, device: Path) -> Path:
     """Two topics with records, a committed offset, an unclean stop, no free block. Answers the file to delete."""
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     with WireClient.connect(server.address) as client:
         for topic in ("orders", "other"):
             client.create_topic(topic, 1, SMALL_SEGMENTS)
@@ -123,7 +123,7 @@ def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space_
     folder: ServerFolder, device: Path
 ) -> None:
     ballast = killed_on_a_full_device(folder, device)
-    server = folder.start()
+    server = folder.start(extra_environment=NO_RESERVE)
     counts = dict.fromkeys(("orders", "other"), RECORDS)
     with WireClient.connect(server.address) as client:
         for topic in counts:
@@ -152,23 +152,23 @@ def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space_
     assert server.stop() == 0
     assert "Traceback" not in folder.wrote()
     check_directory(folder)
-    with WireClient.connect(folder.start().address) as client:
+    with WireClient.connect(folder.start(extra_environment=NO_RESERVE).address) as client:
         check_log(client, "orders", counts["orders"] + 3)
         assert committed(client) == 18
 
 
 def test_a_kill_and_a_stop_while_it_waits_lose_nothing(folder: ServerFolder, device: Path) -> None:
     ballast = killed_on_a_full_device(folder, device)
-    folder.start().kill()
-    server = folder.start()
+    folder.start(extra_environment=NO_RESERVE).kill()
+    server = folder.start(extra_environment=NO_RESERVE)
     assert server.stop() in (0, 3)
-    with WireClient.connect(folder.start().address) as client:
+    with WireClient.connect(folder.start(extra_environment=NO_RESERVE).address) as client:
         check_log(client, "orders", RECORDS)
         assert committed(client) == 17
         ballast.unlink()
 
 
-def test_expire_oldest_makes_room_on_a_device_without_a_free_block_and_the_server_goes_on(
+def test_drop_oldest_makes_room_on_a_device_without_a_free_block_and_the_server_goes_on(
     folder: ServerFolder, device: Path
 ) -> None:
     """Nobody frees anything by hand: the oldest segments go, and with their space the logs are opened."""

@@ -33,7 +33,8 @@ POLL_S: Final = 0.001
 def broker_config(
     *directories: Path, durability: str = "os", topic: Mapping[str, str] | None = None, **keys: Any
 ) -> BrokerConfig:
-    """A server on these directories; `topic` are defaults of all topics."""
+    """A server on these directories, without a reserve; `topic` are defaults of all topics."""
+    keys = {"disk_reserve_bytes": 0} | keys
     defaults = attrs.evolve(LogConfig(), durability=Durability.parse(durability)).overlay(topic or {})
     return BrokerConfig(data_dirs=tuple(str(path) for path in directories), topic_defaults=defaults, **keys)
 

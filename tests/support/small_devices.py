@@ -12,19 +12,22 @@ import pytest
 
 SIZES: Final = {"tmpfs": 1 << 20, "ext4": 8 << 20}
 PAGE_BYTES: Final = 4096
+NO_RESERVE: Final = {"TRIOLOG_DISK_RESERVE_BYTES": "0"}
+"""For servers that are to meet a full device: with a reserve they refuse appends before."""
 
 
 @contextmanager
-def mounted_device(folder: Path, kind: str) -> Iterator[Path]:
+def mounted_device(folder: Path, kind: str, size: int | None = None) -> Iterator[Path]:
     """An empty `tmpfs` or `ext4` (an image in a loop device) mounted below `folder`."""
+    size = size or SIZES[kind]
     path = folder / "device"
     path.mkdir()
     if kind == "tmpfs":
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZES[kind]}", "tmpfs", str(path)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
     else:
         image = folder / "image"
         with image.open("wb") as file:
-            file.truncate(SIZES[kind])
+            file.truncate(size)
         made = _run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
         if made.returncode:
             pytest.skip(f"no ext4 can be made: {made.stderr.strip()}")

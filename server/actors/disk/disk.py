@@ -36,6 +36,7 @@ from .descriptors import DescriptorBudget
 from .durations import Durations
 from .gathering import Gathering
 from .open_files import OpenFiles
+from .room import Rooms
 from .turns import Turns
 from .writes_at_once import WritesAtOnce
 
@@ -107,6 +108,8 @@ class Disk:
     """What waits for the end of a turn, to be written together."""
     at_once: WritesAtOnce = attrs.field(default=attrs.Factory(lambda disk: WritesAtOnce(disk.turns), takes_self=True))
     """How quick small writes were."""
+    rooms: Rooms = attrs.field(factory=Rooms)
+    """What the log directories' devices have room for."""
     files: OpenFiles = attrs.field(init=False)
     """Those that are open."""
     _writers: trio.CapacityLimiter = attrs.field(init=False)
@@ -128,6 +131,7 @@ class Disk:
     def beside(self, fs: FileSystem) -> Disk:
         """Another one for files of `fs`, with the same threads and a few descriptors of its own. Its owner closes it first."""
         disk = Disk(fs, DescriptorBudget(min(FILES_BESIDE, self.budget.limit)), self.turns, self.gathering)
+        disk.rooms = self.rooms
         disk._writers, disk._readers = self._writers, self._readers
         disk._others, disk._threads = self._others, self._threads
         return disk

@@ -33,6 +33,8 @@ class OpenFiles:
     _released: list[FileHandle] = attrs.field(factory=list)
     """Files to be closed when the last lease on them goes."""
     _closing: trio.Event = attrs.field(factory=trio.Event)
+    _closers: int = 0
+    _none_closes: trio.Event = attrs.field(factory=trio.Event)
     _leases: int = 0
     _idle: trio.Event = attrs.field(factory=trio.Event)
 
@@ -115,10 +117,24 @@ class OpenFiles:
         if len(self._to_close) > self.budget.at_a_time(CLOSE_BACKLOG, FILES_OF_OPENER):
             await self._close_now()
 
+    async def close_released(self) -> None:
+        """What was released is closed when this returns, but for files that somebody reads: a device gets the room of deleted
+        files back when the last descriptor goes."""
+        await self._close_now()
+        while self._closers:
+            self._none_closes = trio.Event()
+            await self._none_closes.wait()
+
     async def _close_now(self) -> None:
         fds, self._to_close = self._to_close, []
         if fds:
-            await self.hop(_close_each, self.fs, fds)
+            self._closers += 1
+            try:
+                await self.hop(_close_each, self.fs, fds)
+            finally:
+                self._closers -= 1
+                if not self._closers:
+                    self._none_closes.set()
 
 
 def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:

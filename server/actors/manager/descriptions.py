@@ -57,11 +57,14 @@ class DirectoryDescription:
     stray: tuple[str, ...]
     """Directories in it that were found at the start and left alone."""
     free_bytes: int | None
-    """What its device had left a second ago; None without `disk_reserve_bytes`."""
+    """What its device had left a second ago; None without a reserve."""
+    reserve_bytes: int
+    """Below how much that is too little; 0 without a reserve."""
     is_refusing: bool
     """Whether appends are refused because that is below the reserve."""
     given_up_segments: int
     """Segments deleted since the start to keep the reserve."""
+    given_up_bytes: int
 
 
 @attrs.frozen(kw_only=True)
@@ -123,8 +126,10 @@ def describe_directories(manager: LogManager) -> list[DirectoryDescription]:
                 error=directories.failed.get(path),
                 stray=tuple(directories.stray.get(path, ())),
                 free_bytes=None if space is None else space.free_bytes,
+                reserve_bytes=0 if space is None else space.reserve_bytes,
                 is_refusing=space is not None and space.is_refusing,
                 given_up_segments=0 if space is None else space.given_up_segments,
+                given_up_bytes=0 if space is None else space.given_up_bytes,
             )
         )
     return described

@@ -84,7 +84,9 @@ class LogManager:
             self.retention,
             max_bytes=waiting_logs_bytes(config.max_memory_bytes),
         )
-        self.guard = DiskGuard(self.log_directories, self.topics, self.retention, self.config.disk_reserve_bytes)
+        self.guard = DiskGuard(
+            self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
+        )
 
     @property
     def fs(self) -> FileSystem:

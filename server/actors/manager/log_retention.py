@@ -108,7 +108,7 @@ class LogRetention:
                 if has_checkpoint and hosted.actor.log.waiting is None:
                     taken += await self._take_out_of(hosted, start, pause_s)
                 else:
-                    taken += await self._let_go_of(hosted, start)
+                    taken += await self._let_go_of(hosted, start, pause_s)
             except RequestError as exc:
                 LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
         return taken
@@ -124,9 +124,9 @@ class LogRetention:
             return False
         return True
 
-    async def _let_go_of(self, hosted: HostedPartition, start: int) -> int:
+    async def _let_go_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
         """Take segments out that are unlinked at once, in order, with the next look at what is to be unlinked."""
-        taken = await hosted.actor.perform(partial(let_go_below, offset=start), writes=False)
+        taken = await hosted.actor.perform(partial(let_go_below, offset=start), writes=False, makes_room=not pause_s)
         self.taken_segments += taken
         LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, taken, start)
         return taken
@@ -134,7 +134,8 @@ class LogRetention:
     async def _take_out_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
         """Rename the files of a log below a log start offset that is on the device. It may be above that by now."""
         taken = 0
-        while count := await hosted.actor.perform(partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)):
+        take_out = partial(take_out_below, offset=start, most=TAKEN_OUT_PER_TURN)
+        while count := await hosted.actor.perform(take_out, makes_room=not pause_s):
             taken += count
             self.taken_segments += count
             if count == TAKEN_OUT_PER_TURN:
@@ -151,7 +152,8 @@ class LogRetention:
             log = hosted.actor.log
             before = log.derived.dropped
             with contextlib.suppress(RequestError):
-                await hosted.actor.perform(partial(_give_up, holds=self.holds, offset=offset), writes=False)
+                give_up = partial(_give_up, holds=self.holds, offset=offset)
+                await hosted.actor.perform(give_up, writes=False, makes_room=True)
                 partitions.append(hosted)
             say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
@@ -159,6 +161,7 @@ class LogRetention:
             for doomed in hosted.actor.log.doomed:
                 doomed.due_ms = min(doomed.due_ms, self.now_ms())
             await self._unlink_due(hosted, 0)
+            await hosted.actor.disk.files.close_released()
         return taken
 
     # ---- on request ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 | checkpoints | `checkpoint_interval_ms` |
 | retention | `retention_check_interval_ms`, first after 30 s or that, whichever is less |
 | producers whose ids expired | 10 minutes |
-| unlinking what was taken out, the reserve of the disks, logs that wait for space | one second |
+| unlinking what was taken out, the room on the disks, logs that wait for space | one second; the room also when appends ask |
 | directories of logs that went offline, the clock | one second |
 """
 
@@ -49,9 +49,9 @@ class _Job:
             self.due_s = trio.current_time() + self.interval_s
 
 
-async def run_maintenance(manager: LogManager) -> None:
-    """Until cancelled. What the disk refuses for now is said and tried again; a directory that fails for good is taken out of
-    service, and without any left LogDirectoryError ends the server."""
+async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Until cancelled; started once it is known what room the disks have. What the disk refuses for now is said and tried
+    again; a directory that fails for good is taken out of service, and without any left LogDirectoryError ends the server."""
     config, watch = manager.config, ClockWatch(manager.now_ms)
     checkpoint_s, retention_s = config.checkpoint_interval_ms / 1000, config.retention_check_interval_ms / 1000
     tick_s = min(TICK_S, checkpoint_s, retention_s)
@@ -76,5 +76,7 @@ async def run_maintenance(manager: LogManager) -> None:
         _Job(manager.write_checkpoints, checkpoint_s, now + checkpoint_s),
     )
     async with trio.open_nursery() as nursery:
+        await nursery.start(manager.guard.watch)
+        task_status.started()
         for job in jobs:
             nursery.start_soon(job.repeat)

@@ -4,28 +4,31 @@ durability promises).
 A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
 final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where the device
 only had no room it is as with a write, and what is not synced yet is written again before the next sync (see `write_again` in
-storage).
+storage). Before it comes to that, an append waits until the guard of the disks has looked or made room (see `room` in
+`actors.disk`); the server's own topics do not wait.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import attrs
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.limits import INT64_MAX, MIB
 from ...config import DurabilityMode
+from ...storage.disk.paths import is_internal
 from ...storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError
 from ...storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
 from ...storage.log.log import Log
 from ...storage.log.prepare import PreparedAppend
 from ..disk.disk import Disk, OperationFailedError
+from ..disk.room import Room
 from .flusher import Flusher, is_final
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -67,21 +70,33 @@ class Appender:
     disk: Disk
     flusher: Flusher
     go_offline: Callable[[str], LogOfflineError]
+    wait_for_room: Callable[[Room, int], Awaitable[bool]]
     appends: int = 0
     appended_bytes: int = 0
     groups: int = 0
+    _room: Room = attrs.field(init=False)
+    _is_internal: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._room = self.disk.rooms.of(self.log.directory.rpartition("/")[0])
+        self._is_internal = is_internal(self.log.topic_partition.topic)
 
     async def append_all(self, appends: Sequence[AppendCommand]) -> None:
         """Append what came in, in order, in as few writes as the segments allow, and answer each command."""
-        pending = deque(appends)
+        pending, most = deque(appends), MAX_GROUP_COMMANDS
         while pending:
             refusal = self.log.refusal
             if refusal is not None:
                 for append in pending:
                     append.answer(refusal)
                 return
-            prepared = [append.prepared for append in islice(pending, MAX_GROUP_COMMANDS)]
+            prepared = [append.prepared for append in islice(pending, most)]
             plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
+            if not self._has_room(plan):
+                is_roll = not plan.taken and plan.roll is not None
+                most = await self._make_room(pending, self.log.config.segment_bytes if is_roll else pending[0].prepared.size)
+                continue
+            most = MAX_GROUP_COMMANDS
             taken = [pending.popleft() for _ in range(plan.taken)]
             if taken:
                 await self._execute(plan, taken)
@@ -101,12 +116,17 @@ class Appender:
         if plan.roll is not None:
             return False
         if plan.writes:
+            if not self._has_room(plan):
+                return False
             log.modified = True
+            size = plan.cursor.size - plan.segment.size
             try:
                 if not self.disk.run_now(plan.operations, plan.files):
                     return False
             except OperationFailedError as exc:
                 return FailedGroup(plan, appends, exc)
+            self._room.take(size)
+            self._room.done(size)
             self._commit(plan, appends)
         self._acknowledge(plan, appends)
         return True
@@ -114,6 +134,33 @@ class Appender:
     async def settle(self, group: FailedGroup) -> None:
         """Take back what a group of `append_now` wrote, and answer it."""
         await self._fail(group.plan, group.appends, group.failure)
+
+    def _has_room(self, plan: AppendPlan) -> bool:
+        """Whether the device has room for a plan, or for the segment that is to be started with its full size."""
+        if self._is_internal:
+            return True
+        if plan.taken:
+            return not plan.writes or self._room.has(plan.cursor.size - plan.segment.size)
+        config = self.log.config
+        return not config.preallocate or self._room.has(config.segment_bytes)
+
+    async def _make_room(self, pending: deque[AppendCommand], needed: int) -> int:
+        """Wait for room, and answer for how many appends there is some then. Where there is none the first one is answered."""
+        if not await self.wait_for_room(self._room, needed):
+            error = RequestError(
+                f"{self.log.topic_partition}: there is no room for {needed} bytes above disk_reserve_bytes or below "
+                "log_max_bytes; nothing of the append is stored; free space on the server, then send it again",
+                ErrorCode.POLICY_VIOLATION,
+            )
+            pending.popleft().answer(error)
+            return MAX_GROUP_COMMANDS
+        count = size = 0
+        for append in pending:
+            size += append.prepared.size
+            if count and not self._room.has(size):
+                break
+            count += 1
+        return count
 
     def _syncs_now(self, appends: Collection[AppendCommand]) -> bool:
         """Whether the write and the sync share a hop: not when someone is answered between them."""
@@ -128,11 +175,15 @@ class Appender:
     async def _execute(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
         if plan.writes:
             self.log.modified = True
+            size = plan.cursor.size - plan.segment.size
+            self._room.take(size)
             try:
                 await (self.flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))
             except (OperationFailedError, OSError) as exc:
                 await self._fail(plan, appends, exc)
                 return
+            finally:
+                self._room.done(size)
             self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
@@ -204,6 +255,8 @@ class Appender:
 
     async def _roll(self, plan: AppendPlan) -> RequestError | None:
         log = self.log
+        allocated = log.config.segment_bytes if log.config.preallocate else 0
+        self._room.take(allocated)
         try:
             async with self.flusher.lock:
                 segment = await self.disk.drive(log.roll())
@@ -216,6 +269,8 @@ class Appender:
             )
             LOGGER.error("%s", error)
             return error
+        finally:
+            self._room.done(allocated)
         self.adopt_active()
         LOGGER.debug("%s: rolled to offset %d: %s", self.log.topic_partition, segment.base_offset, plan.roll)
         if log.recovery_point < segment.base_offset and log.sync_metadata:

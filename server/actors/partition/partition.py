@@ -15,6 +15,7 @@ What fails is told in `appender`. Syncs of one log run one after the other; flus
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
@@ -31,6 +32,7 @@ from ...storage.log.log import Log
 from ...storage.log.log_snapshot import LogSnapshot
 from ...storage.log.prepare import PreparedAppend
 from ..disk.disk import Disk
+from ..disk.room import Room
 from ..disk.writes_at_once import MAX_BYTES
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
 from .flusher import Flusher
@@ -80,6 +82,9 @@ class PartitionActor:
     fetched_bytes: int = 0
     """What readers were handed of the log."""
     _mailbox: Mailbox[AppendCommand | PerformCommand | FailedGroup] = attrs.field(factory=Mailbox)
+    _urgent: deque[PerformCommand] = attrs.field(factory=deque)
+    """What makes room on the disk."""
+    _has_urgent: trio.Event = attrs.field(factory=trio.Event)
     _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     _stopped: trio.Event = attrs.field(factory=trio.Event)
     _closed_with: RequestError | None = None
@@ -88,7 +93,7 @@ class PartitionActor:
 
     def __attrs_post_init__(self) -> None:
         self._flusher = Flusher(self.log, self.disk, self.background, self.waiters, self._go_offline, self.perform)
-        self._appender = Appender(self.log, self.disk, self._flusher, self._go_offline)
+        self._appender = Appender(self.log, self.disk, self._flusher, self._go_offline, self._wait_for_room)
         self._mailbox.put_off(self._has_mail)
 
     @property
@@ -155,9 +160,10 @@ class PartitionActor:
             answer(self._closed_error())
             return True
 
-    async def perform(self, procedure: Callable[[Log], Procedure[T]], *, writes: bool = True) -> T:
-        """Run a procedure of the log in its turn; one that `writes` is refused while the log waits for space. Raises what it
-        raises, and what `wait_for` does. Cancelled once it is enqueued: it still happens."""
+    async def perform(self, procedure: Callable[[Log], Procedure[T]], *, writes: bool = True, makes_room: bool = False) -> T:
+        """Run a procedure of the log in its turn; one that `writes` is refused while the log waits for space. One that
+        `makes_room` overtakes others, and has its turn while an append waits for room. Raises what it raises, and what
+        `wait_for` does. Cancelled once it is enqueued: it still happens."""
         done = trio.Event()
         outcome: list[tuple[Any, BaseException | None]] = []
 
@@ -165,15 +171,47 @@ class PartitionActor:
             outcome.append((value, error))
             done.set()
 
+        command = PerformCommand(procedure, answer, writes)
         try:
-            await self._mailbox.put(PerformCommand(procedure, answer, writes), 0)
+            if makes_room:
+                self._urgent.append(command)
+                self._has_urgent.set()
+                self._mailbox.try_put(
+                    PerformCommand(_nothing, _nobody, False), 0
+                )  # lets the task come by, if nothing else does
+            else:
+                await self._mailbox.put(command, 0)
         except MailboxClosedError:
+            if makes_room:
+                self._urgent.remove(command)
             raise self._closed_error() from None
         await self.wait_for(done)
         value, error = outcome[0]
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
+
+    async def _wait_for_room(self, room: Room, size: int) -> bool:
+        """See Room.wait_for. Whoever makes the room may need this log's turn for it, which is held meanwhile."""
+        outcome = False
+
+        async def wait(scope: trio.CancelScope) -> None:
+            nonlocal outcome
+            outcome = await room.wait_for(size)
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, nursery.cancel_scope)
+            while True:
+                await self._has_urgent.wait()
+                with trio.CancelScope(shield=True):
+                    await self._perform_urgent()
+        return outcome
+
+    async def _perform_urgent(self) -> None:
+        self._has_urgent = trio.Event()
+        while self._urgent:
+            await self._perform(self._urgent.popleft())
 
     async def wait_for(self, answered: trio.Event) -> None:
         """Wait for an event that the actor sets when it answers.
@@ -241,6 +279,8 @@ class PartitionActor:
         A frame of its own: in the loop's, an idle partition would keep the bytes of its last group in memory.
         """
         commands = await self._mailbox.take(MAX_GROUP_COMMANDS, MAX_GROUP_BYTES)
+        if self._urgent:
+            await self._perform_urgent()
         group: list[AppendCommand] = []
         for command in commands:
             if isinstance(command, AppendCommand):
@@ -320,6 +360,15 @@ class PartitionActor:
     def at_rest(self) -> trio.Lock:
         """After `stopped`: held by whoever closes the log, while no flush runs in the background."""
         return self._flusher.lock
+
+
+def _nothing(log: Log) -> Procedure[None]:
+    return
+    yield
+
+
+def _nobody(value: Any, error: BaseException | None) -> None:
+    """Nobody waits for what it gave."""
 
 
 def deleted_error(topic_partition: TopicPartition) -> RequestError:

@@ -231,6 +231,11 @@ def _topics(told: BrokerStatistics) -> Iterator[Metric]:
     yield _counter("topic_fetched_bytes", "Bytes handed to readers.", ["topic"], of("fetched_bytes"))
     yield _gauge("topic_log_bytes", "Bytes of a topic's logs.", ["topic"], of("size_bytes"))
     yield _gauge("topic_records", "Offsets between log start and end.", ["topic"], of("records"))
+    yield _counter(
+        "dropped_records", "Records that went though a group held them, of all topics.", [], _one(told.total.dropped_records)
+    )
+    yield _counter("topic_dropped_records", "Records that went though a group held them.", ["topic"], of("dropped_records"))
+    yield _counter("topic_dropped_bytes", "Bytes that went though a group held them.", ["topic"], of("dropped_bytes"))
     partitions, offsets = len(told.partitions), len(told.lags)
     left_out = {
         "topics": told.topic_count - len(told.topics),
@@ -255,6 +260,13 @@ def _partitions(told: BrokerStatistics) -> Iterator[Metric]:
     windows = ((labels, each.unsynced_ms / 1000) for labels, each in served)
     doc = "Age of the oldest byte of a partition that a power cut could take back."
     yield _gauge("partition_loss_window_seconds", doc, ["topic", "partition"], windows)
+    dropped = [(labels, each.dropped) for labels, each in served if each.dropped.records]
+    doc = "Records of a partition that went though a group held them."
+    yield _counter(
+        "partition_dropped_records", doc, ["topic", "partition"], ((labels, each.records) for labels, each in dropped)
+    )
+    doc = "One past the last offset that went though a group held it."
+    yield _gauge("dropped_end_offset", doc, ["topic", "partition"], ((labels, each.end_offset) for labels, each in dropped))
 
 
 # ---- groups ------------------------------------------------------------------------------------------------------------------
@@ -323,6 +335,17 @@ def _device(told: BrokerStatistics) -> Iterator[Metric]:
     yield _gauge("directory_refusing", "1: appends are refused below disk_reserve_bytes.", ["directory"], refusing)
     free = ((labels, each.free_bytes) for labels, each in spaces)
     yield _gauge("directory_free_bytes", "What a directory's device has left.", ["directory"], free)
+    reserve = ((labels, each.description.reserve_bytes) for labels, each in spaces)
+    yield _gauge("directory_reserve_bytes", "Below how much that is too little.", ["directory"], reserve)
+    segments = ((labels, each.description.given_up_segments) for labels, each in spaces)
+    yield _counter("directory_given_up_segments", "Segments deleted to keep the reserve.", ["directory"], segments)
+    given_up = ((labels, each.description.given_up_bytes) for labels, each in spaces)
+    yield _counter("directory_given_up_bytes", "Bytes deleted to keep the reserve.", ["directory"], given_up)
+    bound = told.log_bound
+    yield _gauge("log_max_bytes", "Bound of all logs together; 0: there is none.", [], _one(bound.max_bytes))
+    yield _gauge("log_max_refusing", "1: appends are refused at log_max_bytes.", [], _one(bound.is_refusing))
+    yield _counter("log_max_given_up_segments", "Segments deleted to keep log_max_bytes.", [], _one(bound.given_up_segments))
+    yield _counter("log_max_given_up_bytes", "Bytes deleted to keep log_max_bytes.", [], _one(bound.given_up_bytes))
     total = ((labels, each.total_bytes) for labels, each in spaces)
     yield _gauge("directory_size_bytes", "What a directory's device has in all.", ["directory"], total)
 

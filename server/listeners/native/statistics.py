@@ -79,10 +79,19 @@ def _below(told: BrokerStatistics) -> dict[str, Any]:
                 "partitions": each.description.partitions,
                 "error": each.description.error,
                 "is_refusing": each.description.is_refusing,
+                "reserve_bytes": each.description.reserve_bytes,
+                "given_up_segments": each.description.given_up_segments,
+                "given_up_bytes": each.description.given_up_bytes,
                 "free_bytes": each.free_bytes,
                 "total_bytes": each.total_bytes,
             }
             for each in told.directories
+        ],
+        "log_bound": attrs.asdict(told.log_bound),
+        "dropped": [
+            {"topic": each.topic, "partition": each.partition, **each.dropped._asdict()}
+            for each in told.partitions
+            if each.dropped.records
         ],
         "cleaner": attrs.asdict(cleaner),
         "scrub": attrs.asdict(told.scrub),

@@ -8,6 +8,8 @@ import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.disk.durations import DURATION_BOUNDS_S, Durations
 from triolog.server.broker import FetchPartition, statistics
+from triolog.server.listeners.http.metrics import scrape
+from triolog.server.listeners.native.statistics import statistics_body
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker
 
@@ -107,3 +109,27 @@ def test_durations_are_counted_in_their_class() -> None:
     copied = durations.copy()
     durations.add(0.0)
     assert copied.count == 4
+
+
+async def test_what_groups_lose_and_what_keeps_the_logs_small_is_told(tmp_path: Path) -> None:
+    keys = {"segment.bytes": "200", "retention.bytes": "200", "retention.hold.groups": "uplink"}
+    keys |= {"retention.hold.max.bytes": "200", "disk.full.policy": "drop-oldest"}
+    async with one_partition(tmp_path, topic=keys, log_max_bytes=10**9) as broker:
+        for number in range(10):
+            await broker.writer.append(PARTITION, [(None, None, b"%d" % number, ())])
+        await broker.offsets.commit("uplink", [(PARTITION, 1, None)])
+        await broker._manager.retention.run_pass()
+        told = await broker.statistics()
+        start = actor_of(broker).log.log_start_offset
+        (dropped,) = [each.dropped for each in told.partitions if each.topic == TOPIC]
+        assert (dropped.records, dropped.first_offset, dropped.end_offset) == (start - 1, 1, start)
+        assert told.total.dropped_records == start - 1 > 0
+        assert told.total.dropped_bytes == dropped.size_bytes > 0
+        assert (told.log_bound.max_bytes, told.log_bound.is_refusing, told.log_bound.given_up_segments) == (10**9, False, 0)
+        body = statistics_body(told, 0, ())
+        entry = {"topic": TOPIC, "partition": 0, "records": start - 1, "first_offset": 1, "end_offset": start}
+        assert body["dropped"] == [entry | {"size_bytes": dropped.size_bytes}]
+        samples = (await scrape(broker, {})).decode()
+        assert f'triolog_topic_dropped_records_total{{topic="{TOPIC}"}} {start - 1}.0' in samples
+        assert f'triolog_dropped_end_offset{{partition="0",topic="{TOPIC}"}} {start}.0' in samples
+        assert "triolog_log_max_bytes 1e+09" in samples

@@ -84,6 +84,7 @@ async def test_the_oldest_segments_of_willing_topics_go_until_the_reserve_is_the
         assert starts(broker) == [20, 5, 0]
         (described,) = broker.directories.describe()
         assert (described.free_bytes, described.is_refusing, described.given_up_segments) == (fs.free, False, 5)
+        assert (described.reserve_bytes, described.given_up_bytes) == (RESERVE, 25 * SIZE)
         await broker.writer.append(ORDERS, value("x"))
 
 
@@ -176,3 +177,43 @@ async def test_each_directory_has_its_own_reserve(tmp_path: Path) -> None:
         await broker.writer.append(ORDERS, value("x"))
         with pytest.raises(RequestError, match="bytes left"):
             await broker.writer.append(TopicPartition("orders", 1), value("x"))
+
+
+@pytest.mark.parametrize(("total", "reserve"), [(1 << 20, 10_485), (1 << 30, 10_737_418), (1 << 40, 64 << 20), (0, 0)])
+async def test_without_a_word_the_reserve_is_a_hundredth_of_the_device_up_to_64_mib(
+    tmp_path: Path, total: int, reserve: int
+) -> None:
+    class Device(GateFileSystem):
+        def total_bytes(self, path: str) -> int:
+            return total
+
+    async with running_broker(tmp_path, fs=Device(), disk_reserve_bytes=-1) as broker:
+        assert broker.directories.describe()[0].reserve_bytes == reserve
+
+
+async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_or_refuse_appends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, topic=settings) as broker:
+        await fill(broker)
+    async with running_broker(tmp_path, topic=settings, log_max_bytes=60 * SIZE) as broker:
+        assert starts(broker) == [15, 0, 0], "15 records are too many"
+        assert broker._manager.guard.total.given_up_bytes == 15 * SIZE
+    with caplog.at_level(logging.WARNING):
+        async with running_broker(tmp_path, topic=settings, log_max_bytes=25 * SIZE) as broker:
+            assert starts(broker) == [20, 20, 0]
+            await broker._manager.guard.check()
+            for partition in (LOGS, ORDERS):
+                with pytest.raises(
+                    RequestError, match=f"all logs together have {35 * SIZE} bytes, at log_max_bytes={25 * SIZE}"
+                ):
+                    await broker.writer.append(partition, value("x"))
+            assert (await broker.statistics()).log_bound.is_refusing
+            await broker.logs.delete_records(ORDERS, 15)
+            await broker.topics.delete("logs")
+            await broker._manager.retention.run_pass()
+            await broker._manager.guard.check()
+            assert not (await broker.statistics()).log_bound.is_refusing
+    said = [record.levelname for record in caplog.records if "all logs together: " in record.getMessage()]
+    assert said == ["ERROR", "WARNING"]

@@ -41,13 +41,13 @@ async def test_what_was_deleted_goes_by_itself(tmp_path: Path) -> None:
 
 
 async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserve(tmp_path: Path, fs: GateFileSystem) -> None:
-    settings = {"checkpoint_interval_ms": 100, "disk_reserve_bytes": 1000, "topic": {"file.delete.delay.ms": "0"}}
+    settings = {"checkpoint_interval_ms": 100, "disk_reserve_bytes": 100_000, "topic": {"file.delete.delay.ms": "0"}}
     async with one_partition(tmp_path, fs=fs, **settings) as broker:
         await broker.topics.create("gone")
         async with held(fs.hold("unlink", ".log"), broker.topics.delete, "gone"):
             fs.free = 0
             await until(lambda: broker.directories.describe()[0].is_refusing)
-            fs.free = 2000
+            fs.free = 200_000
             await until(lambda: not broker.directories.describe()[0].is_refusing)
             await broker.writer.append(PARTITION, value("x"))
             await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
