@@ -40,7 +40,7 @@ from .wishes import Wishes
 LOGGER: Final = logging.getLogger(__name__)
 FIRST_PAUSE_MS: Final = 500
 LONGEST_PAUSE_MS: Final = 60_000
-LOOK_S: Final = 10.0
+LOOK_S: Final = 2.0
 """How often a link that sends nothing looks how long its backlog is."""
 QUICK_TRIES: Final = 64
 """Sessions in a row that end to begin again at once, before one is made to wait as after a failure."""
