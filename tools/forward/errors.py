@@ -5,11 +5,18 @@ Each message says what a person can do next. Whose fault it is decides what happ
 
 from __future__ import annotations
 
+from typing import Self
+
 from ...protocol.errors import TriologError
 
 
 class ForwardError(TriologError):
     """Base of what forwarding raises on purpose."""
+
+    def bare(self) -> Self:
+        """The same without traceback and causes: those keep frames, and with them producers and their connections."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 class SettingsError(ForwardError):

@@ -40,7 +40,7 @@ from .wishes import Wishes
 LOGGER: Final = logging.getLogger(__name__)
 FIRST_PAUSE_MS: Final = 500
 LONGEST_PAUSE_MS: Final = 60_000
-LOOK_S: Final = 10.0
+LOOK_S: Final = 2.0
 """How often a link that sends nothing looks how long its backlog is."""
 QUICK_TRIES: Final = 64
 """Sessions in a row that end to begin again at once, before one is made to wait as after a failure."""
@@ -87,6 +87,8 @@ class Link:
     # ---- inside --------------------------------------------------------------------------------------------------------
 
     def _go_on(self, source: Source) -> None:
+        if self.wishes.version != self._seen and self._memory is not None:
+            self._memory.troubles.look_now(time.monotonic())
         self._seen = self.wishes.version
         if self.wishes.is_stopping:
             self._happened(LinkEvent.STOP)
@@ -100,7 +102,7 @@ class Link:
     def _connect_and_run(self, source: Source) -> None:
         """One session; what ends it is what happens next."""
         session: Session | None = None
-        error: BaseException | None = None
+        error: ForwardError | None = None
         if self.progress.state is not LinkState.CONNECTING:
             self._happened(LinkEvent.RECONNECT)
         try:
@@ -119,9 +121,9 @@ class Link:
         finally:
             if session is not None:
                 session.close(error)
-        self._after(error, source)
+        self._after(None if error is None else error.bare(), source)
 
-    def _after(self, error: BaseException | None, source: Source) -> None:
+    def _after(self, error: ForwardError | None, source: Source) -> None:
         if self.error is not None:
             self.progress.failed(str(self.error))
             self._happened(LinkEvent.FAIL)
@@ -144,9 +146,7 @@ class Link:
     def _run(self, session: Session) -> None:
         """Stretch by stretch, until something else is to be done."""
         wishes = self.wishes
-        while not (wishes.is_stopping or wishes.is_paused or self._closed_for_s() or session.needs_refresh()):
-            if wishes.drains_since_s is not None and self.progress.state is LinkState.RUNNING:
-                self._happened(LinkEvent.DRAIN)
+        while wishes.version == self._seen and not self._closed_for_s() and not session.needs_refresh():
             session.step()
             self._backoff.reset()
             if session.is_drained:
@@ -155,6 +155,8 @@ class Link:
                 if wishes.ends_when_drained:
                     wishes.stop()
                     return
+                self._happened(LinkEvent.DRAINED)
+            elif self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
                 self._happened(LinkEvent.DRAINED)
 
     def _connected(self) -> None:

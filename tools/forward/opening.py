@@ -123,12 +123,15 @@ def _resume(
             clients, consumer, {part: TopicPartition(targets[part[0]], part[1]) for part in partitions}
         )
     local = memory.source.committed(memory.group, partitions)
+    now = memory.source.topics(topic.name for topic in topics)  # not as it was before another forwarder was fenced
     new = [partition for partition in partitions if partition not in upstream and partition not in local]
     starts = memory.source.locate(new, memory.settings.start)
     found = {}
     for topic in topics:
         try:
-            for number, there in topic.partitions.items():
+            for number, there in now.get(topic.name, topic).partitions.items():
+                if number not in topic.partitions:
+                    continue
                 part = TopicPartition(topic.name, number)
                 each = resume(part, topic.topic_id, there, upstream.get(part), local.get(part), starts.get(part, 0))
                 if each.note is not None:

@@ -61,10 +61,9 @@ class Wishes:
             self._tell()
 
     def drained(self) -> None:
-        """Told by the link: nothing is left."""
+        """Told by the link: nothing is left. Or nobody waits any longer."""
         with self._changed:
             self._drain_s = None
-            self._tell()
 
     @property
     def version(self) -> int:

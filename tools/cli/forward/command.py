@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..terminal.failures import FailedError, NotConnectedError
+from ..terminal.failures import FailedError
 from .orders import drain, pause, resume
+from .reset import reset
 from .status import status, top
 
 if TYPE_CHECKING:
     from ...forward.link import Link
-    from ...forward.settings.forward_settings import ForwardSettings
-    from ...forward.source.source import Source
 
-ONE_LINK: Final = {
-    "link": "name",
-    "to": "to",
-    "topics": "topics",
-    "pattern": "topic_pattern",
-    "target": "target",
-    "delivery": "delivery",
-    "start": "start",
-    "max_rate": "max_bytes_per_second",
-    "windows": "windows",
-    "timezone": "timezone",
-    "compression": "compression",
-    "priority": "priority",
-    "max_delay_ms": "max_delay_ms",
-    "dead_letter_topic": "dead_letter_topic",
-    "origin_header": "origin_header",
-    "create_topics": "create_topics",
-}
-"""Option -> key of the link that it is."""
 FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
@@ -85,7 +65,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     What is forwarded comes from --config, or is one link: --to, --topics (or --pattern) and --link. Exit code 0 after an
     orderly stop, or with --drain when everything is upstream; 1 when a link has failed, or a topic could not be forwarded.
     """
-    ctx.ensure_object(dict)["state_dir"] = options["state_dir"]
+    ctx.ensure_object(dict).update(options=options, state_dir=options["state_dir"])
     if ctx.invoked_subcommand is None:
         _forward(**options)
 
@@ -95,6 +75,7 @@ command.add_command(top)
 command.add_command(pause)
 command.add_command(resume)
 command.add_command(drain)
+command.add_command(reset)
 
 
 def _forward(**options: Any) -> None:
@@ -107,18 +88,22 @@ def _forward(**options: Any) -> None:
     import trio
 
     from ...forward.process.run_links import run_links
+    from ...forward.upstream.connection import LIBRDKAFKA
+    from .options import open_source, settings_of
 
     configure_logging(options["log_level"], as_json=options["log_format"] == "json")
+    if options["log_level"] == "debug":
+        LIBRDKAFKA.setLevel(logging.DEBUG)
     try:
-        settings = _settings(options)
+        settings = settings_of(options)
         state_dir = Path(settings.state_dir) if settings.state_dir else default_state_dir(os.environ)
-        with _source(settings, options["from_dir"]) as open_source:
+        with open_source(settings, options["from_dir"]) as opener:
             links = trio.run(
                 partial(
                     run_links,
                     settings,
                     state_dir,
-                    open_source,
+                    opener,
                     drain=options["drains"],
                     parent=options["parent"],
                     started=_ready(options["ready_file"]),
@@ -146,72 +131,3 @@ def _end(links: list[Link], *, drained: bool) -> None:
         ]
     if failed:
         raise FailedError("\n".join(failed))
-
-
-def _settings(options: dict[str, Any]) -> ForwardSettings:
-    """Raises SettingsError, or a usage error."""
-    from ....server.settings.broker_config import Address
-    from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
-
-    given = {key: options[option] for option, key in ONE_LINK.items() if options[option] not in (None, ())}
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
-    file = options["config_file"] or options["server_config"]
-    if file is not None:
-        if given or options["kafka"] or options["secrets"]:
-            raise click.UsageError("--config has the links; leave out the options of a single one")
-        values = read_file(file, is_servers=options["server_config"] is not None)
-    else:
-        if "name" not in given or "to" not in given:
-            raise click.UsageError("say what is forwarded: --to, --topics and --link, or --config FILE")
-        values = {"links": (read_link("the command line", {**given, "kafka": _kafka(options)}),)}
-    try:
-        for name in ("server", "metrics"):
-            if options[name] is not None:
-                values[name] = Address.parse(options[name])
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
-    for name in ("node", "state_dir", "tls_ca", "tls_cert"):
-        if options[name] is not None:
-            values[name] = options[name]
-    return ForwardSettings(**values)
-
-
-def _kafka(options: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in options["kafka"]:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise click.UsageError(f"--kafka {text!r} is not KEY=VALUE")
-        found[key] = value
-    for text in options["secrets"]:
-        key, equals, file = text.partition("=")
-        if not equals:
-            raise click.UsageError(f"--secret {text!r} is not KEY=FILE")
-        found[key] = {"file": file}
-    return found
-
-
-@contextlib.contextmanager
-def _source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Callable[[], Source]]:
-    """How a link opens what it reads."""
-    if from_dir is None:
-        from ...client.tls import TlsConfig
-        from ...forward.source.server import ServerSource
-
-        uses_tls = settings.tls_ca is not None or settings.tls_cert is not None
-        tls = TlsConfig(ca_file=settings.tls_ca, certificate_file=settings.tls_cert) if uses_tls else None
-        if tls is not None:
-            try:
-                tls.context()
-            except OSError as exc:
-                raise NotConnectedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
-        yield lambda: ServerSource(settings.server, tls)
-        return
-    from ...forward.settings.link_settings import Delivery
-    from ...forward.source.directory import DirectorySource
-    from ..terminal.stopped import stopped
-
-    if any(link.delivery is Delivery.AT_LEAST_ONCE for link in settings.links):
-        raise click.UsageError("--from-dir changes nothing in DIR, so only the upstream can note how far it is: exactly-once")
-    with stopped(from_dir, writes=False) as (fs, found):
-        yield lambda: DirectorySource(fs, found)

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-LEAST_BYTES: Final = 64 * 1024
+LEAST_BYTES: Final = 16 * 1024
 FIRST_BYTES: Final = 1024 * 1024
 FAST_S: Final = 1.0
 """A stretch that took no longer, from its first record to its commit, may be larger the next time."""

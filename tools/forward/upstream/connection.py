@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from confluent_kafka.admin import AdminClient
 
-LOGGER: Final = logging.getLogger(__name__)
+RECOVERY: Final = {"metadata.recovery.strategy": "none"}
+"""librdkafka 2.16 that bootstraps anew when its only broker was away does not find the transaction coordinator again
+(2026-11-25); sessions begin anew by themselves. Older ones do not know the setting."""
+LIBRDKAFKA: Final = logging.getLogger("triolog.librdkafka")
+"""What librdkafka says by itself, a line for each broken connection and more: for debugging. Links say what matters."""
+LIBRDKAFKA.setLevel(logging.CRITICAL + 1)
 QUEUE_BYTES: Final = 24 * MIB
 """Records that wait to be sent; they are copies."""
 QUEUE_RECORDS: Final = 100_000
@@ -30,9 +35,34 @@ BATCH_BYTES: Final = 1_000_000
 LINGER_MS: Final = 5
 CALL_S: Final = 1.0
 """Of one blocking call; between two of them it is looked whether the link is to end, and what librdkafka has to say."""
-CONNECT_S: Final = 30.0
+CONNECT_S: Final = 10.0
+ALL_BROKERS_DOWN: Final = -187
+PASSING: Final = frozenset({-185, -195, ALL_BROKERS_DOWN})
+"""_TIMED_OUT, _TRANSPORT: not always retriable by librdkafka's word, but only this call has failed."""
 
 T = TypeVar("T")
+
+
+def kafka_exception(error: KafkaException | SystemError) -> KafkaException:
+    """What confluent_kafka means by an exception; raises one that is a bug.
+
+    An error that a producer cannot recover from is raised where it is told. When another callback is called behind it, a
+    SystemError comes of that. Such exceptions are never freed (2.16), so they must not keep frames, which would keep the
+    producer and its threads.
+    """
+    from confluent_kafka import KafkaException
+
+    found = error.__cause__ if isinstance(error, SystemError) else error
+    if not isinstance(found, KafkaException):
+        raise error
+    for each in (error, found):
+        each.__traceback__ = each.__context__ = None
+    return found
+
+
+def _weight(error: KafkaError) -> int:
+    """What says more than others: that waiting is of no use, above why one broker cannot be reached, above that none can."""
+    return 2 if error.code() in HOPELESS else 0 if error.code() == ALL_BROKERS_DOWN else 1
 
 
 @attrs.define(eq=False)
@@ -44,7 +74,7 @@ class Notices:
 
     def tell(self, error: KafkaError) -> None:
         with self._lock:
-            if self._last is None or self._last.code() not in HOPELESS or error.code() in HOPELESS:
+            if self._last is None or _weight(error) >= _weight(self._last):
                 self._last = error
 
     def forget(self) -> None:
@@ -119,24 +149,27 @@ class UpstreamClients:
 
         return self._make(AdminClient, {})
 
-    def patiently(self, call: Callable[[float], T], poll: Callable[[], object], what: str, patience_s: float = CONNECT_S) -> T:
-        """`call(timeout)` again and again, until it has worked, `patience_s` have passed, waiting is of no use, or the link is
-        to end. Raises TryAgainError, LinkStoppedError."""
+    def patiently(
+        self, call: Callable[[float], T], poll: Callable[[], object], what: str, patience_s: float | None = None
+    ) -> T:
+        """`call(timeout)` again and again, until it has worked, `patience_s` (CONNECT_S) have passed, waiting is of no use, or
+        the link is to end. Raises TryAgainError, LinkStoppedError."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + (CONNECT_S if patience_s is None else patience_s)
         while True:
             try:
-                found = call(CALL_S)
-            except KafkaException as exc:
+                answer = call(CALL_S)
+            except (KafkaException, SystemError) as exc:
+                found = kafka_exception(exc)
+                error = found.args[0]
                 poll()
-                error = exc.args[0]
-                passes = error.retriable() or error.code() in (-185, -195, -187)
+                passes = error.retriable() or error.code() in PASSING
                 if not passes or self.notices.is_hopeless or not self.is_wanted() or time.monotonic() >= deadline:
-                    raise self.failure(exc, what) from exc
+                    raise self.failure(found, what) from None
             else:
                 self.notices.forget()
-                return found
+                return answer
 
     def failure(self, error: KafkaException, what: str) -> TryAgainError | LinkStoppedError:
         """One clear line for an exception of librdkafka."""
@@ -167,13 +200,16 @@ class UpstreamClients:
         config = {
             "client.id": self.group,
             "socket.keepalive.enable": True,
+            **RECOVERY,
             **theirs,
             **own,
             "bootstrap.servers": self._settings.to,
             "error_cb": self.notices.tell,
-            "logger": LOGGER,
+            "logger": LIBRDKAFKA,
         }
         try:
             return kind(config)
         except KafkaException as exc:
+            if set(RECOVERY) <= set(config) and next(iter(RECOVERY)) in exc.args[0].str():
+                return kind({key: value for key, value in config.items() if key not in RECOVERY})
             raise SettingsError(f"link {self._settings.name}: {exc.args[0].str()}") from exc

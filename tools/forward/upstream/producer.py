@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from ....protocol.types import TopicPartition
 from ...client.procedures.groups import CommittedOffset
 from ..errors import LinkStoppedError, RecordsRefusedError, TargetRefusedError, TryAgainError
-from .connection import CALL_S, UpstreamClients
+from .connection import CALL_S, UpstreamClients, kafka_exception
 from .verdict import PURGED, SIZE_CODES, Verdict, judge, words
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError, Message, Producer
+
+T = TypeVar("T")
 
 FULL_S: Final = 0.05
 """How long to wait for room in librdkafka's queue before it is looked whether all is well."""
+PURGED_LOOKS: Final = 5
+"""Records are thrown away for a reason, which may be told behind them."""
 ABORT_S: Final = 3.0
+SILENT_S: Final = 20.0
+"""Without an acknowledgement, and new connections are tried."""
+STALLED_S: Final = 5.0
+"""Without an acknowledgement, and it is looked whether the topics are still there."""
 GIVEN_UP_SHARE: Final = 0.8
 """Of the transaction's timeout. A producer that is fenced after it was silent for as long was given up by the upstream, and
 nobody else has come."""
@@ -37,14 +46,31 @@ class _Failed:
     error: KafkaError
 
 
+@attrs.define(eq=False)
+class _Reports:
+    """The first delivery report that says why something failed. Told by librdkafka, in whatever call of ours."""
+
+    failed: _Failed | None = None
+
+    @property
+    def is_purged(self) -> bool:
+        return self.failed is not None and self.failed.error.code() in PURGED
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        if error is None or (self.failed is not None and not self.is_purged):
+            return
+        partition = message.partition()
+        self.failed = _Failed(message.topic() or "", -1 if partition is None else partition, error)
+
+
 class UpstreamProducer:
     """A producer of one session. Owner: the session."""
 
     def __init__(self, clients: UpstreamClients, batch_bytes: int, timeout_ms: int) -> None:
         self._clients = clients
         self._timeout_s = timeout_ms / 1000
-        self._failed: _Failed | None = None
-        self._producer = clients.producer(batch_bytes, self._note)
+        self._reports = _Reports()
+        self._producer: Producer = clients.producer(batch_bytes, self._reports.note)
         self._begun_s: float | None = None
         self._heard_s = time.monotonic()
         self._group_metadata: object = None
@@ -55,23 +81,23 @@ class UpstreamProducer:
         """Fence whoever had the transactional id before, and have its last transaction ended. Raises what `commit` raises."""
         self._group_metadata = group_metadata
         if self._clients.is_exactly_once:
-            self._clients.patiently(self._producer.init_transactions, self._poll, "no transactions")
+            self._clients.patiently(self._producer.init_transactions, self._serve, "no transactions")
         self._heard_s = time.monotonic()
 
     def begin(self) -> None:
         """A stretch begins; what is committed is the whole of it."""
         if self._begun_s is None and self._clients.is_exactly_once:
-            self._call("begin", self._producer.begin_transaction)
+            self._call("no transaction", self._producer.begin_transaction)
         self._begun_s = time.monotonic()
 
     def make_room(self) -> None:
         """The queue is full: wait a moment. Raises what became of records meanwhile."""
-        self._producer.poll(FULL_S)
+        self._serve(FULL_S)
         self._check()
 
     def look(self) -> None:
         """Raise what has become of records."""
-        self._producer.poll(0)
+        self._serve()
         self._check()
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -81,7 +107,7 @@ class UpstreamProducer:
         """
         if self._begun_s is None:
             self.begin()
-        self._flush()
+        self._flush({target.topic for target in offsets})
         if self._clients.is_exactly_once:
             from confluent_kafka import TopicPartition as Place
 
@@ -98,27 +124,44 @@ class UpstreamProducer:
         """Give up what is not committed."""
         from confluent_kafka import KafkaException
 
-        self._producer.purge()
-        with contextlib.suppress(KafkaException):
-            if self._begun_s is not None and self._clients.is_exactly_once:
-                self._producer.abort_transaction(ABORT_S)
-        self._producer.poll(0)
+        for step in self._ending():
+            try:
+                step()
+            except (KafkaException, SystemError) as exc:
+                kafka_exception(exc)
+        del self._producer, self.produce  # librdkafka's threads end with the last reference
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
-    def _note(self, error: KafkaError | None, message: Message) -> None:
-        if error is None or (self._failed is not None and self._failed.error.code() not in PURGED):
-            return
-        partition = message.partition()
-        self._failed = _Failed(message.topic() or "", -1 if partition is None else partition, error)
+    def _ending(self) -> Iterator[Callable[[], object]]:
+        yield self._producer.purge
+        if self._begun_s is not None and self._clients.is_exactly_once:
+            yield partial(self._producer.abort_transaction, ABORT_S)
+        yield partial(self._producer.poll, 0)
 
-    def _flush(self) -> None:
-        while self._producer.flush(CALL_S):
+    def _flush(self, targets: set[str]) -> None:
+        left, look_s, give_up_s = -1, time.monotonic() + STALLED_S, time.monotonic() + SILENT_S
+        while now_left := self._call("records were not taken", partial(self._producer.flush, CALL_S)):
             self._check()
-            if self._left_s() <= 0 or not self._clients.is_wanted():
+            now_s = time.monotonic()
+            if now_left != left:
+                left, give_up_s = now_left, now_s + SILENT_S
+            if now_s >= look_s:
+                self._check_there(targets)
+                look_s = now_s + STALLED_S
+            if self._left_s() <= 0 or now_s >= give_up_s or not self._clients.is_wanted():
                 reason = self._clients.notices.explain("no acknowledgement in time")
                 raise TryAgainError(f"{len(self._producer)} records were not taken by {self._clients.to}: {reason}")
         self._check()
+
+    def _check_there(self, targets: set[str]) -> None:
+        """librdkafka waits for topics that are gone until the transaction has timed out."""
+        from confluent_kafka import KafkaException
+
+        with contextlib.suppress(KafkaException):
+            there = self._producer.list_topics(timeout=CALL_S).topics  # of all: one that is asked for would be made
+            for target in sorted(targets - set(there)):
+                raise TargetRefusedError(target, f"the upstream has no topic {target} any more")
 
     def _left_s(self) -> float:
         assert self._begun_s is not None
@@ -126,29 +169,38 @@ class UpstreamProducer:
 
     def _finish(self, call: Any, patience_s: float) -> None:
         try:
-            self._clients.patiently(call, self._poll, "the transaction was not committed", patience_s)
+            self._clients.patiently(call, self._serve, "the transaction was not committed", patience_s)
         except TryAgainError:
             self._check()  # which says more of why
             raise
         except LinkStoppedError as exc:
             raise self._fenced() from exc
 
-    def _call(self, what: str, call: Any) -> None:
+    def _call(self, what: str, call: Callable[[], T]) -> T:
         from confluent_kafka import KafkaException
 
         try:
-            call()
-        except KafkaException as exc:
-            raise self._clients.failure(exc, what) from exc
+            return call()
+        except (KafkaException, SystemError) as exc:
+            failure = self._clients.failure(kafka_exception(exc), what)
+        if isinstance(failure, LinkStoppedError):
+            raise self._fenced()
+        if not self._reports.is_purged:
+            self._check()  # which says more of why
+        raise failure
 
-    def _poll(self) -> None:
-        self._producer.poll(0)
+    def _serve(self, timeout_s: float = 0) -> None:
+        """Let librdkafka tell what it has to tell; an error that it cannot recover from comes as an exception."""
+        self._call("the producer has failed", partial(self._producer.poll, timeout_s))
 
     def _check(self) -> None:
-        """Raise what a delivery report has said."""
-        failed = self._failed
-        if failed is None:
+        """Raise what a delivery report has said, or why there is none."""
+        if self._reports.failed is None:
             return
+        for _ in range(PURGED_LOOKS):
+            if self._reports.is_purged:
+                self._serve(FULL_S)
+        failed = self._reports.failed
         verdict, reason = judge(failed.error.code()), words(failed.error)
         if verdict is Verdict.FENCED:
             raise self._fenced()

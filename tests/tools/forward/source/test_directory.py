@@ -1,0 +1,121 @@
+"""A stopped or rescued directory is sent on as the server's link would have, from where that was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from triolog.server.embedded import BlockingBroker
+
+from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
+from tests.tools.cli.conftest import call
+
+
+@pytest.fixture
+def upstream() -> Iterator[BlockingBroker]:
+    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
+        yield running
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def send(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str) -> str:
+    """`triolog forward --from-dir`, which must succeed."""
+    result = call(
+        *("forward", "--from-dir", directory, "--to", upstream.bootstrap_servers, "--topics", TOPIC, "--link", "link"),
+        *("--drain", "--state-dir", state_dir, *more),
+    )
+    assert result.exit_code == 0, result.output
+    return result.stderr
+
+
+def filled(directory: Path, upstream: BlockingBroker, *, forwarded: int = 0, total: int = 100) -> None:
+    """A server's directory with one topic, of which a link has sent the first records."""
+    with BlockingBroker(directory, native=ANY_PORT, config={**FOR_EVER, "segment.bytes": "4096"}) as source:
+        source.create_topic(TOPIC, 2)
+        pair = Forwarding(source, upstream)
+        if forwarded:
+            pair.append(numbered(0, forwarded))
+            link = pair.link(drain=True)
+            link._node = None
+            link.run()
+        for first in range(forwarded, total, 10):
+            pair.append(numbered(first, first + 10))
+        pair.append([b"other"], partition=1)
+
+
+def test_a_directory_goes_upstream_whole(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream)
+    send(tmp_path / "data", upstream, tmp_path / "state")
+    assert upstream.log(TOPIC).values(0) == numbered(0, 100)
+    assert upstream.log(TOPIC).values(1) == [b"other"]
+
+
+def test_it_goes_on_where_the_dead_server_s_link_was(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream, forwarded=30)
+    send(tmp_path / "data", upstream, tmp_path / "state")
+    assert upstream.log(TOPIC).values(0) == numbered(0, 100)
+
+
+def test_what_the_dead_server_had_noted_counts_where_the_upstream_has_forgotten(
+    tmp_path: Path, upstream: BlockingBroker
+) -> None:
+    filled(tmp_path / "data", upstream, forwarded=30)
+    upstream.delete_topic(TOPIC)
+    upstream.create_topic(TOPIC, 2)
+    assert "as noted in the source" in send(tmp_path / "data", upstream, tmp_path / "state")
+    assert upstream.log(TOPIC).values(0) == numbered(30, 100)
+
+
+def test_sending_it_again_sends_nothing(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream)
+    for _ in range(2):
+        send(tmp_path / "data", upstream, tmp_path / "state")
+    assert len(upstream.log(TOPIC).values(0)) == 100
+
+
+def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream)
+    segment = sorted((tmp_path / "data" / f"{TOPIC}-0").glob("*.log"))[0]
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 0xFF
+    segment.write_bytes(data)
+    assert "is damaged and is passed over" in send(tmp_path / "data", upstream, tmp_path / "state")
+    records = upstream.log(TOPIC).records(0)
+    assert [record.value for record in records] == numbered(10, 100)
+    assert records[0].headers == (("triolog.gap", b"0-9"),)
+
+
+def test_nothing_in_the_directory_changes(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream)
+
+    def content() -> dict[str, bytes]:
+        found = {str(path): path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+        return {path: data for path, data in found.items() if not path.endswith(".lock")}
+
+    before = content()
+    send(tmp_path / "data", upstream, tmp_path / "state")
+    assert content() == before
+
+
+def test_a_directory_that_a_server_uses_is_refused(tmp_path: Path, upstream: BlockingBroker) -> None:
+    with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
+        source.create_topic(TOPIC)
+        result = call(
+            *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
+            *("--link", "link", "--drain", "--state-dir", tmp_path / "state"),
+        )
+    assert result.exit_code == 3
+
+
+def test_it_needs_an_upstream_that_notes_how_far_it_is(tmp_path: Path, upstream: BlockingBroker) -> None:
+    filled(tmp_path / "data", upstream)
+    result = call(
+        *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC),
+        *("--link", "link", "--delivery", "at-least-once", "--state-dir", tmp_path / "state"),
+    )
+    assert result.exit_code == 2
+    assert TOPIC not in upstream.topics()

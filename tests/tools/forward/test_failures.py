@@ -1,0 +1,366 @@
+"""What goes wrong upstream, in the source, and on the way: what a link says, and what becomes of the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triolog.server.settings.broker_config import Address
+from triolog.tools.forward.claims import Claims
+from triolog.tools.forward.link import Link
+from triolog.tools.forward.source.server import ServerSource
+from triolog.tools.forward.states import LinkState
+
+from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
+from tests.support.server_process import ServerFolder
+
+OTHER = "other"
+NOBODY = "127.0.0.1:1"
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [f"{number}".encode() for number in range(first, end)]
+
+
+def troubles(link: Link) -> dict[str, str]:
+    found: dict[str, str] = link.progress.snapshot()["troubles"]
+    return found
+
+
+def trouble_of(pair: Forwarding, **settings: Any) -> str:
+    """Why the topic cannot be forwarded; the link itself goes on."""
+    with Running(pair.link(**settings)) as running:
+        until(lambda: TOPIC in troubles(running.link), "trouble")
+        until(lambda: running.link.progress.state is LinkState.RUNNING, "that it goes on")
+        return troubles(running.link)[TOPIC]
+
+
+def first_failure(link: Link) -> str:
+    """What the link says when it has failed for the first time, and tries again later."""
+    with Running(link):
+        until(lambda: link.progress.state is LinkState.BACKING_OFF, "a failure")
+        return str(link.progress.snapshot()["error"])
+
+
+@pytest.fixture(autouse=True)
+def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses are tested where they are made."""
+    monkeypatch.setattr("triolog.tools.forward.link.FIRST_PAUSE_MS", 20)
+    monkeypatch.setattr("triolog.tools.forward.link.LONGEST_PAUSE_MS", 50)
+    monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 1.0)
+    monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
+
+
+# ---- who forwards ------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    with Running(pair.link()) as first:
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")
+        with Running(pair.link(claims=Claims())) as second:
+            pair.append(numbered(10, 20))
+            until(lambda: pair.values() == numbered(0, 20), "all records")
+            until(lambda: second.link.progress.state is LinkState.RUNNING, "that the second runs")
+            pair.append(numbered(20, 30))
+            until(lambda: first.link.progress.state is LinkState.FAILED, "the end of the first")
+            until(lambda: pair.values() == numbered(0, 30), "all records")
+    assert "another forwarder has taken this link over" in str(first.link.error)
+    assert GROUP in str(first.link.error)
+    assert pair.values() == numbered(0, 30)
+
+
+def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
+    pair.source.create_topic(OTHER)
+    for topic in (TOPIC, OTHER):
+        pair.append([topic.encode()], topic=topic)
+    link = pair.link(drain=False, topics=[TOPIC, OTHER], target="all")
+    with Running(link):
+        until(lambda: "all" in pair.upstream.topics() and pair.values("all"), "one of them")
+        until(lambda: troubles(link), "trouble")
+    assert troubles(link) == {
+        TOPIC: f"topic {OTHER} of link link goes to all at {pair.upstream.bootstrap_servers} as well; change `target` of one"
+    }
+    assert pair.values("all") == [OTHER.encode()]
+
+
+# ---- the upstream's topics ----------------------------------------------------------------------------------------------
+
+
+def test_too_few_partitions_stop_the_topic_with_the_command_that_adds_them_and_not_the_others(pair: Forwarding) -> None:
+    pair.source.create_topic(OTHER, 3)
+    pair.append([b"a"], topic=OTHER, partition=2)
+    pair.append([b"b"])
+    pair.upstream.create_topic(OTHER, 2)
+    link = pair.link(topics=[TOPIC, OTHER])
+    with Running(link):
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"b"], "the other topic")
+        until(lambda: OTHER in troubles(link), "trouble")
+        assert troubles(link)[OTHER] == (
+            "it has 3 partitions and other upstream has 2; add them: kafka-topics.sh --alter --topic other --partitions 3"
+        )
+        pair.upstream.create_partitions(OTHER, 3)
+        link.wishes.resume()
+        until(lambda: pair.values(OTHER, 2) == [b"a"], "its records")
+        assert troubles(link) == {}
+
+
+def test_a_missing_topic_is_made_with_the_partitions_and_settings_of_the_source() -> None:
+    with forwarding() as pair:
+        config = {"cleanup.policy": "compact", "max.message.bytes": "54321", "segment.bytes": "2097152"}
+        pair.source.create_topic(TOPIC, 3, config)
+        pair.source.append(TOPIC, [(None, b"k", b"a", ())], partition=2)
+        pair.drain(create_config={"retention.ms": 123_456_789})
+        made = pair.upstream.describe_topic(TOPIC)
+        assert len(made.partitions) == 3
+        assert dict(made.configs) == {
+            "cleanup.policy": "compact",
+            "max.message.bytes": "54321",
+            "retention.ms": "123456789",
+        }
+
+
+def test_a_missing_topic_that_is_not_to_be_made_stops_the_topic(pair: Forwarding) -> None:
+    assert trouble_of(pair, create_topics=False) == (
+        f"the upstream has no topic {TOPIC}; make it: kafka-topics.sh --create --topic {TOPIC} --partitions 1"
+    )
+    assert TOPIC not in pair.upstream.topics()
+
+
+def test_a_topic_that_may_not_be_made_stops_the_topic(pair: Forwarding) -> None:
+    pair.upstream.faults.add("CreateTopics", error="TOPIC_AUTHORIZATION_FAILED")
+    assert "does not let it be made" in trouble_of(pair)
+
+
+def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.tools.forward.troubles.FIRST_S", 0.1)
+    pair.append(numbered(0, 10))
+    with Running(pair.link(kafka={"topic.metadata.propagation.max.ms": 100})):
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")
+        pair.upstream.delete_topic(TOPIC)
+        pair.append(numbered(10, 20))
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(10, 20), "the others")
+
+
+def test_a_right_that_is_lost_stops_the_topic_until_it_is_there_again(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.upstream.create_topic(TOPIC)
+    pair.append(numbered(0, 10))
+    lost = pair.upstream.faults.add("Produce", topic=TOPIC, error="TOPIC_AUTHORIZATION_FAILED")
+    link = pair.link()
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        assert "TOPIC_AUTHORIZATION_FAILED" in troubles(link)[TOPIC]
+        lost.remove()
+        link.wishes.resume()
+        until(lambda: pair.values() == numbered(0, 10), "the records")
+
+
+# ---- records that are refused --------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_too_large_stops_its_topic_and_all_before_it_are_upstream(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
+    pair.append([*numbered(0, 10), b"x" * 5000, b"behind"])
+    reason = trouble_of(pair)
+    assert "refuses the record at offset 10 of partition 0" in reason
+    assert f"max.message.bytes of {TOPIC}" in reason
+    assert "--partition 0 --start 11" in reason
+    assert pair.values() == numbered(0, 10)
+
+
+def test_it_goes_when_the_upstream_takes_it(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
+    pair.append([b"before", b"x" * 5000, b"behind"])
+    link = pair.link()
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        pair.upstream.alter_config(TOPIC, {"max.message.bytes": "10000"})
+        link.wishes.resume()
+        until(lambda: pair.values() == [b"before", b"x" * 5000, b"behind"], "all of them")
+        assert troubles(link) == {}
+
+
+def test_a_record_that_is_refused_goes_to_the_dead_letter_topic_and_says_why(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
+    pair.upstream.create_topic("dead")
+    pair.append([*numbered(0, 30), b"x" * 5000, b"behind", b"y" * 5000, b"end"])
+    link = pair.drain(dead_letter_topic="dead")
+    assert pair.values() == [*numbered(0, 30), b"behind", b"end"]
+    dead = {record.value: dict(record.headers) for record in pair.records("dead")}
+    assert set(dead) == {b"x" * 5000, b"y" * 5000}
+    assert dead[b"x" * 5000]["triolog.origin"] == f"node/{TOPIC}-0@30".encode()
+    assert b"too large" in (dead[b"x" * 5000]["triolog.error"] or b"").lower()
+    assert link.progress.snapshot()["dead_letter_records"] == 2
+
+
+def test_batches_are_no_larger_than_the_upstream_topic_takes(pair: Forwarding) -> None:
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "3000"})
+    pair.append([b"x" * 500] * 200)
+    link = pair.drain()
+    assert len(pair.values()) == 200
+    assert link.progress.snapshot()["failures"] == 0
+
+
+def test_a_record_larger_than_usual_batches_goes_where_the_upstream_takes_it(pair: Forwarding) -> None:
+    for broker in (pair.upstream, pair.source):
+        if TOPIC not in broker.topics():
+            broker.create_topic(TOPIC)
+        broker.alter_config(TOPIC, {"max.message.bytes": "9000000"})
+    pair.append([b"x" * 3_000_000, b"behind"])
+    pair.drain()
+    assert [len(value or b"") for value in pair.values()] == [3_000_000, 6]
+
+
+# ---- the source ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_was_made_anew_is_not_forwarded_before_somebody_says_so(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    pair.drain()
+    pair.source.delete_topic(TOPIC)
+    pair.source.create_topic(TOPIC)
+    pair.append([b"anew"] * 20)
+    reason = trouble_of(pair)
+    assert "it was deleted and made again" in reason
+    assert f"triolog forward reset --topic {TOPIC} --start earliest" in reason
+    assert pair.values() == numbered(0, 10)
+
+
+def test_a_topic_that_is_made_anew_while_it_is_forwarded_is_seen_before_anything_is_committed(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    link = pair.link()
+    with Running(link):
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")
+        pair.source.delete_topic(TOPIC)
+        pair.source.create_topic(TOPIC)
+        pair.append([b"anew"] * 30)
+        until(lambda: TOPIC in troubles(link), "trouble")
+    assert pair.values() == numbered(0, 10)
+
+
+def test_a_source_that_was_restored_from_an_older_backup_is_not_forwarded(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    with pair.source.fork() as older:
+        pair.append(numbered(10, 20))
+        pair.drain()
+        reason = trouble_of(Forwarding(older, pair.upstream))
+    assert "the source is behind: the upstream has partition 0 up to 20 and the source ends at 10" in reason
+    assert "as after a restore from an older backup" in reason
+    assert pair.values() == numbered(0, 20)
+
+
+def test_records_that_are_gone_are_counted_and_the_next_one_says_which(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    pair.drain()
+    pair.append(numbered(10, 30))
+    pair.source.delete_records(TOPIC, 25)
+    link = pair.drain()
+    assert pair.values() == [*numbered(0, 10), *numbered(25, 30)]
+    assert [dict(record.headers).get("triolog.gap") for record in pair.records()[9:12]] == [None, b"10-24", None]
+    assert link.progress.snapshot()["lost_records"] == 15
+
+
+def test_a_gap_without_a_record_behind_it_is_told_with_the_first_that_comes(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    pair.drain()
+    pair.append(numbered(10, 20))
+    pair.source.delete_records(TOPIC, 20)
+    with Running(pair.link()):
+        pass
+    pair.drain()
+    pair.append([b"next"])
+    pair.drain()
+    assert [(record.value, dict(record.headers)) for record in pair.records()[10:]] == [(b"next", {"triolog.gap": b"10-19"})]
+
+
+def test_a_topic_that_the_source_lacks_is_said_and_found_when_it_comes(pair: Forwarding) -> None:
+    link = pair.link(topics=[TOPIC, OTHER])
+    with Running(link):
+        until(lambda: troubles(link) == {OTHER: "the source has no such topic"}, "trouble")
+        pair.source.create_topic(OTHER)
+        pair.append([b"late"], topic=OTHER)
+        link.wishes.resume()
+        until(lambda: OTHER in pair.upstream.topics() and pair.values(OTHER) == [b"late"], "its records")
+
+
+# ---- links --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_upstream_that_nobody_listens_at_is_one_clear_line_and_then_tried_again(pair: Forwarding) -> None:
+    link = pair.link(to=NOBODY)
+    with Running(link):
+        until(lambda: link.progress.snapshot()["failures"] >= 1, "a failure", 100)
+        assert f"at {NOBODY}: " in link.progress.snapshot()["error"]
+        assert "Connection refused" in link.progress.snapshot()["error"]
+
+
+def test_a_host_that_does_not_exist_is_said_at_once(pair: Forwarding) -> None:
+    assert "Failed to resolve" in first_failure(pair.link(to="no-such-host.invalid:9092"))
+
+
+def test_a_wrong_password_is_said_at_once(pair: Forwarding, tmp_path: Path) -> None:
+    secret, users, keys = (tmp_path / name for name in ("password", "users.toml", "server.toml"))
+    secret.write_text("wrong\n")
+    users.write_text('[edge]\npassword = "right"\n')
+    keys.write_text(f'kafka = "127.0.0.1:0"\nkafka_security = "sasl_plaintext"\nsasl_users_file = "{users}"\n')
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "edge"}
+    with ServerFolder(tmp_path) as folder:
+        server = folder.start("--config", str(keys))
+        address = json.loads(server.ready_file.read_text())["kafka"]
+        kafka = {**login, "sasl.password": {"file": str(secret)}}
+        message = first_failure(pair.link(to=address, kafka=kafka))
+        assert "uthentication failed" in message
+        assert "wrong" not in message
+        secret.write_text("right\n")
+        pair.append([b"a"])
+        assert pair.drain(to=address, kafka=kafka).progress.snapshot()["records"] == 1
+
+
+def test_a_secret_that_cannot_be_read_is_said_without_what_was_found(pair: Forwarding, tmp_path: Path) -> None:
+    link = pair.link(kafka={"sasl.password": {"file": str(tmp_path / "none")}})
+    assert "sasl.password cannot be read: [Errno 2] No such file or directory" in first_failure(link)
+
+
+@pytest.mark.parametrize("api", ["FindCoordinator", "InitProducerId", "OffsetFetch"])
+def test_a_group_that_may_not_be_used_is_said_and_tried_again(pair: Forwarding, api: str) -> None:
+    error = "GROUP_AUTHORIZATION_FAILED" if api == "OffsetFetch" else "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    pair.upstream.create_topic(TOPIC)
+    pair.append([b"a"])
+    refused = pair.upstream.faults.add(api, error=error)
+    link = pair.link()
+    with Running(link):
+        until(lambda: link.progress.snapshot()["failures"], "a failure")
+        assert "uthoriz" in link.progress.snapshot()["error"]
+        refused.remove()
+        until(lambda: pair.values() == [b"a"], "the record")
+
+
+def test_an_upstream_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    with Running(pair.link()):
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")
+        pair.upstream.restart()
+        pair.append(numbered(10, 500))
+        until(lambda: pair.values() == numbered(0, 500), "all records")
+
+
+def test_a_source_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forwarding) -> None:
+    pair.append(numbered(0, 10))
+    link = pair.link()
+    with Running(link):
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 10), "the first records")
+        pair.source.restart()
+        pair.append(numbered(10, 500))
+        until(lambda: pair.values() == numbered(0, 500), "all records")
+
+
+def test_a_source_that_is_not_there_is_said_and_tried_again(pair: Forwarding) -> None:
+    link = pair.link()
+    link._open_source = lambda: ServerSource(Address("127.0.0.1", 1))
+    assert "the source 127.0.0.1:1" in first_failure(link)
