@@ -69,7 +69,8 @@ def _excuse_times_below_the_start(step: Step, ours: Any, theirs: Any) -> None:
         for one, two in zip(mine["partitions"], other["partitions"], strict=True):
             timestamp = asked[mine["name"], one["partition_index"]]
             looks = not isinstance(timestamp, int) or timestamp >= 0
-            is_below = two["offset"] < one["offset"] if timestamp == MAX_TIMESTAMP else looks and two["offset"] == -1
+            has_larger = one["offset"] == -1 or two["offset"] < one["offset"]  # -1: all records are below the start
+            is_below = has_larger if timestamp == MAX_TIMESTAMP else looks and two["offset"] == -1
             if is_below and two["error_code"] == one["error_code"] == 0:
                 two.update(one)
 
