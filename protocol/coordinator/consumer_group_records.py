@@ -130,12 +130,22 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 
 @struct
+class ConsumerGroupCurrentPartitions:
+    """Partitions of one topic that a member has."""
+
+    topic_id: bytes = wire(UUID)
+    partitions: list[int] = wire([INT32])
+    assignment_epochs: list[int] | None = wire([INT32], nullable="0+", tag=0, default=None)
+    """Since which epoch of the member it has each (KIP-1251)."""
+
+
+@struct
 class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: int = wire(INT32)
     previous_member_epoch: int = wire(INT32)
     state: int = wire(INT8)
-    assigned_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
-    partitions_pending_revocation: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
+    assigned_partitions: list[ConsumerGroupCurrentPartitions] = wire([ConsumerGroupCurrentPartitions])
+    partitions_pending_revocation: list[ConsumerGroupCurrentPartitions] = wire([ConsumerGroupCurrentPartitions])
 
 
 @struct

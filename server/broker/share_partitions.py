@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import attrs
 import trio
@@ -86,6 +86,8 @@ class SharePartitions:
     counters: ShareCounters = attrs.field(factory=ShareCounters)
     _sessions: dict[int, ShareSessions] = attrs.field(factory=lambda: defaultdict(ShareSessions))
     """By node: a member has one with each leader."""
+    _ending: Counter[str] = attrs.field(factory=Counter)
+    """Connections that have ended, by group, until what their members had is given back."""
     _open: dict[ShareKey, SharePartition] = attrs.field(factory=dict)
     _alarm: Alarm = attrs.field(factory=Alarm)
     _background: trio.Nursery | None = None
@@ -218,7 +220,7 @@ class SharePartitions:
         for sessions in self._sessions.values():
             session = sessions.remove(group_id, member)
             if session is not None:
-                self._release_soon(session)
+                self._soon(self._release, session)
 
     async def _release(self, session: ShareSession) -> None:
         held = [key for key in session.partitions if key not in session.moved]
@@ -229,15 +231,27 @@ class SharePartitions:
                 LOGGER.warning("%s: what member %s had waits for the end of its locks: %s", share.key, session.member_id, exc)
 
     def disconnected(self, connection: object) -> None:
-        """A connection has ended: so have the sessions that were begun on it."""
+        """A connection has ended: so have the sessions that were begun on it. Of a group that has no other, only what is stored
+        is kept (Kafka: ShareGroupListener.onGroupEmpty)."""
         for sessions in self._sessions.values():
-            for session in sessions.of_connection(connection):
-                sessions.remove(session.group_id, session.member_id)
-                self._release_soon(session)
+            ended, groups = sessions.disconnected(connection)
+            if groups:
+                self._ending.update(groups)
+                self._soon(self._end, ended, groups)
 
-    def _release_soon(self, session: ShareSession) -> None:
+    async def _end(self, ended: Iterable[ShareSession], groups: Collection[str]) -> None:
+        for session in ended:
+            await self._release(session)
+        self._ending.subtract(groups)
+        for group_id in groups:
+            if not self._ending[group_id] and not any(each.has_group(group_id) for each in self._sessions.values()):
+                del self._ending[group_id]
+                for key in [key for key in self._open if key.group_id == group_id]:
+                    self._close(key)
+
+    def _soon(self, procedure: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         if self._background is not None and not self._scope.cancel_called:
-            self._background.start_soon(self._release, session)
+            self._background.start_soon(procedure, *arguments)
 
     # ---- administration --------------------------------------------------------------------------------------------------
 

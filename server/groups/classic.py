@@ -23,6 +23,7 @@ from .joining import Joining, NewMemberId, check_join, random_member_id
 from .member import Member
 from .rebalance import Rebalance
 from .values import (
+    FIRST_COMMIT_WITH_EPOCHS,
     NO_GENERATION,
     NO_MEMBER_ID,
     CommittingMember,
@@ -339,7 +340,7 @@ def _commit_error(group: ClassicGroup | None, member: CommittingMember, *, is_tr
     """(Kafka: ClassicGroup.validateOffsetCommit.) Transactions are checked by their own rules, so one without membership may
     commit for a group with members."""
     if group is None:
-        return ErrorCode.NONE if member.generation <= NO_GENERATION else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if member.generation <= NO_GENERATION else _no_group(member)
     if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.state is EMPTY and member.generation <= NO_GENERATION:
@@ -352,6 +353,12 @@ def _commit_error(group: ClassicGroup | None, member: CommittingMember, *, is_tr
     if error is ErrorCode.NONE and group.state is COMPLETING_REBALANCE and not is_transactional:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return error
+
+
+def _no_group(member: CommittingMember) -> ErrorCode:
+    """For who names a generation of a group that nobody knows: a client of today is told so."""
+    knows = member.version is not None and member.version >= FIRST_COMMIT_WITH_EPOCHS
+    return ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
 
 
 def _in_words(group: ClassicGroup | None) -> str:

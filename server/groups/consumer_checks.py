@@ -4,13 +4,15 @@ throwIfConsumerGroupHeartbeatRequestIsInvalid, ConsumerGroup.validateOffsetCommi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
+from ...protocol.types import TopicPartition
 from .consumer_assignors import ASSIGNORS
 from .consumer_group import ConsumerGroup
-from .consumer_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT, ConsumerGroupSettings, ConsumerHeartbeat
-
-FIRST_COMMIT_WITH_EPOCHS = 9
-"""The version of OffsetCommit from which on members of these groups may use it."""
+from .consumer_member import ConsumerMember
+from .consumer_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT, ConsumerGroupSettings, ConsumerHeartbeat, TopicImage
+from .values import FIRST_COMMIT_WITH_EPOCHS, NO_GENERATION, CommittingMember
 
 
 def check_heartbeat(request: ConsumerHeartbeat) -> None:
@@ -60,11 +62,20 @@ def unknown_member(group_id: str, who: str) -> RequestError:
 
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, member_epoch: int, *, is_transactional: bool, version: int | None
+    group: ConsumerGroup,
+    who: CommittingMember,
+    partitions: Iterable[TopicPartition],
+    topics: TopicImage,
+    *,
+    is_transactional: bool,
 ) -> None:
-    """Whether offsets may be committed: by a member at its epoch, or by anybody while there are no members. `version`: of
-    OffsetCommit, None where it does not matter. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION."""
+    """Whether offsets may be committed: by a member at its epoch, by one at an epoch since which it has had the partitions
+    (KIP-1251), by anybody while there are no members, and in a transaction by who does not say that he is a member. Raises
+    UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION."""
+    member_id, member_epoch, version = who.member_id, who.generation, who.version
     if member_epoch < 0 and not group.members:
+        return
+    if is_transactional and member_epoch == NO_GENERATION and not member_id and who.group_instance_id is None:
         return
     member = group.members.get(member_id)
     if member is None:
@@ -73,7 +84,23 @@ def check_commit(
         raise UnsupportedVersionError(
             f"OffsetCommit version {version}: members of group {group.group_id!r} need {FIRST_COMMIT_WITH_EPOCHS} or above"
         )
-    _check_epoch(group.group_id, member_id, member_epoch, member.epoch)
+    if member_epoch > member.epoch:
+        _check_epoch(group.group_id, member_id, member_epoch, member.epoch)
+    if member_epoch < member.epoch:
+        for topic_partition in partitions:
+            _check_since(member, member_epoch, topic_partition, topics)
+
+
+def _check_since(member: ConsumerMember, member_epoch: int, topic_partition: TopicPartition, topics: TopicImage) -> None:
+    topic = topics.find(topic_partition.topic)
+    since = None if topic is None else member.since.get((topic.topic_id, topic_partition.partition))
+    if since is None or member_epoch < since:
+        has = "has not got" if since is None else f"has had since epoch {since}"
+        raise RequestError(
+            f"member {member.member_id!r} comes with epoch {member_epoch}, its epoch is {member.epoch}, and it {has} "
+            f"{topic_partition}",
+            ErrorCode.STALE_MEMBER_EPOCH,
+        )
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:

@@ -17,7 +17,7 @@ from ...protocol.coordinator.consumer_group_records import (
 from ...protocol.errors import ErrorCode, RequestError
 from .consumer_assignors import NO_PARTITIONS, Partitions, TopicPartitionId
 from .consumer_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, NO_TIMEOUT, ConsumerHeartbeat
-from .managed.assigned_partitions import from_record, recorded
+from .managed.assigned_partitions import NO_EPOCHS, PartitionEpochs, epochs_from_record, recorded_epochs
 
 
 class MemberState(enum.IntEnum):
@@ -56,6 +56,8 @@ class ConsumerMember:
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     """It has been told to give these up, and has not said that it did. Nobody else gets them."""
+    since: PartitionEpochs = NO_EPOCHS
+    """Of both: at which epoch each partition became the member's."""
 
     @property
     def held(self) -> Partitions:
@@ -126,11 +128,15 @@ class ConsumerMember:
     def _at(self, epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions) -> ConsumerMember:
         if (epoch, state, assigned, revoking) == (self.epoch, self.state, self.assigned, self.revoking):
             return self
-        return attrs.evolve(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
+        since = {partition: self.since.get(partition, epoch) for partition in assigned | revoking}
+        return attrs.evolve(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking, since=since
+        )
 
     def away(self) -> ConsumerMember:
         """A static member that has said that it comes back."""
-        return attrs.evolve(self, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS)
+        since = {partition: self.since[partition] for partition in self.assigned}
+        return attrs.evolve(self, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS, since=since)
 
     def back_as(self, member_id: str) -> ConsumerMember:
         """A static member that has come back, under another member id or the same."""
@@ -168,18 +174,21 @@ class ConsumerMember:
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            assigned_partitions=recorded(self.assigned),
-            partitions_pending_revocation=recorded(self.revoking),
+            assigned_partitions=recorded_epochs(self.assigned, self.since),
+            partitions_pending_revocation=recorded_epochs(self.revoking, self.since),
         )
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        assigned = epochs_from_record(value.assigned_partitions, value.member_epoch)
+        revoking = epochs_from_record(value.partitions_pending_revocation, value.member_epoch)
         return attrs.evolve(
             self,
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=_STATES.get(value.state, MemberState.UNKNOWN),
-            assigned=from_record(value.assigned_partitions),
-            revoking=from_record(value.partitions_pending_revocation),
+            assigned=frozenset(assigned),
+            revoking=frozenset(revoking),
+            since={**revoking, **assigned},
         )
 
 

@@ -161,6 +161,10 @@ class LeaveAnswer:
     members: tuple[LeftMember, ...] = ()
 
 
+FIRST_COMMIT_WITH_EPOCHS: Final = 9
+"""The version of OffsetCommit from which on it has epochs of members, and errors of theirs."""
+
+
 @attrs.frozen(kw_only=True)
 class CommittingMember:
     """Who commits offsets. At its defaults: somebody who does without membership."""
@@ -168,6 +172,8 @@ class CommittingMember:
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
+    version: int | None = None
+    """Of OffsetCommit, None for any other way: members of some groups need the first with member epochs."""
 
 
 NO_MEMBER: Final = CommittingMember()

@@ -18,8 +18,6 @@ from tests.kafka.test_differential import ASKED_FOR, REQUESTS
 from tests.support.kafka_jars import KafkaCalls
 
 SCRIPTS = ASKED_FOR or 1
-USUAL = 200
-"""Requests, which take half a minute: locks end in real time. 2,000, when seeds are asked for, take six."""
 FIRST_SEED = int(os.environ.get("TRIOLOG_TEST_DIFFERENTIAL_SEED", 7))
 
 
@@ -28,6 +26,6 @@ def test_both_brokers_share_alike(kafka: KafkaCalls, kafka_class_path: str, tmp_
     for seed in range(FIRST_SEED, FIRST_SEED + SCRIPTS):
         folder = tmp_path / str(seed)
         with both_sharing(folder, kafka_class_path, kafka) as sides, closing(SharingScript.of(seed, *sides)) as script:
-            for difference in script.run(REQUESTS if ASKED_FOR else USUAL):
+            for difference in script.run(REQUESTS):
                 again = f"TRIOLOG_TEST_DIFFERENTIAL_SEED={seed} TRIOLOG_TEST_DIFFERENTIAL_SEEDS=1 repeats it"
                 pytest.fail(f"{difference}\n{again}", pytrace=False)

@@ -7,7 +7,7 @@ heartbeat without news waits for nothing but the turns before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ import attrs
 from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.record_kinds import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.types import TopicPartition
 from ...groups.classic import ClassicGroups
 from ...groups.consumer import ConsumerGroups, Plan, unknown_group
 from ...groups.consumer_checks import check_commit, check_fetch, check_heartbeat
@@ -92,11 +93,13 @@ class ConsumerCoordinator(ManagedCoordinator[ConsumerGroups, Plan, ConsumerTimer
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
-    def check_commit(self, group: str, member: CommittingMember, *, is_transactional: bool) -> None:
-        """Raises RequestError unless this member may commit offsets."""
+    def check_commit(
+        self, group: str, member: CommittingMember, partitions: Iterable[TopicPartition], *, is_transactional: bool
+    ) -> None:
+        """Raises RequestError unless this member may commit offsets of these partitions."""
         found = self._groups.find(group)
         if found is not None:
-            check_commit(found, member.member_id, member.generation, is_transactional=is_transactional, version=None)
+            check_commit(found, member, partitions, self._groups.topics, is_transactional=is_transactional)
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
         """Raises RequestError unless this member may read offsets."""

@@ -271,11 +271,11 @@ class GroupCoordinator:
     ) -> None:
         if group in self.share:
             raise RequestError(f"Group {group} is a share group: it commits no offsets", ErrorCode.GROUP_ID_NOT_FOUND)
+        partitions = (commit.topic_partition for commit in commits)
         if group in self.consumers:
-            self.consumers.check_commit(group, member, is_transactional=is_transactional)
+            self.consumers.check_commit(group, member, partitions, is_transactional=is_transactional)
             return
         if group in self.streams:
-            partitions = (commit.topic_partition for commit in commits)
             self.streams.check_commit(group, member, partitions, is_transactional=is_transactional)
             return
         self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())

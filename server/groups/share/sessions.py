@@ -48,6 +48,8 @@ class ShareSessions:
     """The sessions of a node."""
 
     _sessions: dict[tuple[str, str], ShareSession] = attrs.field(factory=dict)
+    _groups: dict[object, set[str]] = attrs.field(factory=dict)
+    """Those of which sessions were begun, by connection, whether they are over or not."""
     _partitions: int = 0
 
     def __len__(self) -> int:
@@ -74,6 +76,7 @@ class ShareSessions:
             )
         session = ShareSession(group_id, member_id, connection, partitions=dict.fromkeys(partitions))
         self._sessions[group_id, member_id] = session
+        self._groups.setdefault(connection, set()).add(group_id)
         self._partitions += len(session.partitions)
         return session
 
@@ -122,9 +125,17 @@ class ShareSessions:
             self._partitions -= len(session.partitions)
         return session
 
-    def of_connection(self, connection: object) -> list[ShareSession]:
-        """Those that were begun on a connection."""
-        return [session for session in self._sessions.values() if session.connection is connection]
+    def disconnected(self, connection: object) -> tuple[list[ShareSession], set[str]]:
+        """A connection is no more: neither are the sessions that were begun on it. Answers them, and the groups of these and of
+        those that were over before."""
+        ended = [session for session in self._sessions.values() if session.connection is connection]
+        for session in ended:
+            self.remove(session.group_id, session.member_id)
+        return ended, self._groups.pop(connection, set())
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of a group has a session."""
+        return any(session.group_id == group_id for session in self._sessions.values())
 
     def _found(self, group_id: str, member_id: str) -> ShareSession:
         session = self.find(group_id, member_id)

@@ -3,7 +3,7 @@
 Active tasks stay with the member that had them, then go to one that had a copy of their state, then to the least loaded
 process, so that members have about equally many. Standby tasks of subtopologies with state come to processes that have not got
 the task yet: to the former active member first, then to a former standby, then to the least loaded. With fewer processes than
-copies some are left out. Of what Kafka leaves to the order of a hash table the first by name is taken.
+copies some are left out. What Kafka leaves to the order of a hash table begins with the first by name.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Run:
     def _add(self, member_id: str, member: AssignedMember) -> None:
         process = self.processes.get(member.process_id)
         if process is None:
-            process = self.processes[member.process_id] = Process(member.process_id, len(self.processes))
+            process = self.processes[member.process_id] = Process(member.process_id)
         process.counts[member_id] = 0
         self.process_of[member_id] = process
         self.was_active.update(dict.fromkeys(member.tasks.active, member_id))

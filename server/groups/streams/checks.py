@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.types import TopicPartition
-from ..consumer_checks import FIRST_COMMIT_WITH_EPOCHS
 from ..consumer_values import LEAVE_STATIC_EPOCH, NO_TIMEOUT
+from ..values import FIRST_COMMIT_WITH_EPOCHS
 from .configured import ConfiguredSubtopology
 from .group import StreamsGroup
 from .member import StreamsMember

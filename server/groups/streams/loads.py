@@ -1,9 +1,11 @@
-"""How much the processes of a Streams application have been given so far (Kafka: ProcessState)."""
+"""How much the processes of a Streams application have been given so far (Kafka: ProcessState). Of those that are loaded alike
+the one is next that was given something longest ago, which is what Kafka's queues come to for two."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -15,14 +17,13 @@ class Process:
     """An instance of the application, with one member for each of its threads. Owner: one run of the assignor."""
 
     process_id: str
-    order: int
-    """Of two that are loaded alike the one with the lower number comes first."""
     counts: dict[str, int] = attrs.field(factory=dict)
     """Tasks of each member."""
     tasks: set[TaskId] = attrs.field(factory=set)
     task_count: int = 0
-    _by_load: list[tuple[int, str]] | None = None
-    """A heap of (tasks, member), while it is right."""
+    _by_load: list[tuple[int, int, str]] | None = None
+    """A heap of (tasks, turn, member), while it is right."""
+    _turns: Iterator[int] = attrs.field(factory=itertools.count)
 
     @property
     def load(self) -> float:
@@ -43,11 +44,11 @@ class Process:
     def add_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
         """Give a task to the member with the fewest, and answer who that is and how many it has now."""
         if self._by_load is None:
-            self._by_load = [(count, member_id) for member_id, count in self.counts.items()]
+            self._by_load = [(count, next(self._turns), member_id) for member_id, count in self.counts.items()]
             heapq.heapify(self._by_load)
-        _, member_id = self._by_load[0]
+        _, _, member_id = self._by_load[0]
         count = self._add(member_id, task)
-        heapq.heapreplace(self._by_load, (count, member_id))
+        heapq.heapreplace(self._by_load, (count, next(self._turns), member_id))
         return member_id, count
 
 
@@ -76,12 +77,15 @@ class LeastLoaded:
     """Processes by load. Owner: one run of the assignor; while it lives tasks are given through it only."""
 
     _heap: list[tuple[float, int, Process]]
+    """(load, turn, process)"""
+    _turns: Iterator[int]
 
     @classmethod
     def of(cls, processes: Iterable[Process]) -> LeastLoaded:
-        heap = [(process.load, process.order, process) for process in processes]
+        turns = itertools.count()
+        heap = [(process.load, next(turns), process) for process in processes]
         heapq.heapify(heap)
-        return cls(heap)
+        return cls(heap, turns)
 
     def give(self, task: TaskId, *, again: bool = True) -> tuple[str, int] | None:
         """Give a task to the least loaded process; with `again` False, to one that has not got it yet. Answers which member has
@@ -93,6 +97,6 @@ class LeastLoaded:
             if again or task not in process.tasks:
                 given = process.add_to_least_loaded(task)
             passed.append(process)
-        for process in passed:
-            heapq.heappush(self._heap, (process.load, process.order, process))
+        for process in reversed(passed):
+            heapq.heappush(self._heap, (process.load, next(self._turns), process))
         return given

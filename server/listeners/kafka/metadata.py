@@ -166,4 +166,6 @@ def _partition(number: int, epoch: int | RequestError, nodes: list[int]) -> Meta
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=[])
+    """One of the server's own is said to be that, also while it is not there."""
+    its_own = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None and is_internal(name)
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=its_own, partitions=[])

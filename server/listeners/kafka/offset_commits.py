@@ -58,7 +58,7 @@ def take_offset_commit(call: Call, turn: Turn, body: OffsetCommitRequest) -> Wor
         answer([])
         return None
     try:
-        if call.broker.offsets.commit_now(body.group_id, wanted, _member(body), answer):
+        if call.broker.offsets.commit_now(body.group_id, wanted, _member(call, body), answer):
             return None
     except RequestError as exc:
         answer(exc)
@@ -83,12 +83,15 @@ async def _take_offset_commit_later(call: Call, turn: Turn, body: OffsetCommitRe
 async def offset_commit(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse:
     """Keep offsets; each partition has an answer of its own."""
     asked = [_asked_by(call, topic, each) async for topic in in_turns(body.topics) async for each in in_turns(topic.partitions)]
-    return _committed(body, await _commit(call, body.group_id, asked, _member(body)))
+    return _committed(body, await _commit(call, body.group_id, asked, _member(call, body)))
 
 
-def _member(body: OffsetCommitRequest) -> CommittingMember:
+def _member(call: Call, body: OffsetCommitRequest) -> CommittingMember:
     return CommittingMember(
-        generation=body.generation_id_or_member_epoch, member_id=body.member_id, group_instance_id=body.group_instance_id
+        generation=body.generation_id_or_member_epoch,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        version=call.version,
     )
 
 

@@ -169,7 +169,9 @@ def metadata(world: World) -> Step:
         for name in dict.fromkeys(names)
     ]
     if world.chance(0.05):
-        topics = [MetadataRequestTopic(topic_id=NO_ID, name=world.one_of(["", "bad name", "x" * 250, ".."]))]
+        topics = [
+            MetadataRequestTopic(topic_id=NO_ID, name=world.one_of(["", "bad name", "x" * 250, "..", "__share_group_state"]))
+        ]
     body = MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,

@@ -82,6 +82,7 @@ SORTED_BY: Final = (
     "index",
     "partition_id",
     "entity_type",
+    "subtopology_id",
 )
 """The order of entries is that of Kafka's hash maps, and not compared."""
 RECORDS: Final = "records"

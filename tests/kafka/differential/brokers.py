@@ -21,6 +21,10 @@ SETTINGS: Final = {
     "controller.quorum.append.linger.ms": "0",
     "log.retention.check.interval.ms": "86400000",  # records of long ago stay
     "log.initial.task.delay.ms": "86400000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",  # assignments at once, as they are here
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.assignor.offload.enable": "false",
 }
 
 

@@ -20,7 +20,7 @@ from tests.support.kafka_admin import delete_records
 
 from .names import Symbol
 from .requests import FLAWS, After, Batch
-from .world import NOON, Producer, Session, Step, World
+from .world import NOON, ROLLING, Producer, Session, Step, World
 
 INT32_MAX: Final = 2**31 - 1
 ROOM_BYTES: Final = 50 * 2**20
@@ -112,8 +112,12 @@ def _produce(
     def learn(answer: Any) -> None:
         for topic_answer in answer.get("responses", ()):
             for part in topic_answer["partition_responses"]:
+                batch = parts[part["index"]]
+                was_sent = producer is not None and batch in producer.sent.get((name, part["index"]), ())
+                if name == ROLLING and name in world.topics and producer is not None and (part["error_code"] or was_sent):
+                    world.topics[name].may_have_rolled = True
                 if part["error_code"] == 0:
-                    _appended(world, name, part, parts[part["index"]], producer)
+                    _appended(world, name, part, batch, producer)
 
     return world.step(body, learn=learn, **{"lowest": 3, **versions})
 
@@ -138,7 +142,7 @@ def fetch(world: World) -> Step:
     opens = world.chance(0.15)
     names = [world.topic_name() for _ in range(world.mostly(1, 2, 3))]
     body = _fetch(world, names, is_in_session=opens, session_id=0, session_epoch=0 if opens else -1)
-    step = world.step(body)
+    step = world.step(body, rolled=_rolled(world))
 
     def learn(answer: Any) -> None:
         if opens and isinstance(answer.get("session_id"), Symbol):
@@ -165,7 +169,8 @@ def fetch_in_session(world: World) -> Step:
     by_id = session.version >= IDS_SINCE
     if world.chance(0.03):
         by_id = not by_id
-    step = world.step(body, lowest=IDS_SINCE if by_id else 10, highest=99 if by_id else NO_IDS_BEFORE)
+    versions = {"lowest": IDS_SINCE if by_id else 10, "highest": 99 if by_id else NO_IDS_BEFORE}
+    step = world.step(body, rolled=_rolled(world), **versions)
 
     def learn(answer: Any) -> None:
         if ends or epoch == 0:
@@ -201,6 +206,11 @@ def _fetch(world: World, names: list[str], *, is_in_session: bool, **fields: Any
         **fields,
     }
     return FetchRequest(topics=topics, **given)
+
+
+def _rolled(world: World) -> frozenset[Any]:
+    rolled = [topic for topic in world.topics.values() if topic.may_have_rolled]
+    return frozenset([*(topic.name for topic in rolled), *(topic.id for topic in rolled)])
 
 
 def _fetch_partition(world: World, name: str, number: int, *, is_in_session: bool) -> FetchPartition:

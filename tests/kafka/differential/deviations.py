@@ -10,6 +10,7 @@ from triolog.protocol.kafka.messages.groups import JoinGroupRequest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsRequest
 from triolog.protocol.kafka.messages.offsets import OffsetCommitRequest
 from triolog.protocol.kafka.messages.produce import ProduceRequest
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from triolog.protocol.records.batch import COMPRESSION_MASK
 
@@ -26,7 +27,7 @@ def excuse(step: Step, ours: Any, theirs: Any) -> None:
     if isinstance(step.body, FetchRequest) and step.version < FIRST_WITH_ZSTD:
         _excuse_refused_zstd(ours, theirs)
     if isinstance(step.body, FetchRequest):
-        _excuse_sizes(ours, theirs)
+        _excuse_sizes(step, ours, theirs)
     if isinstance(step.body, EndTxnRequest) and step.version < FIRST_WITH_NEXT_EPOCH and not ours["error_code"]:
         _excuse_end_of_nothing(theirs)
     if isinstance(step.body, OffsetCommitRequest | TxnOffsetCommitRequest):
@@ -37,6 +38,13 @@ def excuse(step: Step, ours: Any, theirs: Any) -> None:
         _excuse_end_again(ours, theirs)
     if isinstance(step.body, JoinGroupRequest) and ours["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID:
         _excuse_protocol_of_no_member(theirs)
+    if isinstance(step.body, StreamsGroupDescribeRequest):
+        for answer in (ours, theirs):
+            _excuse_order_of_members(answer)
+        _excuse_partitions_not_told(ours, theirs)
+    if isinstance(step.body, StreamsGroupHeartbeatRequest):
+        for answer in (ours, theirs):
+            _excuse_order_in_application(answer)
     if isinstance(step.body, ProduceRequest):
         _excuse_unknown_codec(ours, theirs)
 
@@ -51,6 +59,31 @@ def _excuse_end_again(ours: Any, theirs: Any) -> None:
     """The epoch before the current one: for Kafka this may be an end that is asked for again, of the same kind or the other."""
     if theirs["error_code"] in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
         theirs.update(ours)
+
+
+def _excuse_order_of_members(answer: Any) -> None:
+    """They come in the order of Kafka's hash maps."""
+    for group in answer["groups"]:
+        group["members"].sort(key=lambda member: member["member_id"])
+
+
+def _excuse_partitions_not_told(ours: Any, theirs: Any) -> None:
+    """Kafka tells how many partitions internal topics have from the second heartbeat of a group on."""
+    for mine, other in zip(ours["groups"], theirs["groups"], strict=True):
+        parts = ((group["topology"] or {}).get("subtopologies", ()) for group in (mine, other))
+        for one, two in zip(*parts, strict=False):
+            for kind in ("state_changelog_topics", "repartition_source_topics"):
+                for topic, same in zip(one[kind], two[kind], strict=False):
+                    if same["partitions"] == 0:
+                        topic["partitions"] = 0
+
+
+def _excuse_order_in_application(answer: Any) -> None:
+    """So do the names of missing topics, and who has an endpoint."""
+    for status in answer["status"]:
+        status["status_detail"] = sorted(status["status_detail"].replace(", ", " ").split())
+    if answer["partitions_by_user_endpoint"]:
+        answer["partitions_by_user_endpoint"].sort(key=lambda each: each["user_endpoint"]["host"])
 
 
 def _excuse_unknown_codec(ours: Any, theirs: Any) -> None:
@@ -69,7 +102,8 @@ def _excuse_times_below_the_start(step: Step, ours: Any, theirs: Any) -> None:
         for one, two in zip(mine["partitions"], other["partitions"], strict=True):
             timestamp = asked[mine["name"], one["partition_index"]]
             looks = not isinstance(timestamp, int) or timestamp >= 0
-            is_below = two["offset"] < one["offset"] if timestamp == MAX_TIMESTAMP else looks and two["offset"] == -1
+            has_larger = one["offset"] == -1 or two["offset"] < one["offset"]  # -1: all records are below the start
+            is_below = has_larger if timestamp == MAX_TIMESTAMP else looks and two["offset"] == -1
             if is_below and two["error_code"] == one["error_code"] == 0:
                 two.update(one)
 
@@ -88,12 +122,15 @@ def _excuse_protocol_of_no_member(theirs: Any) -> None:
         theirs["error_code"] = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _excuse_sizes(ours: Any, theirs: Any) -> None:
-    """A batch that a broker compresses has not the same size in both, so that more or fewer fit into the bytes asked for."""
+def _excuse_sizes(step: Step, ours: Any, theirs: Any) -> None:
+    """A batch that a broker compresses has not the same size in both, so that more or fewer fit into the bytes asked for; and
+    an answer ends with a segment, which Kafka may have begun for a batch that it refused."""
     for mine, other in zip(ours.get("responses", ()), theirs.get("responses", ()), strict=False):
+        has_rolled = not step.rolled.isdisjoint([mine["topic"], mine["topic_id"]])
         for one, two in zip(mine["partitions"], other["partitions"], strict=False):
             count = min(len(one["records"] or ()), len(two["records"] or ()))
-            if count and any(batch["attributes"] & COMPRESSION_MASK for batch in one["records"] + two["records"]):
+            is_compressed = count and any(batch["attributes"] & COMPRESSION_MASK for batch in one["records"] + two["records"])
+            if is_compressed or (count and has_rolled):
                 if len(one["records"]) != len(two["records"]):
                     one["aborted_transactions"] = two["aborted_transactions"]
                 del one["records"][count:], two["records"][count:]

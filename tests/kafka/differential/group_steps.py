@@ -143,7 +143,7 @@ def describe_groups(world: World) -> Step:
 
 def list_groups(world: World) -> Step:
     states = world.mostly([], ["Stable"], ["Empty", "Dead"], ["stable"], ["Bogus"], usually=0.5)
-    types = world.mostly([], ["classic"], ["consumer"], ["Bogus"], usually=0.6)
+    types = world.mostly([], ["classic"], ["consumer"], ["streams"], ["Bogus"], usually=0.6)
     return world.step(ListGroupsRequest(states_filter=states, types_filter=types))
 
 

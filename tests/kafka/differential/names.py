@@ -18,7 +18,11 @@ MADE_UP_ID: Final = b"made up by test:"
 """A topic id that no broker has chosen."""
 MADE_UP_PRODUCER: Final = 10**15
 MADE_UP_MEMBER: Final = "made-up-member"
-NO_VALUES: Final[frozenset[Any]] = frozenset({"", None, -1, 0, bytes(16), MADE_UP_ID, MADE_UP_PRODUCER, MADE_UP_MEMBER})
+INSTANCES: Final = ("a", "b", "c")
+"""Members that choose their ids themselves."""
+NO_VALUES: Final[frozenset[Any]] = frozenset(
+    {"", None, -1, 0, bytes(16), MADE_UP_ID, MADE_UP_PRODUCER, MADE_UP_MEMBER, *INSTANCES}
+)
 """What stands for nothing, or comes from the script: compared as it is. Producer ids may be 0, see `Names.symbol`."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 
-from . import admin_steps, data_steps, group_steps, quota_steps, transaction_steps
+from . import admin_steps, data_steps, group_steps, quota_steps, streams_steps, transaction_steps
 from .answers import differences
 from .deviations import excuse
 from .sides import Late, Side
@@ -48,6 +48,15 @@ WEIGHTS: Final[Weights] = {
     group_steps.commit: 6,
     group_steps.fetch_offsets: 6,
     group_steps.delete_offsets: 2,
+    streams_steps.heartbeat: 14,
+    streams_steps.odd_heartbeat: 2,
+    streams_steps.describe: 4,
+    streams_steps.commit: 3,
+    streams_steps.fetch_offsets: 2,
+    streams_steps.configure: 1,
+    streams_steps.delete_group: 1,
+    streams_steps.delete_internal_topics: 1,
+    streams_steps.other_kind: 2,
     transaction_steps.new_producer: 2,
     transaction_steps.init_transactions: 4,
     transaction_steps.add_partitions: 4,
@@ -116,6 +125,7 @@ class Script:
         world = self.world
         last = [transaction_steps.restart(world, name) for name in transaction_steps.TRANSACTIONAL_IDS]
         last += [group_steps.leave_now(world, group) for group in world.groups.values() if group.member]
+        last += streams_steps.end_all(world)
         last += [group_steps.delete_now(world), admin_steps.delete_all(world)]
         for step in last:
             found = list(self._take(step))
@@ -131,6 +141,8 @@ class Script:
             self.kafka.settle_metadata()
         if step.transactional_id:
             self.kafka.settle_transaction(step.transactional_id)
+        if streams_steps.misses_internal_topics(theirs):
+            self.kafka.settle_topics(step.internal_topics)
         ours = self.ours.ask(step.body, step.version)
         if isinstance(step.body, ProduceRequest) and step.body.acks == 0:
             self.ours.settle_ends(step.body, self.kafka.ends(step.body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Self
 
@@ -13,16 +13,17 @@ from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from triolog.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.groups import DescribeGroupsRequest
 from triolog.protocol.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
 
-from tests.support.kafka_admin import SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
+from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
 from tests.support.kafka_wire import TIMEOUT_S, KafkaWire
 
 from .answers import Reading
 from .names import Names
 from .requests import resolved
-from .world import FENCE
+from .world import FENCE, STEADY
 
 DISCONNECTED: Final = {"the connection": "ended by the broker"}
 UNANSWERED: Final = {"the answer": "none, as asked for"}
@@ -87,9 +88,9 @@ class Side:
     # ---- Kafka does some things behind its answers -------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """The fence, and both coordinators with their topics."""
+        """The topics that stay, and both coordinators with their topics."""
         self.reading.times.begin()
-        self.wire.call(create_topics(new_topic(FENCE)), 7)
+        self.wire.call(create_topics(new_topic(FENCE), new_topic(STEADY, 3)), 7)
         self.settle_metadata()
         for kind in (0, 1):
             find = FindCoordinatorRequest(key="", key_type=kind, coordinator_keys=["first"])
@@ -109,6 +110,13 @@ class Side:
             value = str(10**12 + self._fences)
             self.wire.call(alter_incrementally((TOPIC_TYPE, FENCE, [("retention.ms", SET, value)])), 1)
             self._wait_for(partial(self._has_fence_value, value))
+
+    def settle_topics(self, names: Sequence[str]) -> None:
+        """Until these are there."""
+        asked = [MetadataRequestTopic(topic_id=NO_ID, name=name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        self._wait_for(lambda: not any(topic.error_code for topic in self.wire.call(request, 12).topics))
+        self.settle_metadata()
 
     def settle_transaction(self, transactional_id: str) -> None:
         """Until every partition has its marker."""

@@ -19,11 +19,19 @@ T = TypeVar("T")
 
 NOON: Final = 1_700_000_000_000
 """About when records were made."""
-TOPICS: Final = ("plain", "wide", "stamped", "small", "packed", "compacted", "brief", "odd")
+ROLLING: Final = "small"
+"""The topic whose segments end by time."""
+TOPICS: Final = ("plain", "wide", "stamped", ROLLING, "packed", "compacted", "brief", "odd")
 GROUPS: Final = ("readers", "writers", "others")
 TRANSACTIONAL_IDS: Final = ("payments", "orders", "moves")
+APPLICATIONS: Final = ("words", "pairs", "rows")
+"""Streams groups."""
+PROCESSES: Final = {"a": "p", "b": "q", "c": "q"}
+"""Of their members. Among more than two that are loaded alike, who gets a task is a matter of Kafka's queues: a deviation."""
 FENCE: Final = "fence"
 """A topic that stays, and of which scripts know nothing."""
+STEADY: Final = "steady"
+"""Another that stays, of three partitions, which an application reads."""
 UNKNOWN: Final = "no-such-topic"
 
 
@@ -42,6 +50,10 @@ class Step:
     changes_metadata: bool = False
     transactional_id: str = ""
     """Whose markers are waited for."""
+    internal_topics: tuple[str, ...] = ()
+    """What a Streams application needs: made when the answer says that they are missing."""
+    rolled: frozenset[Any] = frozenset()
+    """Topics, by name and id, whose segments may differ."""
     connection: str = ""
     """Whose; "" is that of the script."""
 
@@ -55,6 +67,8 @@ class Topic:
     id: Symbol | bytes = MADE_UP_ID
     ends: dict[int, int] = attrs.field(factory=dict)
     """Offsets that are known to be behind records."""
+    may_have_rolled: bool = False
+    """Kafka may have begun a segment for a batch that it then refused."""
 
 
 @attrs.define(eq=False)
@@ -86,6 +100,23 @@ class Group:
 
 
 @attrs.define(eq=False)
+class Instance:
+    """A member of a Streams group."""
+
+    group: str
+    id: str
+    process: str
+    epoch: int = 0
+    """0: it has not joined."""
+    active: list[Any] = attrs.field(factory=list)
+    standby: list[Any] = attrs.field(factory=list)
+    """Tasks, as it was told last."""
+
+    def forget(self) -> None:
+        self.epoch, self.active, self.standby = 0, [], []
+
+
+@attrs.define(eq=False)
 class Session:
     """A fetch session."""
 
@@ -103,6 +134,11 @@ class World:
     topics: dict[str, Topic] = attrs.field(factory=dict)
     producers: list[Producer] = attrs.field(factory=list)
     groups: dict[str, Group] = attrs.field(factory=lambda: {name: Group(name) for name in GROUPS})
+    instances: list[Instance] = attrs.field(
+        factory=lambda: [Instance(group, *each) for group in APPLICATIONS for each in PROCESSES.items()]
+    )
+    unseen: set[str] = attrs.field(factory=set)
+    """Streams groups of which nobody has sent a heartbeat since their internal topics were made."""
     sessions: list[Session] = attrs.field(factory=list)
     append_times: list[Symbol] = attrs.field(factory=list)
     due: list[Step] = attrs.field(factory=list)

@@ -88,11 +88,14 @@ VALUES: Final[list[tuple[ConsumerGroupKey, ConsumerGroupValue, str]]] = [
             member_epoch=5,
             previous_member_epoch=4,
             state=1,
-            assigned_partitions=[records.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID, partitions=[0])],
-            partitions_pending_revocation=[records.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID, partitions=[1, 2])],
+            assigned_partitions=[
+                records.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID, partitions=[0], assignment_epochs=[2])
+            ],
+            partitions_pending_revocation=[records.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID, partitions=[1, 2])],
         ),
-        "000000000005000000040102000102030405060708090a0b0c0d0e0f02000000000002000102030405060708090a0b0c0d0e0f03000000010000000200"
-        "00",
+        "000000000005000000040102000102030405060708090a0b0c0d0e0f0200000000"
+        "0100050200000002"
+        "02000102030405060708090a0b0c0d0e0f0300000001000000020000",
     ),
     (
         KEYS[6][0],

@@ -33,6 +33,8 @@ def test_a_group_that_is_not_there_takes_commits_of_those_who_do_without_members
     assert commit_error(bench, NOBODY) is ErrorCode.NONE
     assert commit_error(bench, CommittingMember(member_id="somebody")) is ErrorCode.NONE
     assert commit_error(bench, CommittingMember(generation=0, member_id="somebody")) is ErrorCode.ILLEGAL_GENERATION
+    for version, error in [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]:
+        assert commit_error(bench, CommittingMember(generation=0, member_id="somebody", version=version)) is error
 
 
 def test_an_empty_group_takes_commits_of_those_who_do_without_membership_only(bench: Bench) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.types import TopicPartition
 from triolog.server.groups.consumer_assignors import NO_PARTITIONS
 from triolog.server.groups.consumer_checks import check_commit, check_fetch
 from triolog.server.groups.consumer_member import MemberState
 from triolog.server.groups.consumer_values import ConsumerGroupSettings, ConsumerGroupState, ConsumerHeartbeat
+from triolog.server.groups.values import CommittingMember
 
 from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Driven, Topics, settle
 
@@ -348,23 +350,77 @@ def _code(error: pytest.ExceptionInfo[RequestError]) -> object:
     return error.value.code
 
 
+def _commit(
+    driven: Driven,
+    member_id: str,
+    epoch: int,
+    version: int | None = 9,
+    *,
+    partition: int = 0,
+    topic: str = "t",
+    is_transactional: bool = False,
+) -> object:
+    """The error of a commit, None for none."""
+    member = CommittingMember(member_id=member_id, generation=epoch, version=version)
+    partitions = [TopicPartition(topic, partition)]
+    try:
+        check_commit(driven.group, member, partitions, driven.groups.topics, is_transactional=is_transactional)
+    except RequestError as exc:
+        return exc.code
+    return None
+
+
 def test_offsets_are_committed_by_members_at_their_epoch(driven: Driven) -> None:
     consumer = _consumer(driven, "a")
     consumer.join()
-    group = driven.group
-    check_commit(group, "a", 1, is_transactional=False, version=9)
-    check_commit(group, "a", 1, is_transactional=True, version=3)
-    for member_id, epoch, version, code in [
-        ("a", 2, 9, ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 1, 8, ErrorCode.UNSUPPORTED_VERSION),
-        ("b", 1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
-    ]:
-        with pytest.raises(RequestError) as caught:
-            check_commit(group, member_id, epoch, is_transactional=False, version=version)
-        assert _code(caught) is code
+    assert _commit(driven, "a", 1) is None
+    assert _commit(driven, "a", 1, topic="another") is None
+    assert _commit(driven, "a", 2) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 1, 8) is ErrorCode.UNSUPPORTED_VERSION
+    assert _commit(driven, "b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert _commit(driven, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert _commit(driven, "a", 1, None, is_transactional=True) is None
+    assert _commit(driven, "", -1, None, is_transactional=True) is None
+    assert _commit(driven, "b", -1, None, is_transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
     consumer.leave()
-    check_commit(driven.group, "", -1, is_transactional=False, version=9)
+    assert _commit(driven, "", -1) is None
+
+
+def test_offsets_are_committed_at_an_older_epoch_since_which_the_member_has_the_partition(driven: Driven) -> None:
+    """KIP-1251: the answer with the present one may be on its way."""
+    first, second = _consumer(driven, "a"), _consumer(driven, "b")
+    first.join()
+    second.join()
+    settle([first, second])
+    kept = {number for _, number in first.owned}
+    assert len(kept) == 2
+    assert driven.group.members["a"].epoch == 2
+    for number in range(4):
+        wanted = None if number in kept else ErrorCode.STALE_MEMBER_EPOCH
+        assert _commit(driven, "a", 1, partition=number) is wanted
+        assert _commit(driven, "b", 1, partition=number) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 0, partition=min(kept)) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _commit(driven, "a", 1, topic="unknown") is ErrorCode.STALE_MEMBER_EPOCH
+    second.leave()
+    settle([first])
+    assert driven.group.members["a"].epoch == 3
+    assert {number for number in range(4) if _commit(driven, "a", 1, partition=number) is None} == kept
+    since = driven.group.members["a"].since
+    driven.restart()
+    assert driven.group.members["a"].since == since
+
+
+def test_what_is_to_be_given_up_is_committed_at_an_older_epoch_too(driven: Driven) -> None:
+    consumers = [_consumer(driven, member_id) for member_id in "abc"]
+    for consumer in consumers[:2]:
+        consumer.join()
+    settle(consumers[:2])
+    kept = {number for _, number in consumers[0].owned}
+    consumers[2].join()
+    consumers[0].beat()
+    member = driven.group.members["a"]
+    assert (member.state, member.epoch, len(member.revoking)) == (MemberState.UNREVOKED_PARTITIONS, 2, 1)
+    assert {number for number in range(4) if _commit(driven, "a", 1, partition=number) is None} == kept
 
 
 def test_offsets_are_read_by_members_at_their_epoch_and_by_who_is_none(driven: Driven) -> None:

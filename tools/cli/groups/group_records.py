@@ -13,7 +13,7 @@ from ....protocol.errors import RemoteProtocolError
 from ....server.groups.consumer_member import MemberState
 from ....server.storage.disk.checkpoints import encode_uuid
 
-TopicPartitions = Iterable[records.ConsumerGroupTopicPartitions]
+TopicPartitions = Iterable[records.ConsumerGroupTopicPartitions] | Iterable[records.ConsumerGroupCurrentPartitions]
 
 
 def classic_group(group: str, value: GroupMetadataValue | None) -> str:

@@ -94,7 +94,14 @@ class StreamsCoordinator(ManagedCoordinator[StreamsGroups, StreamsPlan, StreamsT
         """Raises RequestError unless this member may commit offsets of these partitions."""
         found = self._groups.find(group)
         if found is not None:
-            check_commit(found, member.member_id, member.generation, partitions, is_transactional=is_transactional)
+            check_commit(
+                found,
+                member.member_id,
+                member.generation,
+                partitions,
+                is_transactional=is_transactional,
+                version=member.version,
+            )
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
         """Raises RequestError unless this member may read offsets."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
 from triolog.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.kafka.messages.share_fetch import ShareFetchRequest
+from triolog.protocol.kafka.messages.share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from triolog.protocol.kafka.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
@@ -81,7 +85,8 @@ class SharingScript:
         for group in LOCK_MS:
             for step in reading_steps.look_around(self.world, self.world.joined(group)[0]):
                 yield from self._take(step)
-        for make in self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count):
+        for turn, make in enumerate(self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)):
+            self.world.turn = turn
             yield from self._take(make(self.world))
 
     def _prepare(self, side: Side) -> None:
@@ -100,12 +105,13 @@ class SharingScript:
             self.world.topics[topic["name"]].id = topic["topic_id"]
 
     def _take(self, step: Step) -> Iterator[Difference]:
-        self.world.let_locks_pass(time.sleep)
+        self.world.let_locks_pass(step, time.sleep)
         if self.world.dropped:
+            groups = {member.partition("-")[0] for member in self.world.dropped}
             for member in self.world.dropped:
                 self._drop(member)
             self.world.dropped.clear()
-            time.sleep(SETTLED_S)
+            self._let_settle(groups)
         self._done.append(step)
         if isinstance(step.body, ShareFetchRequest):
             time.sleep(BEHIND_S)
@@ -121,7 +127,7 @@ class SharingScript:
             yield Difference(seed=self.seed, number=number, step=step, places=places, ours=mine, theirs=theirs, before=before)
         step.learn(theirs)
         if getattr(step.body, "share_session_epoch", 0) == -1:
-            time.sleep(SETTLED_S)
+            self._let_settle([step.body.group_id])
         while self.world.due:
             yield from self._take(self.world.due.pop())
         while self.world.unsettled:
@@ -144,6 +150,14 @@ class SharingScript:
             side.close()
 
     # ---- Kafka does some things behind its answers -------------------------------------------------------------------------
+
+    def _let_settle(self, groups: Iterable[str]) -> None:
+        """Until Kafka has stored what was given back: what it reads goes the way of what it writes, one behind the other."""
+        time.sleep(SETTLED_S)
+        for _ in range(2):
+            for group in groups:
+                asked = [DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
+                self.kafka.wire.call(DescribeShareGroupOffsetsRequest(groups=asked), 1)
 
     def _settle(self, side: Side, group: str) -> None:
         """Heartbeats until every member has what it is to have."""

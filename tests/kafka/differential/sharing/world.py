@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
+from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
 
 from ..world import Step, World
 
@@ -18,6 +19,8 @@ SHARED: Final = {"single": 1, "double": 2}
 LIMIT_S: Final = LOCK_MS[BRIEF] / 1000 / 3
 """No lock of `BRIEF` is older than that when something is asked of it: it would end between two answers."""
 SLACK_S: Final = 0.5
+CYCLE, OF_BRIEF = 75, 15
+"""Of so many requests so many are of members of `BRIEF`: their locks end while others ask."""
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -57,6 +60,8 @@ class Sharing(World):
     """Groups whose members have changed."""
     dropped: set[str] = attrs.field(factory=set)
     """Members whose connections are to end."""
+    turn: int = 0
+    """Which request of the script is drawn."""
     _locked: tuple[float, float] | None = None
     """When the first and the last lock of `BRIEF` began."""
 
@@ -64,8 +69,8 @@ class Sharing(World):
         return [reader for reader in self.readers if reader.group == group and reader.topics]
 
     def reader(self) -> Reader:
-        """Seldom one whose locks end: they have to be waited for."""
-        group = self.mostly(STEADY, BRIEF, usually=0.8)
+        """One of the group whose turn it is."""
+        group = BRIEF if self.turn % CYCLE < OF_BRIEF else STEADY
         return self.one_of([reader for reader in self.readers if reader.group == group])
 
     def reader_step(self, reader: Reader, body: Any, **more: Any) -> Step:
@@ -90,11 +95,18 @@ class Sharing(World):
             now = time.monotonic()
             self._locked = (self._locked[0] if self._locked else now, now)
 
-    def let_locks_pass(self, sleep: Callable[[float], None]) -> None:
-        """Wait until no lock of `BRIEF` is left, if one might end soon."""
-        if self._locked is None or time.monotonic() - self._locked[0] < LIMIT_S:
+    def let_locks_pass(self, step: Step, sleep: Callable[[float], None]) -> None:
+        """Wait until no lock of `BRIEF` is left, if one might end soon and the answer is about them."""
+        if self._locked is None or time.monotonic() - self._locked[0] < LIMIT_S or not _is_about_locks(step):
             return
         sleep(max(0.0, self._locked[1] + LOCK_MS[BRIEF] / 1000 + SLACK_S - time.monotonic()))
         self._locked = None
         for key in [key for key in self.taken if key[0] == BRIEF]:
             del self.taken[key]
+
+
+def _is_about_locks(step: Step) -> bool:
+    """Of `BRIEF`: what its members fetch and acknowledge, and how far it has come."""
+    if isinstance(step.body, DescribeShareGroupOffsetsRequest):
+        return any(group.group_id == BRIEF for group in step.body.groups)
+    return step.connection.startswith(BRIEF)

@@ -63,8 +63,13 @@ def test_a_member_that_begins_anew_has_one_session(sessions: ShareSessions) -> N
 def test_sessions_end_with_their_connection(sessions: ShareSessions) -> None:
     begin(sessions, "a")
     begin(sessions, "b")
-    assert {each.member_id for each in sessions.of_connection(CONNECTION)} == {"a", "b"}
-    assert sessions.of_connection(object()) == []
+    assert sessions.disconnected(object()) == ([], set())
+    assert sessions.has_group("group")
+    sessions.remove("group", "a")
+    ended, groups = sessions.disconnected(CONNECTION)
+    assert ([each.member_id for each in ended], groups) == (["b"], {"group"})
+    assert not sessions.has_group("group")
+    assert sessions.disconnected(CONNECTION) == ([], set())
 
 
 def test_there_are_limits(sessions: ShareSessions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,8 @@ async def test_a_name_that_collides_with_another_is_refused(kafka: KafkaServer, 
 
 async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(kafka: KafkaServer, client: KafkaStream) -> None:
     """It is made when it is needed; until then a client may ask again."""
-    answer = await client.call(asking("__consumer_offsets", may_create=True), 9)
-    assert answer.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+    [topic] = (await client.call(asking("__consumer_offsets", may_create=True), 9)).topics
+    assert (topic.error_code, topic.is_internal) == (UNKNOWN_TOPIC_OR_PARTITION, True)
 
 
 async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStream) -> None:

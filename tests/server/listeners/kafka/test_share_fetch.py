@@ -11,7 +11,7 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
-from triolog.server.broker import OffsetReset, ShareConfig
+from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
 from triolog.server.groups.share import sessions
 from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
 
@@ -186,6 +186,21 @@ async def test_the_end_of_a_session_gives_back_what_the_member_has(member: Share
     assert found is not None
     assert (found.acknowledge_error_code, found.acquired_records) == (0, [])
     assert await other.acquired() == [(5, 9, 2)]
+
+
+async def test_only_what_is_stored_is_left_when_the_last_connection_of_a_group_ends(kafka: KafkaServer) -> None:
+    """In what pieces records were given is not stored."""
+    async with kafka.connected() as client, kafka.connected() as idle:
+        one = ShareMember(client, kafka.topic_id(), "one")
+        assert await one.acquired(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 9, 1)]
+        other = ShareMember(idle, kafka.topic_id(), "other")
+        assert await other.acquired() == []
+        await client.stream.aclose()
+        assert await other.acquired(max_wait_ms=60_000) == [(0, 3, 2), (4, 7, 2), (8, 9, 2)]
+        await other.leave()
+    await until(lambda: kafka.broker.shares.find(ShareKey(GROUP, kafka.topic_id(), 0)) is None)
+    async with kafka.connected() as client:
+        assert await ShareMember(client, kafka.topic_id(), "two").acquired() == [(0, 9, 3)]
 
 
 async def test_a_session_that_is_not_there_or_at_another_epoch_is_refused(member: ShareMember) -> None:

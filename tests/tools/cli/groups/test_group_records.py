@@ -24,6 +24,7 @@ from tests.support.logs import START_MS, batch
 HEADER = parse_header(batch(START_MS))
 TOPIC_ID = uuid.UUID(int=5)
 ASSIGNED = [records.ConsumerGroupTopicPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2])]
+HELD = [records.ConsumerGroupCurrentPartitions(topic_id=TOPIC_ID.bytes, partitions=[0, 2], assignment_epochs=[2, 3])]
 PLACES = f"{encode_uuid(TOPIC_ID)}-0, {encode_uuid(TOPIC_ID)}-2"
 
 
@@ -124,7 +125,7 @@ def test_a_group_without_members_says_so() -> None:
                 previous_member_epoch=2,
                 state=MemberState.UNREVOKED_PARTITIONS,
                 assigned_partitions=[],
-                partitions_pending_revocation=ASSIGNED,
+                partitions_pending_revocation=HELD,
             ),
             f"group g: assignment of member m unrevoked_partitions at epoch 3, has nothing, gives up {PLACES}",
         ),
