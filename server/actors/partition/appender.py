@@ -5,15 +5,15 @@ A write that fails is taken back, and the append is answered with an error; the 
 final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where the device
 only had no room it is as with a write, and what is not synced yet is written again before the next sync (see `write_again` in
 storage). Before it comes to that, an append waits until the guard of the disks has looked or made room (see `room` in
-`actors.disk`); the server's own topics do not wait.
+`actors.disk`); the server's own topics and the markers of transactions do not wait.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -93,9 +93,15 @@ class Appender:
             prepared = [append.prepared for append in islice(pending, most)]
             plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
             if not self._has_room(plan):
-                is_roll = not plan.taken and plan.roll is not None
-                most = await self._make_room(pending, self.log.config.segment_bytes if is_roll else pending[0].prepared.size)
-                continue
+                markers = _leading_markers(pending)
+                if not markers:
+                    is_roll = not plan.taken and plan.roll is not None
+                    needed = self.log.config.segment_bytes if is_roll else pending[0].prepared.size
+                    most = await self._make_room(pending, needed)
+                    continue
+                if plan.taken > markers:
+                    most = markers
+                    continue
             most = MAX_GROUP_COMMANDS
             taken = [pending.popleft() for _ in range(plan.taken)]
             if taken:
@@ -283,6 +289,11 @@ class Appender:
         fd, file.fd = file.fd, None
         if fd is not None:
             self.disk.files.adopt(file, fd)
+
+
+def _leading_markers(pending: Iterable[AppendCommand]) -> int:
+    """How many of the first appends end transactions: the reserve is for them."""
+    return sum(1 for _ in takewhile(lambda append: append.prepared.marker is not None, pending))
 
 
 def _answer_all(plan: AppendPlan, appends: list[AppendCommand]) -> None:

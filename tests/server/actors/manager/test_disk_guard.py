@@ -10,12 +10,15 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.manager.disk_guard import MOST_FRUITLESS
+from triolog.server.actors.disk.room import FILE_BLOCK_BYTES
+from triolog.server.actors.manager.disk_guard import FLOOR, MOST_FRUITLESS
 from triolog.server.broker import Broker
+from triolog.server.storage.log.append import AppendResult
 
 from tests.support.brokers import actor_of, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, batch
+from tests.support.transactions import TransactionalProducer
 
 SIZE: Final = len(batch(value=b"0" * 10))
 RESERVE: Final = 1_000_000
@@ -217,3 +220,38 @@ async def test_all_logs_together_give_up_the_oldest_segments_above_their_bound_o
             assert not (await broker.statistics()).log_bound.is_refusing
     said = [record.levelname for record in caplog.records if "all logs together: " in record.getMessage()]
     assert said == ["ERROR", "WARNING"]
+
+
+async def test_a_transaction_ends_though_there_is_no_room_for_appends(tmp_path: Path) -> None:
+    fs = ShrinkingDevice(RESERVE)
+    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
+        await broker.topics.create("orders")
+        producer = await TransactionalProducer.start(broker, "bookings")
+        await producer.produce(ORDERS, "x")
+        fs.free = 0
+        await broker._manager.guard.check()
+        with pytest.raises(RequestError, match="bytes left"):
+            await producer.produce(ORDERS, "y")
+        await producer.commit()
+        assert actor_of(broker, ORDERS).log.last_stable_offset == 2
+
+
+async def test_an_append_that_is_on_its_way_when_the_room_ends_is_refused_and_others_go_on(tmp_path: Path) -> None:
+    """It has passed the door before anybody looked."""
+    fs = ShrinkingDevice(RESERVE)
+    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
+        await broker.topics.create("orders")
+        actor, prepared = await broker.writer.prepare_records(ORDERS, value("x"))
+        fs.free = RESERVE // FLOOR + FILE_BLOCK_BYTES
+        await broker._manager.guard.check()
+        answers: list[object] = []
+        await broker.writer.submit(actor, prepared, -1, answers.append)
+        await until(lambda: len(answers) == 1)
+        (refused,) = answers
+        assert isinstance(refused, RequestError)
+        assert refused.code is ErrorCode.POLICY_VIOLATION
+        assert "there is no room for" in refused.message
+        fs.free = RESERVE
+        await broker.writer.submit(actor, prepared, -1, answers.append)
+        await until(lambda: len(answers) == 2)
+        assert isinstance(answers[1], AppendResult), "it asks for a look"
