@@ -325,9 +325,9 @@ def use_blocking(broker: BlockingBroker, topic: str = T) -> None:
         broker.fetch("gone")
     broker.alter_config(topic, {}, ["segment.ms"])
     assert broker.describe_topic(topic).configs == {}
-    broker.alter_group_config("g", {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "3"})
-    broker.alter_group_config("g", {"share.delivery.count.limit": "4"}, ["share.auto.offset.reset"])
-    assert broker.call_now(lambda: dict(broker._target.core.group_configs.overrides()["g"])) == {
+    broker.alter_group_config(topic, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "3"})
+    broker.alter_group_config(topic, {"share.delivery.count.limit": "4"}, ["share.auto.offset.reset"])
+    assert broker.call_now(lambda: dict(broker._target.core.group_configs.overrides()[topic])) == {
         "share.delivery.count.limit": "4"
     }
     with pytest.raises(RequestError, match=r"no\.such"):
