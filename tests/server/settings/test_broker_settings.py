@@ -20,7 +20,7 @@ def written(tmp_path: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", ["x", "", "1.5", 1.5, True, [], -1, 2**62], ids=repr)
+@pytest.mark.parametrize("value", ["x", "", "1.5", 1.5, True, [], -2, 2**62], ids=repr)
 def test_a_number_that_is_none_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(InvalidConfigError, match=f"the command line: {name}: "):
         read_settings(None, {}, {name: value})

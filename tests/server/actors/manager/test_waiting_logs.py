@@ -339,8 +339,7 @@ async def test_drop_oldest_makes_room_in_logs_that_wait_and_they_go_on(tmp_path:
     fs = full_device()
     reserve = 10 * SIZE
     async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
-        manager = broker._manager
-        await manager.guard.check()
+        manager = broker._manager  # whose guard has looked at the start
         assert sorted(path.name for path in (tmp_path / "topic-0").glob("*.log"))[0] == f"{10:020d}.log"
         assert await values_from(broker, offset=10) == numbered(10, 13)
         fs.heal()
@@ -355,9 +354,9 @@ async def test_a_log_is_not_opened_from_segments_that_are_about_to_be_unlinked(t
     would be at that segment's index, or would have ended.)"""
     await write_log(tmp_path)
     fs = full_device()
-    reserve = 10 * SIZE
-    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=reserve) as broker:
+    async with waiting_broker(tmp_path, fs, topic={"disk.full.policy": "drop-oldest"}, disk_reserve_bytes=0) as broker:
         manager, is_open = broker._manager, trio.Event()
+        manager.guard.reserve_bytes = 10 * SIZE  # for which it has not looked at the start
         unlinking = manager.topics.partition(PARTITION).unlinking
 
         async def open_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -20,6 +21,16 @@ from triolog.tools.forward.process.place import LinkPlace
 from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.tools.cli.conftest import call
+
+
+@pytest.fixture(autouse=True)
+def _log_of_the_process() -> Iterator[None]:
+    """A link that runs in this process configures its log."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture
@@ -156,7 +167,7 @@ def test_a_link_is_asked_paused_resumed_drained_and_stopped(pair: Forwarding, tm
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     with running(tmp_path, *one_link(pair, tmp_path)):  # and stays paused
-        assert status(tmp_path)["state"] == "paused"
+        until(lambda: status(tmp_path)["state"] == "paused", "the pause")
         assert len(pair.values()) == 10
         assert forward("resume", LINK, *place).stdout == f"{LINK} goes on\n"
         forward("drain", LINK, *place)
