@@ -91,10 +91,8 @@ class Places:
             if answer.error is None:
                 found = list(self._pieces(place, answer))
                 pieces += found
-                if answer.records and not found:
-                    cut = (
-                        cut or f"{len(answer.records)} bytes of {place.partition} at offset {place.offset} hold no whole batch"
-                    )
+                if answer.records and not found and not cut:
+                    cut = f"{len(answer.records)} bytes of {place.partition} at offset {place.offset} hold no whole batch"
             else:
                 errors.append(answer)
         if cut and not pieces:
