@@ -1,7 +1,7 @@
 """SIGKILL of the server, the forwarder and the upstream in any order, and storms between forwarder and upstream.
 
 A run is a seed. Records come all the time; something is killed every now and then and comes back, or the weather changes. At
-the end a reader of committed records finds upstream what the server has: every record once, in order by partition, byte for byte.
+the end a reader of committed records finds upstream what the server has: every record once, in order, byte for byte.
 
 `TRIOLOG_TEST_FORWARD_RUNS=100` makes so many runs, `TRIOLOG_TEST_FORWARD_SEED=...` repeats one: all choices, though not the
 moment.
