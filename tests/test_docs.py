@@ -16,7 +16,7 @@ from triolog.server.faults.disk_faults import EFFECTS as DISK_EFFECTS
 from triolog.server.faults.rules import EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
 from triolog.tools.cli.reference.command_page import command_page
-from triolog.tools.cli.reference.config_table import renewed
+from triolog.tools.cli.reference.config_table import renewed, renewed_forward
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
@@ -72,6 +72,8 @@ def docstrings(path: Path) -> dict[str, str]:
 def test_the_configuration_tables_are_those_of_the_code() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert page == renewed(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+    page = (DOCS / "forward.md").read_text(encoding="utf-8")
+    assert page == renewed_forward(page), "run: python -m triolog.tools.cli.reference.config_table --write"
 
 
 def test_the_reference_of_commands_has_each_with_its_options() -> None:

@@ -39,13 +39,15 @@ class TopicStoppedError(ForwardError):
 class RecordsRefusedError(ForwardError):
     """The upstream takes some of the records that were sent to a partition together not, whoever sends them."""
 
-    def __init__(self, topic: str, partition: int, reason: str, *, is_size: bool) -> None:
+    def __init__(self, topic: str, partition: int, reason: str, *, is_size: bool, offset: int | None = None) -> None:
         super().__init__(f"{topic}-{partition}: {reason}")
         self.topic = topic
         self.partition = partition
         self.reason = reason
         self.is_size = is_size
         """Whether they are too large; another reason would be a timestamp or a key that is missing."""
+        self.offset = offset
+        """In the source, where it is known which record it is."""
 
 
 class TargetRefusedError(ForwardError):

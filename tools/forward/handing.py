@@ -73,6 +73,8 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
                 break
             except BufferError:
                 producer.make_room()
+            except producer.failure as exc:
+                raise producer.explain(exc, topic, to, offset) from None
         records += 1
         size += each
         handing.last_offset, handing.offset = offset, offset + 1

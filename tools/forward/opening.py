@@ -19,7 +19,7 @@ from ..client.procedures.groups import CommittedOffset
 from .errors import TopicStoppedError, TryAgainError
 from .memory import LinkMemory
 from .settings.names import ranks, target_name, wanted_topics
-from .source.source import SourceTopic
+from .source.source import OffsetRange, SourceTopic
 from .upstream.connection import UpstreamClients
 from .upstream.producer import UpstreamProducer
 from .upstream.resume import Resumed, resume
@@ -48,8 +48,9 @@ def open_upstream(memory: LinkMemory, clients: UpstreamClients) -> Opened:
     consumer = clients.consumer()
     try:
         group_metadata = consumer.consumer_group_metadata()
-        targets = _targets(memory, clients, consumer, topics.values())
         upstream_topics = UpstreamTopics(clients, consumer, memory.settings.create_config)
+        targets = _targets(memory, upstream_topics, topics.values())
+        _check_dead_letter_topic(memory, upstream_topics)
         largest = upstream_topics.batch_bytes(sorted(set(targets.values())))
         producer = UpstreamProducer(clients, min(largest, memory.batch_bytes), memory.settings.transaction_timeout_ms)
         try:
@@ -92,10 +93,20 @@ def _source_topics(memory: LinkMemory) -> dict[str, SourceTopic]:
     return {name: there[name] for name in found if not memory.troubles.blocks(name, now_s)}
 
 
-def _targets(memory: LinkMemory, clients: UpstreamClients, consumer: Consumer, topics: Iterable[SourceTopic]) -> dict[str, str]:
+def _check_dead_letter_topic(memory: LinkMemory, upstream_topics: UpstreamTopics) -> None:
+    """It is there before it is needed."""
+    name = memory.settings.dead_letter_topic
+    if name is not None:
+        topic = SourceTopic(name=name, topic_id="", config={}, partitions={0: OffsetRange(0, 0, 0)})
+        try:
+            upstream_topics.check(topic, name, creates=memory.settings.create_topics)
+        except TopicStoppedError as exc:
+            raise TryAgainError(f"dead_letter_topic: {exc.message}") from exc
+
+
+def _targets(memory: LinkMemory, upstream_topics: UpstreamTopics, topics: Iterable[SourceTopic]) -> dict[str, str]:
     """What each topic is called upstream, where it can be sent there."""
     settings = memory.settings
-    upstream_topics = UpstreamTopics(clients, consumer, settings.create_config)
     targets = {}
     for topic in topics:
         target = target_name(settings.target, topic=topic.name, node=memory.node, link=settings.name)

@@ -239,11 +239,13 @@ class Session:
                 trouble(memory, name, f"the dead-letter topic {error.topic} does not take its record: {error.reason}")
             return
         part = TopicPartition(topic, error.partition)
-        if error.is_size and sent[part] > 1:
-            memory.batch_bytes = max(LEAST_BATCH_BYTES, memory.batch_bytes // 2)
-        if not memory.caution.refused(part, sent[part]):
-            return
-        offset = lasts[part]
+        offset = error.offset
+        if offset is None:
+            if error.is_size and sent[part] > 1:
+                memory.batch_bytes = max(LEAST_BATCH_BYTES, memory.batch_bytes // 2)
+            if not memory.caution.refused(part, sent[part]):
+                return
+            offset = lasts[part]
         LOGGER.warning(
             "link %s: the upstream refuses the record at offset %d of %s: %s", memory.settings.name, offset, part, error.reason
         )

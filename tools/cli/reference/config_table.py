@@ -1,17 +1,21 @@
-"""The tables of configuration keys in docs/reference/configuration.md, made from the code.
+"""The tables of configuration keys in docs/reference/configuration.md and docs/forward.md, made from the code.
 
-`python -m triolog.tools.cli.reference.config_table` prints the page with its tables renewed; `--write` puts it in
+`python -m triolog.tools.cli.reference.config_table` prints the pages with their tables renewed; `--write` puts them in
 place. A test compares the two.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ....server.config import KEPT_KEYS, TOPIC_KEYS
 from ....server.settings.broker_config import BROKER_KEYS
+from ....server.settings.broker_key import BrokerKey
+from ...forward.settings.forward_settings import PROCESS_KEYS
+from ...forward.settings.link_settings import LINK_KEYS
 
 BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.reference.config_table -->"
 END: Final = "<!-- end of {name} -->"
@@ -46,9 +50,24 @@ def kept_table() -> str:
     return "\n".join(rows)
 
 
+def forward_table(keys: Mapping[str, BrokerKey]) -> str:
+    """Keys of links, or of the process that forwards, as a Markdown table."""
+    rows = ["| key | type | default | unit | meaning |", "|---|---|---|---|---|"]
+    rows += [f"| `{key.name}` | {key.type} | `{key.default}` | {key.unit} | {key.doc} |" for key in keys.values()]
+    return "\n".join(rows)
+
+
 def renewed(page: str) -> str:
-    """The page with its tables as the code has them. Raises ValueError when a marker is missing."""
-    tables = {"server keys": server_table(), "topic keys": topic_table(), "kept topic keys": kept_table()}
+    """The page of configuration with its tables as the code has them. Raises ValueError when a marker is missing."""
+    return _renewed(page, {"server keys": server_table(), "topic keys": topic_table(), "kept topic keys": kept_table()})
+
+
+def renewed_forward(page: str) -> str:
+    """The same for the page of links."""
+    return _renewed(page, {"link keys": forward_table(LINK_KEYS), "forward keys": forward_table(PROCESS_KEYS)})
+
+
+def _renewed(page: str, tables: Mapping[str, str]) -> str:
     for name, table in tables.items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, found, rest = page.partition(begin)
@@ -59,10 +78,13 @@ def renewed(page: str) -> str:
     return page
 
 
+PAGES: Final = {"docs/reference/configuration.md": renewed, "docs/forward.md": renewed_forward}
+
 if __name__ == "__main__":
-    path = Path("docs/reference/configuration.md")
-    text = renewed(path.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        path.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    for name, renew in PAGES.items():
+        path = Path(name)
+        text = renew(path.read_text(encoding="utf-8"))
+        if "--write" in sys.argv:
+            path.write_text(text, encoding="utf-8")
+        else:
+            sys.stdout.write(text)

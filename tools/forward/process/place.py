@@ -60,7 +60,7 @@ class LinkPlace:
             )
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if folder.stat().st_uid != os.getuid():
+            if folder.stat().st_uid != os.getuid() or state_dir.stat().st_uid not in (0, os.getuid()):
                 raise SettingsError(f"{folder} belongs to somebody else; --state-dir names another one")
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:

@@ -81,15 +81,22 @@ class Places:
         return self._fetch(wanted, min(max_wait_ms, MAX_WAIT_MS) if behind is None else 0, Gaps.REFUSE)
 
     def accept(self, answers: tuple[FetchPartitionResponse, ...]) -> tuple[list[Piece], list[FetchPartitionResponse]]:
-        """What the answers hold, in order, and those that are errors. Raises CorruptRecordError."""
+        """What the answers hold, in order, and those that are errors. Raises CorruptRecordError, and RecordTooLargeError when
+        they hold no whole batch: the first one with records always has one, those behind it may be cut short."""
         pieces: list[Piece] = []
         errors = []
+        cut = ""
         for answer in answers:
             place = self._places[TopicPartition(answer.topic, answer.partition)]
             if answer.error is None:
-                pieces += self._pieces(place, answer)
+                found = list(self._pieces(place, answer))
+                pieces += found
+                if answer.records and not found and not cut:
+                    cut = f"{len(answer.records)} bytes of {place.partition} at offset {place.offset} hold no whole batch"
             else:
                 errors.append(answer)
+        if cut and not pieces:
+            raise RecordTooLargeError(cut)
         return pieces, errors
 
     def is_finished(self, pieces: list[Piece], errors: list[FetchPartitionResponse]) -> bool:
@@ -131,14 +138,12 @@ class Places:
         assert not isinstance(data, tuple), "asked for batches, got records"
         asked = place.offset
         committed = CommittedFilter(answer.aborted)
-        is_whole = not data
         if not data and answer.next_offset > asked:
             if place.skips_gaps:
                 place.lost_before(answer.next_offset)
             place.offset, place.skips_gaps = answer.next_offset, False
             yield self._piece(place, iter(()), counts=False)
         for header, batch in iter_batches(data):
-            is_whole = True
             if header.last_offset < asked:
                 continue
             check_batch(batch, header)
@@ -150,8 +155,6 @@ class Places:
                 yield self._piece(place, iter(()), counts=False)
             else:
                 yield self._piece(place, _records(header, batch, asked), counts=True)
-        if not is_whole:
-            raise RecordTooLargeError(f"{len(data)} bytes of {place.partition} at offset {asked} hold no whole batch")
 
     def _piece(self, place: _Place, records: Iterator[Record], *, counts: bool) -> Piece:
         """A gap is told with the first record behind it: until then the offset stays before it."""

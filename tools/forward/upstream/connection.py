@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 RECOVERY: Final = {"metadata.recovery.strategy": "none"}
 """librdkafka 2.16 that bootstraps anew when its only broker was away does not find the transaction coordinator again
-(2026-11-25); sessions begin anew by themselves. Older ones do not know the setting."""
+(2026-11-25); sessions begin anew by themselves."""
+KNOWS_RECOVERY: Final = 0x020B0000
+"""The first version that has the setting."""
 LIBRDKAFKA: Final = logging.getLogger("triolog.librdkafka")
 """What librdkafka says by itself, a line for each broken connection and more: for debugging. Links say what matters."""
 LIBRDKAFKA.setLevel(logging.CRITICAL + 1)
@@ -189,7 +191,7 @@ class UpstreamClients:
         )
 
     def _make(self, kind: Callable[..., T], own: Mapping[str, Any]) -> T:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaException, libversion
 
         from ..errors import SettingsError
 
@@ -200,7 +202,7 @@ class UpstreamClients:
         config = {
             "client.id": self.group,
             "socket.keepalive.enable": True,
-            **RECOVERY,
+            **(RECOVERY if libversion()[1] >= KNOWS_RECOVERY else {}),
             **theirs,
             **own,
             "bootstrap.servers": self._settings.to,
@@ -210,6 +212,4 @@ class UpstreamClients:
         try:
             return kind(config)
         except KafkaException as exc:
-            if set(RECOVERY) <= set(config) and next(iter(RECOVERY)) in exc.args[0].str():
-                return kind({key: value for key, value in config.items() if key not in RECOVERY})
             raise SettingsError(f"link {self._settings.name}: {exc.args[0].str()}") from exc

@@ -16,12 +16,12 @@ import attrs
 
 from ....protocol.types import TopicPartition
 from ...client.procedures.groups import CommittedOffset
-from ..errors import LinkStoppedError, RecordsRefusedError, TargetRefusedError, TryAgainError
+from ..errors import ForwardError, LinkStoppedError, RecordsRefusedError, TargetRefusedError, TryAgainError
 from .connection import CALL_S, UpstreamClients, kafka_exception
 from .verdict import PURGED, SIZE_CODES, Verdict, judge, words
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 T = TypeVar("T")
 
@@ -75,7 +75,10 @@ class UpstreamProducer:
         self._heard_s = time.monotonic()
         self._group_metadata: object = None
         self.produce = self._producer.produce
-        """librdkafka's own; BufferError: `make_room`, and again. Only after `begin`."""
+        """librdkafka's own, only after `begin`. BufferError: `make_room`, and again; `failure`: raise what `explain` says."""
+        from confluent_kafka import KafkaException
+
+        self.failure: type[KafkaException] = KafkaException
 
     def introduce(self, group_metadata: object) -> None:
         """Fence whoever had the transactional id before, and have its last transaction ended. Raises what `commit` raises."""
@@ -94,6 +97,17 @@ class UpstreamProducer:
         """The queue is full: wait a moment. Raises what became of records meanwhile."""
         self._serve(FULL_S)
         self._check()
+
+    def explain(self, error: KafkaException, topic: str, partition: int, offset: int) -> ForwardError:
+        """What it means that `produce` has raised this for a record; raises what has become of earlier ones."""
+        found = kafka_exception(error).args[0]
+        if judge(found.code()) is Verdict.REFUSED:
+            is_size = found.code() in SIZE_CODES
+            return RecordsRefusedError(topic, partition, words(found), is_size=is_size, offset=offset)
+        self._serve()
+        self._check()
+        failure = self._clients.failure(error, f"no record for {topic}-{partition}")
+        return self._fenced() if isinstance(failure, LinkStoppedError) else failure
 
     def look(self) -> None:
         """Raise what has become of records."""

@@ -1,0 +1,171 @@
+"""Links in a file: every key is read, and what makes no sense is refused by name."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from triolog.server.settings.broker_config import Address
+from triolog.tools.client.procedures.topics import AtTime
+from triolog.tools.forward.errors import SettingsError
+from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_file, read_link
+from triolog.tools.forward.settings.kafka_settings import shown
+from triolog.tools.forward.settings.link_settings import Compression, Delivery
+from triolog.tools.forward.settings.names import ranks, target_name, wanted_topics
+from triolog.tools.forward.settings.secrets import Secret, resolved
+
+LEAST = {"name": "a", "to": "there:9092", "topics": ["t"]}
+
+WHOLE = """
+server = "10.0.0.1:9095"
+node = "gateway"
+state_dir = "/var/lib/links"
+metrics = "127.0.0.1:9309"
+
+[[forward]]
+name = "a"
+to = "one:9093,two:9093"
+topics = ["readings", "alarms"]
+topic_pattern = "edge\\\\..*"
+target = "{node}.{link}.{topic}"
+priority = ["alarms"]
+delivery = "at-least-once"
+start = 2026-11-25T06:00:00Z
+max_bytes_per_second = 250_000
+windows = ["mon-fri 18:00-06:00", "sat,sun"]
+timezone = "Europe/Berlin"
+compression = "zstd"
+origin_header = true
+create_topics = false
+dead_letter_topic = "dead"
+
+[forward.create_config]
+"retention.ms" = 1000
+
+[forward.kafka]
+security.protocol = "SASL_SSL"
+"sasl.username" = "edge"
+sasl.password = { variable = "EDGE_PASSWORD" }
+"socket.nagle.disable" = true
+
+[[forward]]
+name = "b"
+to = "elsewhere:9092"
+topics = ["readings"]
+"""
+
+
+def settings(tmp_path: Path, text: str, *, is_servers: bool = False) -> ForwardSettings:
+    file = tmp_path / "forward.toml"
+    file.write_text(text)
+    return ForwardSettings(**read_file(str(file), is_servers=is_servers))
+
+
+def test_every_key_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = settings(tmp_path, WHOLE)
+    assert (found.server, found.node, found.metrics) == (Address("10.0.0.1", 9095), "gateway", Address("127.0.0.1", 9309))
+    first, second = found.links
+    assert (first.topics, first.topic_pattern, first.priority) == (("readings", "alarms"), r"edge\..*", ("alarms",))
+    assert (first.delivery, first.compression, first.timezone) == (
+        Delivery.AT_LEAST_ONCE,
+        Compression.ZSTD,
+        ZoneInfo("Europe/Berlin"),
+    )
+    assert first.start == AtTime(1_795_586_400_000)
+    assert len(first.windows) == 2
+    assert dict(first.create_config) == {"retention.ms": "1000"}
+    assert first.kafka["sasl.password"] == Secret("variable", "EDGE_PASSWORD")
+    monkeypatch.setenv("EDGE_PASSWORD", "very secret")
+    assert resolved(first.kafka) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "edge",
+        "sasl.password": "very secret",
+        "socket.nagle.disable": "true",
+    }
+    assert (second.name, second.create_topics) == ("b", True)
+
+
+def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGE_PASSWORD", "very secret")
+    link = settings(tmp_path, WHOLE).links[0]
+    assert "very secret" not in repr(link)
+    assert shown(link.kafka)["sasl.password"] == "from variable EDGE_PASSWORD"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"topic": "t"}, r"the test: unknown key 'topic'; known are name, to, topics, "),
+        ({"name": ""}, r"the test: name: '' is no name"),
+        ({"topics": []}, r"link a: topics or topic_pattern says what is forwarded"),
+        ({"topics": ["a/b"]}, r"topics: the topic name 'a/b' holds something else"),
+        ({"topic_pattern": "("}, r"topic_pattern: '\(' is no regular expression"),
+        ({"target": "{host}"}, r"target: '\{host\}' may have \{topic\}, \{node\}, \{link\}, and nothing else in braces"),
+        ({"target": "{topic"}, r"nothing else in braces"),
+        ({"delivery": "twice"}, r"delivery: 'twice' is none of exactly-once, at-least-once"),
+        ({"start": "soon"}, r"start: 'soon' is neither earliest nor latest"),
+        ({"max_bytes_per_second": -1}, r"max_bytes_per_second: -1 is not in 0"),
+        ({"windows": ["22:00"]}, r"windows: '22:00' is no window"),
+        ({"timezone": "Moon/Base"}, r"timezone: there is no time zone 'Moon/Base'"),
+        ({"compression": "rar"}, r"compression: 'rar' is none of none, gzip"),
+        ({"kafka": {"transactional.id": "x"}}, r"kafka: transactional\.id is set by the link"),
+        ({"kafka": {"sasl.password": "x"}}, r"kafka: sasl\.password: secrets do not stand in the file itself"),
+        ({"kafka": {"sasl.password": {"files": "x"}}}, r"kafka: "),
+        ({"dead_letter_topic": "t"}, r"dead_letter_topic t is a topic that it forwards"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(change: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        read_link("the test", {**LEAST, **change})
+
+
+def test_a_key_that_is_missing_is_named() -> None:
+    with pytest.raises(SettingsError, match="the key 'to' is missing"):
+        read_link("the test", {"name": "a", "topics": ["t"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is no link"),
+        ("forward = 3", r"links are tables \[\[forward\]\]"),
+        ("[[forward]", "is not TOML"),
+        ('servers = "a:1"\n[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]', "unknown key 'servers'; known are server, tls_ca"),
+        ('[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]\n' * 2, "two links are called a"),
+        (
+            '[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]\n[[forward]]\nname="c"\nto="b:1"\ntopics=["t"]',
+            "links a and c would both send t to the same topic at b:1",
+        ),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        settings(tmp_path, text)
+
+
+def test_a_server_s_file_may_have_everything_else(tmp_path: Path) -> None:
+    text = 'data_dirs = ["data"]\n[forward_process]\nnode = "n"\n[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]'
+    assert settings(tmp_path, text, is_servers=True).node == "n"
+    with pytest.raises(SettingsError, match=r"\[forward_process\]: unknown key 'nodes'"):
+        settings(tmp_path, text.replace("node =", "nodes ="), is_servers=True)
+
+
+def test_a_pattern_means_whole_names_and_no_topic_of_the_server() -> None:
+    there = ["a", "ab", "b", "__consumer_offsets", "__own"]
+    assert wanted_topics((), "a.*", there) == ["a", "ab"]
+    assert wanted_topics((), ".*", there) == ["a", "ab", "b"]
+    assert wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
+
+
+def test_topics_without_priority_come_behind_all_that_have_one() -> None:
+    assert ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}
+
+
+def test_a_name_upstream_is_made_of_what_the_template_names() -> None:
+    assert target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"
+
+
+def test_utc_is_a_zone_without_a_database() -> None:
+    assert read_link("the test", {**LEAST, "timezone": "utc"}).timezone is UTC
