@@ -46,8 +46,12 @@ class Room:
 
     def take(self, size: int) -> None:
         """So many bytes are about to be written; `done` follows, whatever comes of it."""
+        self._in_flight += size + FILE_BLOCK_BYTES
+        self.wrote(size)
+
+    def wrote(self, size: int) -> None:
+        """So many bytes were written on the spot."""
         size += FILE_BLOCK_BYTES
-        self._in_flight += size
         self._taken += size
         self.left_bytes -= size
         if self.left_bytes < self._ask_below:

@@ -141,7 +141,7 @@ class DiskGuard:
         space.wanted_bytes = wanted_bytes or (space.wanted_bytes if space.is_refusing else 0)
         space.free_bytes = self.log_max_bytes - await self._size_of_all()
         missing = space.wanted_bytes - space.free_bytes
-        given_up = await self._give_up(space, missing, self.topics.hosted())
+        given_up = await self._give_up(space, missing)
         if given_up:
             before, space.free_bytes = space.free_bytes, self.log_max_bytes - await self._size_of_all()
             self._note(space, space.free_bytes - before + sum(self._room(each).taken_bytes for each in self.directories.live))
@@ -166,7 +166,7 @@ class DiskGuard:
         space, floor = self.spaces.setdefault(directory.path, GuardedSpace(reserve)), reserve // FLOOR
         free = await self._free_bytes(directory)
         missing = max(reserve - free, wanted_bytes + floor - free if wanted_bytes else 0)
-        given_up = await self._give_up(space, missing, [each for each in self.topics.hosted() if each.directory is directory])
+        given_up = await self._give_up(space, missing, directory)
         if given_up:
             before, free = free, await self._free_bytes(directory)
             self._note(space, free - before + self._room(directory).taken_bytes)
@@ -206,8 +206,8 @@ class DiskGuard:
 
     # ---- making room -----------------------------------------------------------------------------------------------------
 
-    async def _give_up(self, space: GuardedSpace, missing: int, partitions: Sequence[HostedPartition]) -> int:
-        """Take the oldest segments out that make up what is missing; answers how many."""
+    async def _give_up(self, space: GuardedSpace, missing: int, directory: LogDirectory | None = None) -> int:
+        """Take the oldest segments out, of one directory or of all, that make up what is missing; answers how many."""
         if missing <= 0:
             space.fruitless = 0
             return 0
@@ -216,8 +216,9 @@ class DiskGuard:
         holds = self.retention.holds
         willing = [
             hosted
-            for hosted in partitions
-            if hosted.actor.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST
+            for hosted in self.topics.hosted()
+            if (directory is None or hosted.directory is directory)
+            and hosted.actor.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST
             and not is_internal(hosted.actor.topic_partition.topic)
             and hosted.actor.log.offline is None
             and holds.may_judge(hosted.actor.log)
@@ -293,6 +294,8 @@ class DiskGuard:
             if number % LOOKS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
             log = hosted.actor.log
+            if not log.config.retention_hold_groups and hosted.hold_refusal is None:
+                continue
             refusal = None if log.offline is not None else holds.refusal(log, now_ms, by_time=by_time)
             if refusal is not None and hosted.hold_refusal is None:
                 LOGGER.error("%s", refusal.message)

@@ -28,7 +28,7 @@ from ...storage.log.append import AppendPlan, AppendResult, abort_append, commit
 from ...storage.log.log import Log
 from ...storage.log.prepare import PreparedAppend
 from ..disk.disk import Disk, OperationFailedError
-from ..disk.room import Room
+from ..disk.room import FILE_BLOCK_BYTES, Room
 from .flusher import Flusher, is_final
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -122,17 +122,17 @@ class Appender:
         if plan.roll is not None:
             return False
         if plan.writes:
-            if not self._has_room(plan):
+            size = plan.cursor.size - plan.segment.size
+            # What `_has_room` answers, without its call.
+            if size + FILE_BLOCK_BYTES > self._room.left_bytes and not self._is_internal:
                 return False
             log.modified = True
-            size = plan.cursor.size - plan.segment.size
             try:
                 if not self.disk.run_now(plan.operations, plan.files):
                     return False
             except OperationFailedError as exc:
                 return FailedGroup(plan, appends, exc)
-            self._room.take(size)
-            self._room.done(size)
+            self._room.wrote(size)
             self._commit(plan, appends)
         self._acknowledge(plan, appends)
         return True
