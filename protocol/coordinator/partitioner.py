@@ -8,6 +8,7 @@ the same place.
 from __future__ import annotations
 
 import codecs
+import functools
 import struct
 from operator import mul
 from typing import Final
@@ -36,7 +37,11 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & _SIGN else value
 
 
+_hash_of_short: Final = functools.lru_cache(1024)(java_hash)
+_SHORT: Final = 256
+
+
 def coordinator_partition(name: str, partitions: int) -> int:
     """The partition for a group or a transactional id. The smallest integer has no positive twin and counts as 0."""
-    value = java_hash(name)
+    value = _hash_of_short(name) if len(name) <= _SHORT else java_hash(name)
     return (0 if value == -_SIGN else abs(value)) % partitions

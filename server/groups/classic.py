@@ -168,6 +168,11 @@ class ClassicGroups:
         """When `on_time` has to be called; None: not before something else happens."""
         return self._rebalance.timers.next_deadline()
 
+    @property
+    def earliest_deadline_ms(self) -> int | None:
+        """Before it nothing has to be done, as it is known without looking for `next_deadline_ms`."""
+        return self._rebalance.timers.earliest
+
     def on_time(self, now_ms: int) -> Outcome:
         """Everything that has come due."""
         while (key := self._rebalance.timers.pop_due(now_ms)) is not None:

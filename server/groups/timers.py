@@ -52,6 +52,11 @@ class Timers(Generic[K]):
         """A key without a deadline is fine."""
         self._deadlines.pop(key, None)
 
+    @property
+    def earliest(self) -> int | None:
+        """Nothing comes due before; `next_deadline` may be later. None when there is no deadline."""
+        return self._queue[0][0] if self._queue else None
+
     def next_deadline(self) -> int | None:
         """The earliest deadline, None when there is none."""
         while self._queue:

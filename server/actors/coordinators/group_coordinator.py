@@ -143,7 +143,7 @@ class GroupCoordinator:
                 caller.answer = answer
                 caller.answered.set()
         self._records.put(outcome.stores)
-        self._alarm.bring_forward(self._members.next_deadline_ms)
+        self._alarm.bring_forward(self._members.earliest_deadline_ms)
 
     def _stored(self, ticket: int) -> None:
         self._settle(self._members.stored(ticket, deadline_now_ms()))

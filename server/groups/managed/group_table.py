@@ -49,6 +49,11 @@ class GroupTable(Generic[G, T]):
         """When `due` has to be called; None: not before something else happens."""
         return self.timers.next_deadline()
 
+    @property
+    def earliest_deadline_ms(self) -> int | None:
+        """Before it nothing has to be done, as it is known without looking for `next_deadline_ms`."""
+        return self.timers.earliest
+
     def due(self, now_ms: int) -> Iterator[T]:
         """What has come due; each is to be given to `expire`, when the group's turn comes."""
         while (key := self.timers.pop_due(now_ms)) is not None:

@@ -34,7 +34,8 @@ def test_what_comes_due_is_what_a_dictionary_says(sequence: list[tuple[str, str,
             else:
                 assert model[popped] == min(model.values()) <= time_ms
                 del model[popped]
-        assert timers.next_deadline() == min(model.values(), default=None)
+        assert not model or (timers.earliest is not None and timers.earliest <= min(model.values()))
+        assert timers.next_deadline() == timers.earliest == min(model.values(), default=None)
         assert {key: timers.deadline(key) for key in KEYS if timers.deadline(key) is not None} == model
         assert len(timers) == len(model)
 

@@ -53,6 +53,8 @@ class Groups(Protocol[P, T]):
 
     @property
     def next_deadline_ms(self) -> int | None: ...
+    @property
+    def earliest_deadline_ms(self) -> int | None: ...
 
     def due(self, now_ms: int, /) -> Iterator[T]: ...
 
@@ -118,7 +120,7 @@ class ManagedCoordinator(Generic[G, P, T]):
             except RequestError as exc:
                 LOGGER.warning("%s group %s: what follows could not be stored: %s", self.KIND, key.group_id, exc)
                 self._groups.timers.set(key, deadline_now_ms() + RETRY_MS)
-                self._alarm.bring_forward(self._groups.next_deadline_ms)
+                self._alarm.bring_forward(self._groups.earliest_deadline_ms)
 
     def _check_serving(self, group: str) -> None:
         check_serving(self._topic, group, is_closed=self._is_closed)
@@ -148,7 +150,7 @@ class ManagedCoordinator(Generic[G, P, T]):
 
     def _commit(self, plan: P) -> None:
         self._groups.commit(plan, deadline_now_ms())
-        self._alarm.bring_forward(self._groups.next_deadline_ms)
+        self._alarm.bring_forward(self._groups.earliest_deadline_ms)
 
     async def _store(self, plan: P, on_stored: Callable[[], None], *, replaces_classic: bool = False) -> None:
         encoded = [self.RECORDS.encode(record) for record in plan.records]
