@@ -38,7 +38,7 @@ import importlib, pkgutil
 import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
-NEED["prometheus_client"] = ("triolog.server.listeners.http.metrics", "triolog.server.listeners.http.health")
+NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in ("health", "metrics", "wear_metrics"))
 NEED["h11"] = ("triolog.server.listeners.http.server", "triolog.server.control.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
