@@ -48,7 +48,8 @@ class Forwarding:
 
     def link(self, *, drain: bool = False, claims: Claims | None = None, **settings: Any) -> Link:
         """A link of one topic; `settings` are keys of a `[[forward]]` table."""
-        table = {"name": LINK, "to": self.upstream.bootstrap_servers, "topics": [TOPIC], "max_delay_ms": 20, **settings}
+        to = settings.get("to") or self.upstream.bootstrap_servers
+        table = {"name": LINK, "to": to, "topics": [TOPIC], "max_delay_ms": 20, **settings}
         address = self.source.native
         assert address is not None
         wishes = Wishes(drain_and_end=drain)

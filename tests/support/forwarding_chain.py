@@ -240,7 +240,7 @@ def _record(rng: random.Random, number: int) -> dict[str, Any]:
         "value": rng.choice((None, b"", text, text + rng.randbytes(rng.randrange(2000)))),
         "headers": [("number", text), *([("empty", None)] if rng.random() < 0.2 else [])],
         "partition": rng.randrange(PARTITIONS),
-        "timestamp": 1_700_000_000_000 + number,
+        "timestamp_ms": 1_700_000_000_000 + number,
     }
 
 

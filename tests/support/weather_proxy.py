@@ -69,8 +69,9 @@ class WeatherProxy:
         self.cuts += 1
 
     def storm(self, rng: random.Random, seconds: float) -> None:
-        """Seeded weather for so long; then it is calm."""
+        """Seeded weather for so long, from a cut on; then it is calm."""
         until_s = time.monotonic() + seconds
+        self.cut()
         while (left_s := until_s - time.monotonic()) > 0:
             self.calm()
             lasts_s = rng.uniform(*CHANGES_S)

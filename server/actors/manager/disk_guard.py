@@ -129,6 +129,11 @@ class DiskGuard:
         if refused is not None:
             raise refused
 
+    def reserve_of(self, path: str) -> int:
+        """Of a log directory; 0 without one, or while its device has not been looked at."""
+        known = self.spaces.get(path)
+        return max(0, self.reserve_bytes) if known is None else known.reserve_bytes
+
     # ---- the bounds ------------------------------------------------------------------------------------------------------
 
     async def _check_total(self, wanted: Sequence[int]) -> tuple[float, bool]:

@@ -153,13 +153,13 @@ class Wear:
         )
 
     def _directory(self, now: float, path: str, all_told: dict[str, _Told]) -> DirectoryWear:
-        told, config = all_told[path], self.manager.config
+        told = all_told[path]
         beside = [other for other, each in all_told.items() if other == path or _is_same_disk(each.device, told.device)]
         look = Look(
             at_s=now,
             written_bytes=told.written_bytes,
             appended_bytes=sum(self._appended.get(other, 0) for other in beside),
-            room_bytes=None if told.free_bytes is None else told.free_bytes - config.disk_reserve_bytes,
+            room_bytes=None if told.free_bytes is None else told.free_bytes - self.manager.guard.reserve_of(path),
         )
         recent, day = self._rates(path, look)
         so_far = max((each for each in (told.lifetime_written_bytes, told.written_bytes) if each is not None), default=None)
@@ -170,7 +170,7 @@ class Wear:
             lifetime_written_bytes=told.lifetime_written_bytes,
             health=told.health,
             recent=recent,
-            days_left=days_to_endurance(config.disk_endurance_bytes, so_far, day.written_per_s),
+            days_left=days_to_endurance(self.manager.config.disk_endurance_bytes, so_far, day.written_per_s),
         )
 
     def _rates(self, name: str, look: Look) -> tuple[Rates, Rates]:
