@@ -37,8 +37,8 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & _SIGN else value
 
 
-_hash_of_short: Final = functools.lru_cache(1024)(java_hash)
-_SHORT: Final = 256
+_hash_of_short: Final = functools.lru_cache(256)(java_hash)
+_SHORT: Final = 128
 
 
 def coordinator_partition(name: str, partitions: int) -> int:

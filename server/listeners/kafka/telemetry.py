@@ -80,13 +80,14 @@ def _client(call: Call) -> dict[str, str]:
     """What subscriptions choose clients by."""
     session = call.session
     name, _, version = session.software.partition(" ")
-    host, port = session.transport.stream.socket.getpeername()[:2]
+    # As it was when the client came: the socket of one that is gone has no peer.
+    host, port = session.transport.host, session.transport.peer.rpartition(":")[2]
     return {
         "client_id": session.client_id,
         "client_software_name": name,
         "client_software_version": version,
-        "client_source_address": str(host),
-        "client_source_port": str(port),
+        "client_source_address": host,
+        "client_source_port": port,
     }
 
 
