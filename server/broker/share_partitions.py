@@ -67,7 +67,7 @@ class ShareStatistics(NamedTuple):
 
     counters: ShareCounters
     in_flight: Mapping[str, int]
-    """Records that members have now, by group; of groups that somebody has asked for since the start."""
+    """Records that members have now, by group; of groups that somebody reads."""
 
 
 def _defaults(_: str) -> ShareConfig:
@@ -192,7 +192,7 @@ class SharePartitions:
         return self._reader.snapshot(topic_partition).high_watermark
 
     def find(self, key: ShareKey) -> SharePartition | None:
-        """The share-partition if somebody has asked for it since the start."""
+        """The share-partition if somebody of its group reads."""
         return self._open.get(key)
 
     # ---- members ---------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ class SharePartitions:
         return ShareSummary(stored.state_epoch, stored.start_offset, stored.leader_epoch, stored.delivery_complete_count)
 
     def in_flight(self, group_id: str, topic_id: bytes, partition: int) -> ShareInFlight | None:
-        """What is in flight; None: nobody has asked for it since the start."""
+        """What is in flight; None: nobody of its group reads."""
         share = self._open.get(ShareKey(group_id, topic_id, partition))
         if share is None:
             return None

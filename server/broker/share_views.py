@@ -1,7 +1,7 @@
 """What share groups have begun in partitions, for people and tests: where they are, who has which records and for how long, how
 often those were given (KIP-932). Nothing changes by looking.
 
-Of a partition that nobody has asked for since the start this is what is stored.
+Of a partition whose group nobody reads with this is what is stored.
 """
 
 from __future__ import annotations

@@ -88,6 +88,10 @@ def fetch(world: Sharing) -> Step:
     epoch = world.mostly(reader.session_epoch, reader.session_epoch + 1, 0, -1, 77, usually=0.9)
     ends, begins = epoch == -1, epoch == 0
     named = _parts(world) if begins or world.chance(0.1) else []
+    asleep = [part for part in named if world.key(reader, part) in world.asleep]
+    if asleep:
+        # One alone is waited for; with others Kafka is content with those that are ready.
+        named = asleep[:1] if begins else [part for part in named if part not in asleep]
     said: dict[Part, Batches] = {}
     if reader.parts and world.chance(0.04 if begins else 0.25):
         part = world.one_of(list(reader.parts))
@@ -100,8 +104,8 @@ def fetch(world: Sharing) -> Step:
         group_id=reader.group,
         member_id=reader.id,
         share_session_epoch=epoch,
-        max_wait_ms=0 if ends else WAIT_MS,
-        min_bytes=0 if ends else world.mostly(1, 0),
+        max_wait_ms=0 if ends else READY_MS if asleep else WAIT_MS,
+        min_bytes=0 if ends else 1 if asleep else world.mostly(1, 0),
         max_bytes=0 if ends else 2**20,
         # Of several partitions Kafka divides what there may be; with room for all there is nothing to divide.
         max_records=0 if ends else world.mostly(world.one_of([1, 2, 3, 5, 8]), 40, PLENTY) if is_single else PLENTY,
@@ -120,6 +124,7 @@ def fetch(world: Sharing) -> Step:
             return
         if begins:
             reader.parts = dict.fromkeys(named)
+            world.asleep.difference_update(world.key(reader, part) for part in named)
         elif not ends:
             reader.parts = {part: None for part in [*reader.parts, *named, *said] if part not in forgotten}
         for part, answered in _answered(world, answer):
@@ -271,4 +276,6 @@ def drop(world: Sharing) -> Step:
     world.dropped.add(reader.id)
     world.give_back_all(reader)
     reader.forget_session()
+    if not any(other.session_epoch for other in world.readers if other.group == reader.group):
+        world.asleep.update((reader.group, topic, number) for topic, count in SHARED.items() for number in range(count))
     return fetch(world)

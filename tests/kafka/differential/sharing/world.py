@@ -18,7 +18,7 @@ SHARED: Final = {"single": 1, "double": 2}
 """Topics and their partitions."""
 LIMIT_S: Final = LOCK_MS[BRIEF] / 1000 / 3
 """No lock of `BRIEF` is older than that when something is asked of it: it would end between two answers."""
-SLACK_S: Final = 0.5
+SLACK_S: Final = 1.0
 CYCLE, OF_BRIEF = 75, 15
 """Of so many requests so many are of members of `BRIEF`: their locks end while others ask."""
 
@@ -58,6 +58,8 @@ class Sharing(World):
     """Groups that have had a member."""
     unsettled: set[str] = attrs.field(factory=set)
     """Groups whose members have changed."""
+    asleep: set[Key] = attrs.field(factory=set)
+    """What nobody has read since the last connection of the group ended: Kafka makes it ready when somebody does."""
     dropped: set[str] = attrs.field(factory=set)
     """Members whose connections are to end."""
     turn: int = 0
