@@ -48,14 +48,15 @@ def _says_something(partition: Any) -> bool:
 
 
 def _excuse_starts(ours: Any, theirs: Any) -> None:
-    """With locks that end, Kafka stores the start of before; what is behind it and done with is told by the lag."""
+    """When locks end, Kafka stores the start of before, and of what is done with behind it all, some or nothing."""
     for mine, other in zip(ours["groups"], theirs["groups"], strict=True):
         if mine["group_id"] != BRIEF or len(mine["topics"]) != len(other["topics"]):
             continue
         for topic, same in zip(mine["topics"], other["topics"], strict=True):
             for one, two in zip(topic["partitions"], same["partitions"], strict=True):
-                if one["start_offset"] > two["start_offset"] >= 0:
-                    two["start_offset"] = one["start_offset"]
+                behind = one["start_offset"] - two["start_offset"]
+                if behind > 0 and two["start_offset"] >= 0 and 0 <= two["lag"] - one["lag"] <= behind:
+                    two["start_offset"], two["lag"] = one["start_offset"], one["lag"]
 
 
 def _excuse_order(*sides: Any) -> None:
