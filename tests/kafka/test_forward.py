@@ -20,11 +20,12 @@ from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding, Runn
 from tests.support.forwarding_chain import Chain, KafkaUpstream, Upstream, chain
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
-from tests.tools.forward.test_sigkill import STORM_S, check, kill_and_restart
+from tests.tools.forward.test_sigkill import check, kill_and_restart
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
 KILLS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or 0)
+STORM_S: Final = 60
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED") or "kafka"
 SETTINGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

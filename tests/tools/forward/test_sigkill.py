@@ -16,12 +16,12 @@ from typing import Final
 
 import pytest
 
-from tests.support.counts import counts
 from tests.support.forwarding_chain import Chain, chain, triolog_upstream
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(10, quick=1))
-KILLS: Final = counts(10, quick=5)
-STORM_S: Final = counts(60, quick=3)
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or 1)
+KILLS: Final = 5
+STORM_S: Final = 3
+"""`tests.kafka.test_forward` has a minute of weather."""
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED")
 SEEDS: Final = [SEED] if SEED else [f"forward-{number}" for number in range(RUNS)]
 
