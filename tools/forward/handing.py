@@ -80,10 +80,11 @@ def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, 
         handing.last_offset, handing.offset = offset, offset + 1
         if timestamp >= 0:
             handing.timestamp = timestamp
+        if cap is not None:
+            cap.sent(each, now_s := time.monotonic())
         if records >= most or size >= room:
             break
         if cap is not None:
-            cap.sent(each, now_s := time.monotonic())
             wait_s = cap.wait_s(now_s)
             if now_s + wait_s >= deadline or (wait_s and memory.wishes.wait(wait_s, memory.wishes.version)):
                 break

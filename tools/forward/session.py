@@ -127,7 +127,9 @@ class Session:
                 count = hand_over(memory, self._producer, handing, stretch, sent.get(part, 0))
                 if gap is not None and handing.gap is None:
                     gaps.append((part, gap))
-                sent[part], lasts[part] = sent.get(part, 0) + count, handing.last_offset
+                sent[part] = sent.get(part, 0) + count
+                if count:
+                    lasts[part] = handing.last_offset
                 if handing.timestamp >= 0:
                     times[part] = handing.timestamp
                 if handing.offset > self._committed[part]:
@@ -189,6 +191,7 @@ class Session:
     def _idle(self) -> None:
         """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old."""
         memory, now_s = self._memory, time.monotonic()
+        self._producer.begin()
         self._producer.look()
         if self._pending and memory.source.finished_s is not None and now_s - self._noted_s >= NOTE_S:
             offsets = dict(self._pending)

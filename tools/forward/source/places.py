@@ -119,10 +119,6 @@ class Places:
     def offset(self, partition: TopicPartition) -> int:
         return self._places[partition].offset
 
-    def forget(self, topic: str) -> None:
-        """Read no more of it."""
-        self._places = {partition: place for partition, place in self._places.items() if partition.topic != topic}
-
     def _fetch(self, wanted: list[_Place], max_wait_ms: int, gaps: Gaps) -> FetchRequest:
         return FetchRequest(
             tuple(FetchPartition(*place.partition, place.offset, FETCH_BYTES) for place in wanted),
