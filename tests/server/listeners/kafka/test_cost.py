@@ -16,7 +16,14 @@ from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.kafka.entities import ITSELF
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
+from triolog.protocol.kafka.messages.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatSubtopology,
+    StreamsGroupHeartbeatTopology,
+    StreamsGroupTopicInfo,
+)
 from triolog.protocol.types import TopicPartition
+from triolog.server.groups.streams.values import StreamsStatusCode
 from triolog.server.listeners.kafka.error_answers import element_of
 from triolog.server.listeners.kafka.fake.subjects import TOPICS, Place
 
@@ -50,7 +57,13 @@ FILLED: Final[dict[str, Any]] = {
 """Fields for which nothing, their default, would be refused before anything is done."""
 
 PARTITION_APIS: Final = [(key, place) for key, places in TOPICS.items() for place in places if place.partitions is not None]
-TOPIC_APIS: Final = [(key, place) for key, places in TOPICS.items() for place in places if place.partitions is None]
+TOPIC_APIS: Final = [
+    (key, place)
+    for key, places in TOPICS.items()
+    for place in places
+    if place.partitions is None and key is not ApiKey.STREAMS_GROUP_HEARTBEAT
+]
+"""A topology makes sense only with all of its lists: `streams_heartbeat` has them."""
 
 
 @pytest.fixture
@@ -99,6 +112,35 @@ def request_of(api: Api, place: Place, topics: list[Any]) -> Any:
     if not outer:
         return made(api.request, **{inner: topics})
     return made(api.request, **{outer: [made(element_of(api.request, outer), **{inner: topics})]})
+
+
+def streams_heartbeat(names: list[str]) -> StreamsGroupHeartbeatRequest:
+    """The first member of an application of its own: one part of its topology reads the topics and has a changelog for each,
+    and hands on to another one through as many more."""
+    changelogs, handed_on = [f"changelog-{name}" for name in names], [f"handed-on-{name}" for name in names]
+    reader = made(
+        StreamsGroupHeartbeatSubtopology,
+        subtopology_id="reader",
+        source_topics=names,
+        state_changelog_topics=[made(StreamsGroupTopicInfo, name=name) for name in changelogs],
+        repartition_sink_topics=handed_on,
+    )
+    heir = made(
+        StreamsGroupHeartbeatSubtopology,
+        subtopology_id="heir",
+        repartition_source_topics=[made(StreamsGroupTopicInfo, name=name) for name in handed_on],
+    )
+    return made(
+        StreamsGroupHeartbeatRequest,
+        group_id=f"application-{len(names)}-{names[0]}",
+        member_id="member",
+        process_id="process",
+        rebalance_timeout_ms=30_000,
+        topology=StreamsGroupHeartbeatTopology(epoch=0, subtopologies=[reader, heir]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
 
 
 def topic_class(api: Api, place: Place) -> type:
@@ -159,6 +201,23 @@ async def test_a_request_costs_what_its_topics_cost(kafka: KafkaServer, client: 
     few, many = [await cost(client, api, request(count)) for count in (FEW, MANY)]
     assert few > FEW, "nothing was counted"
     assert many <= TOLERANCE * TIMES * few, f"{key.name}: {few} instructions for {FEW} topics, {many} for {MANY}"
+
+
+async def test_a_topology_costs_what_its_topics_cost(kafka: KafkaServer, client: KafkaStream) -> None:
+    """The topics are read, and those between the application's parts made."""
+    api, costs = APIS[ApiKey.STREAMS_GROUP_HEARTBEAT], []
+    for count in (1, FEW, MANY):
+        names = [f"topic-{count}-{number}" for number in range(count)]
+        for name in names:
+            await kafka.broker.topics.create(name)
+        await trio.testing.wait_all_tasks_blocked()
+        with counting() as counted:
+            answer = await client.call(streams_heartbeat(names), api.highest)
+            costs.append(counted())
+        assert (answer.error_code, answer.member_epoch) == (0, 1), answer
+        assert StreamsStatusCode.MISSING_SOURCE_TOPICS not in {status.status_code for status in answer.status}
+    _, few, many = costs
+    assert many <= TOLERANCE * TIMES * few, f"{few} instructions for {FEW} topics, {many} for {MANY}"
 
 
 @pytest.mark.parametrize(

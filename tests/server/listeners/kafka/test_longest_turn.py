@@ -18,15 +18,18 @@ from triolog.protocol.kafka.messages.admin.acls import DeleteAclsFilter
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
 from triolog.protocol.kafka.messages.produce import ProduceRequest
 from triolog.protocol.kafka.messages.share_group_offsets import DescribeShareGroupOffsetsRequestGroup
+from triolog.protocol.kafka.messages.streams_groups import StreamsGroupHeartbeatRequest
 from triolog.server.listeners.kafka.error_answers import element_of
 
-from tests.server.listeners.kafka.test_cost import made, request_of, topic_class
+from tests.server.listeners.kafka.test_cost import made, request_of, streams_heartbeat, topic_class
 from tests.support.kafka_server import KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
 
 from .test_cost import PARTITION_APIS, TOPIC_APIS
 
 COUNT: Final = 300
+LISTS: Final = 4
+"""Of topics, in a topology."""
 PER_ELEMENT: Final = 340
 """Of the longest turn, which reads all elements or writes their answers; error codes are gathered in the same one. All of the
 work for an element is 500 to 9,000."""
@@ -130,6 +133,13 @@ async def test_missing_topics_are_looked_for_in_turns(kafka: KafkaServer, client
         return request_of(api, place, [made(cls, **{place.name: name, "count": 2}) for name in names])
 
     await check(client, key, request)
+
+
+async def test_the_topics_of_a_topology_are_looked_for_in_turns(kafka: KafkaServer, client: KafkaStream) -> None:
+    def request(count: int) -> StreamsGroupHeartbeatRequest:
+        return streams_heartbeat([f"missing-{number}" for number in range(max(1, count // LISTS))])
+
+    await check(client, ApiKey.STREAMS_GROUP_HEARTBEAT, request)
 
 
 @pytest.mark.parametrize(
