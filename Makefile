@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo spark-demo test test-spark-kill lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo spark-demo test test-spark-kill simulate lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -34,6 +34,10 @@ test: $(VENV)/.installed-test
 # A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about a quarter of an hour.
 test-spark-kill: $(VENV)/.installed-test
 	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
+
+# Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
+simulate: $(VENV)/.installed-test
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
