@@ -132,12 +132,14 @@ class Wire:
         self._scope.cancel()
 
     async def run(self) -> None:
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._carry_to_server)
-                nursery.start_soon(self._carry_to_client)
-        self.far.socket.close()
-        self.network.ended(self)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._carry_to_server)
+                    nursery.start_soon(self._carry_to_client)
+        finally:
+            self.far.socket.close()
+            self.network.ended(self)
 
     async def _carry_to_server(self) -> None:
         while True:
