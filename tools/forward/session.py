@@ -61,18 +61,20 @@ class Session:
             and not self._memory.troubles.messages
         )
 
-    def step(self) -> None:
-        """One stretch, or a look at everything else when there is nothing to send."""
+    def step(self) -> bool:
+        """One stretch, or a look at everything else when there is nothing to send. True when something was committed, or
+        nothing is left."""
         memory = self._memory
         handing = self._handing or self._next(DRAINING_S if memory.wishes.drains_since_s is not None else IDLE_S)
         if handing is None:
             self._idle()
-            return
+            return memory.source.finished_s is not None
         self._handing = handing
         if memory.cap is not None and (wait_s := memory.cap.wait_s(time.monotonic())):
             memory.wishes.wait(min(wait_s, IDLE_S), memory.wishes.version)
-            return
+            return False
         self._stretch(handing)
+        return True
 
     def needs_refresh(self) -> bool:
         """Whether topics have changed so that another session is to begin."""

@@ -47,8 +47,8 @@ def first_failure(link: Link) -> str:
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are tested where they are made."""
-    monkeypatch.setattr("triolog.tools.forward.link.FIRST_PAUSE_MS", 20)
-    monkeypatch.setattr("triolog.tools.forward.link.LONGEST_PAUSE_MS", 50)
+    for name, pause_ms in (("FIRST_PAUSE_MS", 20), ("LONGEST_PAUSE_MS", 50), ("LONGEST_REFUSED_MS", 50)):
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", pause_ms)
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 1.0)
     monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
 
