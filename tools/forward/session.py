@@ -17,6 +17,7 @@ from .memory import LinkMemory
 from .opening import Opened, trouble
 from .pacing.stretch import CATCH_UP_DELAY_S, Stretch
 from .source.source import Gap, Piece
+from .upstream.resume import Mark
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -28,6 +29,9 @@ REFRESH_S: Final = 15.0
 """How often topics and partitions are looked at again."""
 NOTE_S: Final = 1.0
 """How often the source is told how far the link is, at most. Without transactions it is told after every stretch."""
+PROVE_S: Final = 30.0
+"""How often a link that has nothing to send commits an offset upstream, some 1 kB: one that was fenced notices, and so does one
+whose upstream is away."""
 KEEP_S: Final = 6 * 3600.0
 """How often offsets are committed that have not changed: a group forgets those that are old."""
 MAX_RECORDS: Final = 2**31
@@ -45,8 +49,9 @@ class Session:
         self._pending: dict[TopicPartition, int] = {}
         """Offsets that are not committed upstream."""
         self._committed = dict(opened.offsets)
+        self._marks = dict(opened.marks)
         self._noted: dict[TopicPartition, int] = {}
-        self._noted_s = self._refreshed_s = self._kept_s = time.monotonic()
+        self._noted_s = self._refreshed_s = self._kept_s = self._proved_s = time.monotonic()
 
     @property
     def is_drained(self) -> bool:
@@ -90,7 +95,7 @@ class Session:
         """Tell the source how far the link is."""
         changed = {part: offset for part, offset in self._committed.items() if self._noted.get(part) != offset}
         if changed:
-            self._memory.source.commit(self._memory.group, self._with_ids(changed))
+            self._memory.source.commit(self._memory.group, self._with_marks(changed, self._marks))
             self._noted |= changed
         self._noted_s = time.monotonic()
 
@@ -141,7 +146,7 @@ class Session:
                     break
                 handing = self._more(stretch)
             if stretch.records:
-                self._commit(stretch, sent, times, gaps)
+                self._commit(stretch, sent, self._marked(lasts, times), times, gaps)
         except RecordsRefusedError as exc:
             memory.progress.avoided(stretch.records)
             self._refused(exc, sent, lasts)
@@ -170,15 +175,18 @@ class Session:
         self,
         stretch: Stretch,
         sent: dict[TopicPartition, int],
+        marks: dict[TopicPartition, Mark],
         times: dict[TopicPartition, int],
         gaps: list[tuple[TopicPartition, Gap]],
     ) -> None:
         memory = self._memory
         self._check_ids({part.topic for part in self._pending})
         offsets = dict(self._pending)
-        self._producer.commit(self._upstream(offsets))
+        self._producer.commit(self._upstream(offsets, self._marks | marks))
         self._committed |= offsets
+        self._marks |= marks
         self._pending.clear()
+        self._proved_s = time.monotonic()
         memory.size.went(stretch.bytes, time.monotonic() - stretch.begun_s)
         for part, count in sent.items():
             memory.caution.accepted(part, count)
@@ -191,7 +199,8 @@ class Session:
             self.note()
 
     def _idle(self) -> None:
-        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old."""
+        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old, or one of
+        them only to see whether this forwarder is still the one that may."""
         memory, now_s = self._memory, time.monotonic()
         self._producer.begin()
         self._producer.look()
@@ -199,14 +208,17 @@ class Session:
             offsets = dict(self._pending)
             self._check_ids({part.topic for part in offsets})
             if memory.is_exactly_once:
-                self._producer.commit(self._upstream(offsets))
+                self._producer.commit(self._upstream(offsets, self._marks))
             self._committed |= offsets
             self._pending.clear()
             memory.progress.committed(offsets, {}, 0, 0)
         elif now_s - self._kept_s >= KEEP_S:
             self._kept_s, self._noted = now_s, {}
             if memory.is_exactly_once:
-                self._producer.commit(self._upstream(self._committed))
+                self._producer.commit(self._upstream(self._committed, self._marks))
+        elif memory.is_exactly_once and self._committed and now_s - self._proved_s >= PROVE_S:
+            self._proved_s, partition = now_s, min(self._committed)
+            self._producer.commit(self._upstream({partition: self._committed[partition]}, self._marks))
         if now_s - self._noted_s >= NOTE_S:
             self.note()
 
@@ -278,11 +290,22 @@ class Session:
     def _source_of(self, target: str) -> str | None:
         return next((topic for topic, each in self._opened.targets.items() if each == target), None)
 
-    def _upstream(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    def _marked(self, lasts: dict[TopicPartition, int], times: dict[TopicPartition, int]) -> dict[TopicPartition, Mark]:
+        topics = self._opened.topics
+        return {part: Mark(topics[part.topic].topic_id, last, times.get(part, -1)) for part, last in lasts.items()}
+
+    def _upstream(
+        self, offsets: dict[TopicPartition, int], marks: dict[TopicPartition, Mark]
+    ) -> dict[TopicPartition, CommittedOffset]:
         return {
             TopicPartition(self._opened.targets[part.topic], part.partition): kept
-            for part, kept in self._with_ids(offsets).items()
+            for part, kept in self._with_marks(offsets, marks).items()
         }
 
-    def _with_ids(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
-        return {part: CommittedOffset(offset, self._opened.topics[part.topic].topic_id) for part, offset in offsets.items()}
+    def _with_marks(
+        self, offsets: dict[TopicPartition, int], marks: dict[TopicPartition, Mark]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return {
+            part: CommittedOffset(offset, str(marks[part]) if part in marks else self._opened.topics[part.topic].topic_id)
+            for part, offset in offsets.items()
+        }

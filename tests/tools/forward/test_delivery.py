@@ -13,6 +13,7 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
 from triolog.tools.client.procedures.topics import list_topics
+from triolog.tools.forward.upstream.resume import Mark
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 
@@ -34,10 +35,10 @@ def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition
     return broker.groups.committed(group)
 
 
-def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str | None:
+def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
     assert broker.native is not None
     with BlockingClient(broker.native) as client:
-        return next(each.topic_id for each in client.run(list_topics()) if each.name == topic)
+        return next(each.topic_id or "" for each in client.run(list_topics()) if each.name == topic)
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -68,7 +69,7 @@ def test_partitions_stay_and_each_keeps_its_order() -> None:
             assert pair.values(partition=partition) == numbered(0, 500, f"{partition}-")
 
 
-def test_the_resume_point_is_upstream_with_the_id_of_the_source_topic(pair: Forwarding) -> None:
+def test_the_resume_point_is_upstream_with_the_source_topics_id_and_the_last_record(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     pair.drain(target="edge.{node}.{link}.{topic}")
     target = f"edge.node.link.{TOPIC}"
@@ -77,7 +78,8 @@ def test_the_resume_point_is_upstream_with_the_id_of_the_source_topic(pair: Forw
     assert pair.source.native is not None
     with BlockingClient(pair.source.native) as client:
         noted = client.run(fetch_offsets(GROUP, None, require_stable=False))
-    assert noted == {TopicPartition(TOPIC, 0): CommittedOffset(10, topic_id(pair.source))}
+    last = Mark(topic_id(pair.source), 9, pair.records(target)[-1].timestamp)
+    assert noted == {TopicPartition(TOPIC, 0): CommittedOffset(10, str(last))}
 
 
 def test_the_next_process_goes_on_where_the_upstream_says(pair: Forwarding) -> None:
