@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -63,6 +64,8 @@ READER: Final = {
     "reconnect.backoff.max.ms": 100,
     "fetch.wait.max.ms": 50,
 }
+QUIET: Final = logging.getLogger("the reader's librdkafka")
+QUIET.setLevel(logging.CRITICAL + 1)
 FORWARDED_S: Final = 3.0
 POLL_S: Final = 0.01
 
@@ -147,6 +150,24 @@ class Chain:
         assert self._server is not None
         self._server.kill()
 
+    def in_upstream(self, topics: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
+        """What a reader of committed records finds."""
+        rows: dict[tuple[str, int], list[Row]] = {(topic, number): [] for topic in topics for number in range(PARTITIONS)}
+        left = set(rows)
+        deadline = time.monotonic() + PATIENCE_S
+        self.reader.assign([TopicPartition(*partition, 0) for partition in rows])
+        while left:
+            assert time.monotonic() < deadline, f"{left} upstream were not read within {PATIENCE_S} s"
+            for message in self.reader.consume(500, CONSUME_S):
+                partition, error = (message.topic() or "", message.partition() or 0), message.error()
+                if error is None:
+                    headers = tuple((name, data) for name, data in message.headers() or ())
+                    rows[partition].append((message.timestamp()[1], message.key(), message.value(), headers))
+                elif error.name() == "_PARTITION_EOF":
+                    left.discard(partition)
+        self.reader.unassign()
+        return rows
+
     @contextlib.contextmanager
     def run(self, name: str) -> Iterator[Run]:
         """A topic, a link and a forwarder, and records all the time; ended with the block."""
@@ -201,13 +222,22 @@ class Run:
             self._forwarder = None
 
     def drain(self) -> None:
-        """The last forwarder ends when everything is upstream."""
-        self.kill_forwarder()
-        self.start_forwarder("--drain")
-        assert self._forwarder is not None
-        code = self._forwarder.wait(PATIENCE_S)
-        self._forwarder = None
-        assert code == 0, self.wrote()
+        """The link is told to, whatever it does now; it has an answer when everything is upstream."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                told = ask(str(self._control), {"command": "drain", "timeout_s": PATIENCE_S}, PATIENCE_S)
+                break
+            except OSError:  # it has only begun
+                assert self._forwarder is not None
+                assert self._forwarder.poll() is None, "the forwarder has ended"
+                assert time.monotonic() < deadline, "nobody can be told to drain"
+                time.sleep(POLL_S)
+        assert told["drained"], told
+
+    @property
+    def _control(self) -> Path:
+        return self.chain.folder / "links" / self.name / CONTROL
 
     @property
     def _log(self) -> Path:
@@ -247,11 +277,10 @@ class Run:
 
     def wait_forwarded(self) -> None:
         """Until the forwarder that runs has sent something; at once when it is slow."""
-        path = self.chain.folder / "links" / self.name / CONTROL
         deadline = time.monotonic() + FORWARDED_S
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
-                if ask(str(path), {"command": "status"}, 1.0)["records"]:
+                if ask(str(self._control), {"command": "status"}, 1.0)["records"]:
                     return
             time.sleep(POLL_S)
 
@@ -259,12 +288,12 @@ class Run:
         try:
             with BlockingClient(self.chain.native) as client, BlockingProducer(client, PRODUCER) as producer:
                 while not self._over.is_set():
-                    for _ in range(rng.randrange(1, 100)):
+                    for _ in range(rng.randrange(1, 40)):
                         producer.send(self.topic, **_record(rng, self.fed))
                         self.fed += 1
                     with contextlib.suppress(ConnectionLostError):
                         producer.flush()
-                    time.sleep(rng.uniform(0, 0.02))
+                    time.sleep(rng.uniform(0, 0.04))
                 producer.flush()
         except BaseException as exc:
             self._error = exc
@@ -275,25 +304,6 @@ class Run:
             consumer.assign(self.topic)
             for partition, record in consumer.records():
                 rows[partition.partition].append(_row(record))
-        return rows
-
-    def in_upstream(self) -> dict[int, list[Row]]:
-        """What a reader of committed records finds."""
-        rows: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
-        left = set(rows)
-        deadline = time.monotonic() + PATIENCE_S
-        self.chain.reader.assign([TopicPartition(self.topic, number, 0) for number in rows])
-        while left:
-            assert time.monotonic() < deadline, f"partitions {left} upstream were not read within {PATIENCE_S} s"
-            for message in self.chain.reader.consume(500, CONSUME_S):
-                number, error = message.partition(), message.error()
-                assert number is not None
-                if error is None:
-                    headers = tuple((name, data) for name, data in message.headers() or ())
-                    rows[number].append((message.timestamp()[1], message.key(), message.value(), headers))
-                elif error.name() == "_PARTITION_EOF":
-                    left.discard(number)
-        self.chain.reader.unassign()
         return rows
 
 
@@ -326,7 +336,7 @@ def chain(folder: Path, make_upstream: MakeUpstream) -> Iterator[Chain]:
         WeatherProxy(lambda: there[0].address if there else None) as proxy,
         make_upstream(folder, proxy.address, forker) as upstream,
         ServerFolder(folder / "source", command=forker) as source,
-        contextlib.closing(Consumer({**READER, "bootstrap.servers": proxy.address})) as reader,
+        contextlib.closing(Consumer({**READER, "bootstrap.servers": proxy.address, "logger": QUIET})) as reader,
     ):
         there.append(upstream)
         made = Chain(folder, forker, upstream, proxy, source, native, reader)

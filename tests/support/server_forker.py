@@ -10,6 +10,7 @@ When the other side is gone, so are the servers and this program.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -80,6 +81,7 @@ def become_server(request: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     preload(sys.argv[2:])
+    gc.freeze()  # a fork that looks at all of this has its own copy of it
     with socket.socket(fileno=int(sys.argv[1])) as theirs:
         wanted = answer_requests(theirs)
     if wanted is not None:

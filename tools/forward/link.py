@@ -149,14 +149,14 @@ class Link:
         while wishes.version == self._seen and not self._closed_for_s() and not session.needs_refresh():
             if session.step():
                 self._retry.reset()
+            since_s = wishes.drains_since_s
             if session.is_drained:
                 session.note()
-                wishes.drained()
+                wishes.drained(since_s)
                 if wishes.ends_when_drained:
                     wishes.stop()
                     return
-                self._happened(LinkEvent.DRAINED)
-            elif self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
+            if self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
                 self._happened(LinkEvent.DRAINED)
 
     def _connected(self) -> None:

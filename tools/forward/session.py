@@ -70,7 +70,7 @@ class Session:
         """One stretch, or a look at everything else when there is nothing to send. True when something was committed, or
         nothing is left."""
         memory = self._memory
-        handing = self._handing or self._next(DRAINING_S if memory.wishes.drains_since_s is not None else IDLE_S)
+        handing = self._handing or self._next(self._patience_s)
         if handing is None:
             self._idle()
             return memory.source.finished_s is not None
@@ -107,6 +107,11 @@ class Session:
                 self.note()
 
     # ---- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _patience_s(self) -> float:
+        """How long it waits for records."""
+        return IDLE_S if self._memory.wishes.drains_since_s is None else DRAINING_S
 
     def _next(self, timeout_s: float) -> Handing | None:
         piece = self._memory.source.next(timeout_s)
@@ -162,7 +167,7 @@ class Session:
     def _more(self, stretch: Stretch) -> Handing | None:
         """What comes while the stretch may still wait."""
         while (left_s := stretch.left_s(time.monotonic())) > 0 and not self._memory.wishes.is_stopping:
-            found = self._next(min(left_s, IDLE_S))
+            found = self._next(min(left_s, self._patience_s))
             if found is not None:
                 self._handing = found
                 return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,11 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
 from triolog.tools.client.procedures.topics import list_topics
+from triolog.tools.forward.source.server import ServerSource
+from triolog.tools.forward.source.source import Piece
+from triolog.tools.forward.states import LinkState
 from triolog.tools.forward.upstream.resume import Mark
+from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 
@@ -212,3 +217,34 @@ def test_partitions_that_are_added_are_forwarded(pair: Forwarding, monkeypatch: 
         pair.source.create_partitions(TOPIC, 2)
         pair.append(numbered(5, 9), partition=1)
         until(lambda: pair.values(partition=1) == numbered(5, 9), "the second partition")
+
+
+class AskedMeanwhile(ServerSource):
+    """Somebody asks for a drain while the link looks for more."""
+
+    wishes: Wishes
+    left = 3
+
+    def next(self, timeout_s: float) -> Piece | None:
+        found = None
+        if self.left:
+            self.left -= 1
+            self.wishes.drain()
+            since_s = time.monotonic()
+            while found is None and (self.finished_s is None or self.finished_s <= since_s):
+                found = super().next(timeout_s)
+            return found
+        return super().next(timeout_s)
+
+
+def test_a_drain_that_is_asked_for_at_any_moment_has_its_answer_and_the_link_goes_on(pair: Forwarding) -> None:
+    link = pair.link()
+    assert pair.source.native is not None
+    source = AskedMeanwhile(pair.source.native)
+    source.wishes = link.wishes
+    link._open_source = lambda: source
+    with Running(link):
+        until(lambda: not source.left and link.wishes.drains_since_s is None, "the answer")
+        pair.append([b"a"])
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"a"], "the record")
+        until(lambda: link.progress.state is LinkState.RUNNING, "that it runs on")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,26 +22,34 @@ from tests.support.counts import counts
 from tests.support.forwarding_chain import Chain, Run, chain, triolog_upstream
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(100))
-MOST_KILLS: Final = 3
-"""Of one run, of which each may hit several."""
+KILLS: Final = (1, 1, 2)
+"""How often something is killed in a run; each time one process, two or three."""
+COMPARED: Final = 10
+"""Runs that are compared together."""
+VICTIMS: Final = ("source", "forwarder", "upstream")
 STORM_S: Final = 3
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED")
 SEEDS: Final = [SEED] if SEED else [str(number) for number in range(RUNS)]
 
 
-def check(run: Run) -> None:
+def settle(run: Run) -> None:
+    """Everything that was fed is upstream, says the link."""
     run.end_feeding()
     run.chain.proxy.calm()
     run.drain()
-    source, upstream = run.in_source(), run.in_upstream()
-    assert sum(len(rows) for rows in source.values()) >= run.fed
-    for partition, rows in source.items():
-        assert upstream[partition] == rows, (
-            f"partition {partition}: {len(upstream[partition])} upstream, {len(rows)} in the source"
-        )
 
 
-def kill_and_restart(run: Run, victims: tuple[str, ...] = ("source", "forwarder", "upstream")) -> None:
+def check(made: Chain, runs: list[Run]) -> None:
+    upstream = made.in_upstream([run.topic for run in runs])
+    for run in runs:
+        source = run.in_source()
+        assert sum(len(rows) for rows in source.values()) >= run.fed
+        for number, rows in source.items():
+            found = upstream[run.topic, number]
+            assert found == rows, f"seed {run.name}, partition {number}: {len(found)} upstream, {len(rows)} in the source"
+
+
+def kill_and_restart(run: Run, surely: Sequence[str], perhaps: Sequence[str]) -> None:
     """Something is killed, perhaps together with something else, and comes back in any order."""
     made, rng = run.chain, run.rng
     ways = {
@@ -50,29 +59,40 @@ def kill_and_restart(run: Run, victims: tuple[str, ...] = ("source", "forwarder"
     }
     if rng.random() < 0.7:  # or while it begins
         run.wait_forwarded()
-    run.wait_fed(rng.randrange(1, 500))
-    chosen = rng.sample(victims, min(len(victims), rng.choice((1, 1, 1, 2, 3))))
+    run.wait_fed(rng.randrange(1, 300))
+    others = rng.sample(perhaps, min(len(perhaps), rng.choice((1, 1, 1, 2, 3)) - len(surely)))
+    chosen = [*surely, *others]
     for name in chosen:
         ways[name][0]()
     for name in rng.sample(chosen, len(chosen)):
         ways[name][1]()
 
 
+def kill_in_runs(made: Chain, seeds: Sequence[str], surely: Sequence[str] = (), perhaps: Sequence[str] = VICTIMS) -> None:
+    """What was upstream at the end of a run is looked at when others have been killed upon it."""
+    for first in range(0, len(seeds), COMPARED):
+        runs = []
+        for seed in seeds[first : first + COMPARED]:
+            with made.run(seed) as run:
+                for _ in range(1 if surely else run.rng.choice(KILLS)):
+                    kill_and_restart(run, surely, perhaps)
+                settle(run)
+                runs.append(run)
+        check(made, runs)
+
+
 @pytest.mark.timeout(900)
 def test_every_record_is_upstream_once_whoever_is_killed(tmp_path: Path) -> None:
     with chain(tmp_path, triolog_upstream) as made:
-        for seed in SEEDS:
-            with made.run(seed) as run:
-                for _ in range(run.rng.randrange(1, MOST_KILLS + 1)):
-                    kill_and_restart(run)
-                check(run)
+        kill_in_runs(made, SEEDS)
 
 
 def weather(made: Chain, seconds: float) -> None:
     with made.run("weather") as run:
         made.proxy.storm(random.Random("weather"), seconds)
-        check(run)
+        settle(run)
         assert made.proxy.cuts
+    check(made, [run])
 
 
 def test_every_record_is_upstream_once_whatever_the_weather(tmp_path: Path) -> None:
