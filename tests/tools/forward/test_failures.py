@@ -146,6 +146,19 @@ def test_a_topic_that_may_not_be_made_stops_the_topic(pair: Forwarding) -> None:
     assert "does not let it be made" in trouble_of(pair)
 
 
+def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.tools.forward.upstream.topics.CONNECT_S", 0.2)
+    silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
+    pair.append([b"a"])
+    link = pair.link()
+    assert first_failure(link).startswith(f"{TOPIC} cannot be made at ")
+    assert silent.fired == 1
+    pair.drain()
+    assert pair.values() == [b"a"]
+
+
 def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
     pair: Forwarding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
