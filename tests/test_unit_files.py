@@ -140,7 +140,8 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
         def write(delay_ms: int) -> None:
             config.write_text(
                 f'server = "{pair.source.native}"\n[[forward]]\nname = "link"\nto = "{pair.upstream.bootstrap_servers}"\n'
-                f'topics = ["{TOPIC}"]\nmax_delay_ms = {delay_ms}\n[forward.kafka]\n"ssl.key.password" = {{ variable = "PASSWORD" }}\n'
+                f'topics = ["{TOPIC}"]\nmax_delay_ms = {delay_ms}\n'
+                '[forward.kafka]\n"ssl.key.password" = { variable = "PASSWORD" }\n'
             )
 
         write(20)
@@ -150,9 +151,7 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
                 told = call("forward", "status", "--state-dir", str(runtime / "forward"), "--json")
                 assert json.loads(told.stdout)["state"] == "running"
                 write(30)
-                subprocess.run(
-                    [part.replace("$MAINPID", str(process.pid)) for part in unit.command("ExecReload")], check=True
-                )
+                subprocess.run([part.replace("$MAINPID", str(process.pid)) for part in unit.command("ExecReload")], check=True)
                 until(lambda: "link link begins anew: max_delay_ms" in said.read_text(), "the reload")
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(60) == 0

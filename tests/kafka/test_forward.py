@@ -1,6 +1,7 @@
 """`triolog forward` to a real Apache Kafka: what its tests with triolog as upstream claim, where Kafka has its own ways.
 
-`TRIOLOG_TEST_FORWARD_KILLS=100` makes so many runs in which Kafka is killed; `TRIOLOG_TEST_FORWARD_SEED=...` chooses what, and when.
+`TRIOLOG_TEST_FORWARD_KILLS=100` makes so many runs in which Kafka is killed; `TRIOLOG_TEST_FORWARD_SEED=...` chooses what, and
+when.
 """
 
 from __future__ import annotations

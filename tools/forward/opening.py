@@ -159,17 +159,13 @@ def _resume(
                 found[part] = each
         except TopicStoppedError as exc:
             trouble(memory, topic.name, exc.message)
-    _check_last(memory, now, found)
+    _check_last(memory, found)
     return found
 
 
-def _check_last(memory: LinkMemory, topics: Mapping[str, SourceTopic], resumed: Mapping[TopicPartition, Resumed]) -> None:
-    """What the source has where the last record was is that record."""
-    marks = {
-        partition: each.mark
-        for partition, each in resumed.items()
-        if each.mark is not None and each.mark.last_offset >= topics[partition.topic].partitions[partition.partition].start_offset
-    }
+def _check_last(memory: LinkMemory, resumed: Mapping[TopicPartition, Resumed]) -> None:
+    """What the source has where the last record was is that record, as far as it has something there."""
+    marks = {partition: each.mark for partition, each in resumed.items() if each.mark is not None}
     found = memory.source.timestamps({partition: mark.last_offset for partition, mark in marks.items() if mark.timestamp >= 0})
     for partition, timestamp in found.items():
         try:

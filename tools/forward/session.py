@@ -55,7 +55,8 @@ class Session:
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing was left when somebody looked, after it was asked for."""
+        """Whether nothing was left when somebody looked, after it was asked for. A topic that has stopped has something left, but
+        a link that is to end then does not wait for whoever has to decide."""
         since_s, finished_s = self._memory.wishes.drains_since_s, self._memory.source.finished_s
         return (
             since_s is not None
@@ -63,7 +64,7 @@ class Session:
             and finished_s > since_s
             and self._handing is None
             and not self._pending
-            and not self._memory.troubles.messages
+            and (self._memory.wishes.ends_when_drained or not self._memory.troubles.messages)
         )
 
     def step(self) -> bool:
@@ -204,8 +205,8 @@ class Session:
             self.note()
 
     def _idle(self) -> None:
-        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old, or one of
-        them only to see whether this forwarder is still the one that may."""
+        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old, or one
+        of them only to see whether this forwarder is still the one that may."""
         memory, now_s = self._memory, time.monotonic()
         self._producer.begin()
         self._producer.look()

@@ -302,9 +302,7 @@ def test_a_source_that_was_restored_with_all_that_was_forwarded_goes_on(pair: Fo
     assert pair.values() == numbered(0, 30)
 
 
-def test_a_partition_that_never_had_a_record_is_not_missed_upstream(
-    pair: Forwarding, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_partition_that_never_had_a_record_is_not_missed_upstream(pair: Forwarding, caplog: pytest.LogCaptureFixture) -> None:
     pair.drain()
     pair.drain()
     pair.append([b"a"])

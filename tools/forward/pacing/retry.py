@@ -6,8 +6,8 @@
 | it may pass by itself: nobody there, no answer in time, a coordinator that is loading; the source | 10 s |
 | the same while somebody waits until nothing is left | 1 s |
 
-Pauses double from the first one to the longest. A try of its own takes up to CONNECT_S while nobody is there, in which librdkafka
-connects again and again, so longer pauses would spare nothing. A refusal costs a login each time, perhaps one of few.
+Pauses double from the first one to the longest. While nobody is there a try takes ten seconds, in which librdkafka connects
+again and again, so longer pauses would spare nothing. A refusal costs a login each time, perhaps one of few.
 """
 
 from __future__ import annotations

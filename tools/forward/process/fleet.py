@@ -117,7 +117,9 @@ class Fleet:
         old, wanted = self._settings, {each.name: each for each in new.links}
         anew = [name for name in wanted if name in self._links and self._changes(name, wanted[name])]
         gone = [name for name in self._links if name not in wanted]
-        LOGGER.info("SIGHUP: settings are read again: %d links begin, %d end", len(anew) + len(self._places), len(anew) + len(gone))
+        LOGGER.info(
+            "SIGHUP: settings are read again: %d links begin, %d end", len(anew) + len(self._places), len(anew) + len(gone)
+        )
         for key in PROCESS_KEYS:
             if getattr(old, key) != getattr(new, key):
                 LOGGER.warning("SIGHUP: needs a restart: %s is %s, was %s", key, getattr(new, key), getattr(old, key))

@@ -38,7 +38,8 @@ async def run_links(
     started: Callable[[], None] = lambda: None,
 ) -> list[Link]:
     """Forward until everything has ended; answers the links. Raises LinkStoppedError, SettingsError before anything is sent.
-    `parent`: the process that started this one, with which it ends. `read_again`: blocking, for SIGHUP; raises SettingsError."""
+    `parent`: the process that started this one, with which it ends. `read_again`, for SIGHUP, blocks and raises SettingsError.
+    """
     with contextlib.ExitStack() as stack:
         fleet = Fleet(settings, state_dir, open_source, drain)
         stack.callback(fleet.release)

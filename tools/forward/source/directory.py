@@ -92,11 +92,11 @@ class DirectorySource:
         """Nothing in the directory is changed."""
 
     def timestamps(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = {}
+        found: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             wanted = RecordRange(from_offset=offset, to_offset=offset + 1)
             for records in self._batches(self._files(partition), wanted, lambda path, damage: None):
-                found |= {partition: record.timestamp for record in records if record.offset == offset}
+                found.update((partition, record.timestamp) for record in records if record.offset == offset)
         return found
 
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:

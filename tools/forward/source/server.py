@@ -86,14 +86,14 @@ class ServerSource:
         self._run(groups.commit_offsets(group, offsets))
 
     def timestamps(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = {}
+        found: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             request = FetchRequest((FetchPartition(*partition, offset, 1),), 0, max_bytes=1)  # at least one batch comes
             [answer] = expect(FetchResponse, self._run(_one(request))).partitions
             if answer.error is not None:  # gone, damaged, out of range: whoever reads on will see
                 continue
             with contextlib.suppress(CorruptRecordError):
-                found |= {partition: timestamp for timestamp in timestamps_at(answer, offset)}
+                found.update((partition, timestamp) for timestamp in timestamps_at(answer, offset))
         return found
 
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:

@@ -23,7 +23,7 @@ from ..source.source import OffsetRange
 
 @attrs.frozen
 class Mark:
-    """What stands beside an offset: `<topic id> <offset>:<timestamp>` of the last record before it that went, or only the id."""
+    """What stands beside an offset: `<topic id> <offset>:<timestamp>` of the last record before it that went, or only an id."""
 
     topic_id: str
     last_offset: int = -1

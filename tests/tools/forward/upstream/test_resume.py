@@ -83,6 +83,7 @@ def test_another_record_where_the_last_one_was_is_seen_by_its_time() -> None:
     check_last(PARTITION, mark, 1_700_000_000_000)
     check_last(PARTITION, mark, -1)
     with pytest.raises(
-        TopicStoppedError, match=r"offset 399 of partition 2 has time 1700000000001, and the one that was forwarded last had 1700"
+        TopicStoppedError,
+        match=r"offset 399 of partition 2 has time 1700000000001, and the one that was forwarded last had 1700",
     ):
         check_last(PARTITION, mark, 1_700_000_000_001)
