@@ -2,7 +2,8 @@
 
 The offset that the upstream has committed is the truth: it was committed together with the records before it. Its metadata is
 the id of the source's topic. The same is noted in the source, where it may be some records older. An upstream that knows
-nothing any more (its `offsets.retention.minutes` have passed, its topic was deleted) leaves what the source has noted.
+nothing any more (its `offsets.retention.minutes` have passed, its topic was deleted), or was never reached, leaves what the
+source has noted.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def resume(
             "--start latest` goes on with what comes from now on, `--start earliest` sends everything again",
         )
     if upstream is None:
-        note = f"{partition}: the upstream has no offset any more; going on at {known.offset}, as noted in the source"
+        note = f"{partition}: the upstream has no offset; going on at {known.offset}, as noted in the source"
         return Resumed(offset=known.offset, note=note)
     avoided = upstream.offset - local.offset if local is not None and local.metadata == topic_id else 0
     return Resumed(offset=upstream.offset, avoided=max(0, avoided))
