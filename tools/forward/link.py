@@ -157,7 +157,8 @@ class Link:
                 if wishes.ends_when_drained:
                     wishes.stop()
                     return
-                self._happened(LinkEvent.DRAINED)
+                if self.progress.state is LinkState.DRAINING:  # else it was asked for a moment ago
+                    self._happened(LinkEvent.DRAINED)
             elif self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
                 self._happened(LinkEvent.DRAINED)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,8 +14,14 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
 from triolog.tools.client.procedures.topics import list_topics
+from triolog.tools.forward.claims import Claims
+from triolog.tools.forward.link import Link
+from triolog.tools.forward.source.server import ServerSource
+from triolog.tools.forward.source.source import Piece
+from triolog.tools.forward.states import LinkState
+from triolog.tools.forward.wishes import Wishes
 
-from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
+from tests.support.forwarding import GROUP, NODE, TOPIC, Forwarding, Running, forwarding, until
 
 DATA = st.one_of(st.none(), st.binary(max_size=40))
 RECORDS = st.lists(
@@ -210,3 +217,31 @@ def test_partitions_that_are_added_are_forwarded(pair: Forwarding, monkeypatch: 
         pair.source.create_partitions(TOPIC, 2)
         pair.append(numbered(5, 9), partition=1)
         until(lambda: pair.values(partition=1) == numbered(5, 9), "the second partition")
+
+
+def test_a_drain_may_be_asked_for_at_the_moment_when_nothing_is_left(pair: Forwarding) -> None:
+    """The link ended with a bug, and all others of its process with it."""
+    wishes = Wishes()
+    asked = threading.Event()
+
+    class AskedMeanwhile(ServerSource):
+        def next(self, timeout_s: float) -> Piece | None:
+            piece = super().next(timeout_s)
+            if link.progress.state is LinkState.RUNNING and not asked.is_set():
+                wishes.drain()
+                since_s = wishes.drains_since_s
+                assert since_s is not None
+                while piece is None and (self.finished_s is None or self.finished_s <= since_s):
+                    piece = super().next(timeout_s)
+                asked.set()
+            return piece
+
+    address = pair.source.native
+    assert address is not None
+    link = Link(pair.link().settings, NODE, lambda: AskedMeanwhile(address), wishes, Claims())
+    with Running(link):
+        until(asked.is_set, "the wish")
+        until(lambda: wishes.drains_since_s is None, "that nothing is left")
+        pair.append(numbered(0, 5))
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == numbered(0, 5), "that it goes on")
+    assert link.progress.snapshot()["failures"] == 0
