@@ -13,6 +13,7 @@ from typing import Final
 
 from ...protocol.types import TopicPartition
 from ..client.procedures.groups import CommittedOffset
+from .beginning import note_beginning
 from .claims import Claims
 from .errors import (
     ForwardError,
@@ -105,6 +106,7 @@ class Link:
             self._happened(LinkEvent.RECONNECT)
         try:
             memory = self._remember(source)
+            note_beginning(memory)
             session = Session(memory, open_upstream(memory, self._clients(memory)))
             self._connected()
             self._run(session)
@@ -205,10 +207,9 @@ class Link:
 
     def _look(self, source: Source) -> None:
         """How long is the backlog? And the source is to remember how far the link is."""
-        memory = self._memory
-        if memory is None:
-            return
         try:
+            memory = self._remember(source)
+            note_beginning(memory)
             self.progress.seen(source.topics().values())
             if time.monotonic() - self._kept_s >= KEEP_S:
                 partitions = [

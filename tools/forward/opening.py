@@ -154,7 +154,7 @@ def _resume(
                     continue
                 part = TopicPartition(topic.name, number)
                 each = resume(part, topic.topic_id, there, upstream.get(part), local.get(part), starts.get(part, 0))
-                if each.note is not None:
+                if each.note is not None and memory.begun.get(part) is None:
                     LOGGER.warning("link %s: %s", memory.settings.name, each.note)
                 found[part] = each
         except TopicStoppedError as exc:

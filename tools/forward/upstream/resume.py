@@ -3,7 +3,7 @@
 The offset that the upstream has committed is the truth: it was committed together with the records before it. Its metadata is
 a `Mark`: the id of the source's topic, and the last record that went. The same is noted in the source, where it may be some
 records older, and where also a partition has an offset that has sent nothing yet. An upstream that knows nothing any more (its
-`offsets.retention.minutes` have passed, its topic was deleted) leaves what the source has noted.
+`offsets.retention.minutes` have passed, its topic was deleted), or was never reached, leaves what the source has noted.
 
 A topic that was made anew has another id. A source that was restored from an older backup ends before the offset, or, when it
 has grown since, has another record where the last one was; that is seen by its timestamp, where it has one.
