@@ -22,7 +22,7 @@ from tests.support.counts import counts
 from tests.support.forwarding_chain import Chain, Run, chain, triolog_upstream
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(100))
-KILLS: Final = (1, 1, 2)
+KILLS: Final = (1, 1, 1, 2)
 """How often something is killed in a run; each time one process, two or three."""
 COMPARED: Final = 10
 """Runs that are compared together."""
@@ -57,7 +57,7 @@ def kill_and_restart(run: Run, surely: Sequence[str], perhaps: Sequence[str]) ->
         "forwarder": (run.kill_forwarder, run.start_forwarder),
         "upstream": (made.upstream.kill, made.upstream.start),
     }
-    if rng.random() < 0.7:  # or while it begins
+    if rng.random() < 0.5:  # or while it begins
         run.wait_forwarded()
     run.wait_fed(rng.randrange(1, 300))
     others = rng.sample(perhaps, min(len(perhaps), rng.choice((1, 1, 1, 2, 3)) - len(surely)))
