@@ -55,8 +55,8 @@ class Session:
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing was left when somebody looked, after it was asked for. A topic that has stopped has something left, but
-        a link that is to end then does not wait for whoever has to decide."""
+        """Whether nothing was left when somebody looked, after it was asked for. A topic that has stopped has something left,
+        but a link that is to end then does not wait for whoever has to decide."""
         since_s, finished_s = self._memory.wishes.drains_since_s, self._memory.source.finished_s
         return (
             since_s is not None
