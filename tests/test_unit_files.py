@@ -127,8 +127,8 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
     assert unit.command()[1:] == ["forward", "--config", "/etc/triolog/forward/%i.toml"]
     assert unit.service("Type") == "exec"
     config, said = tmp_path / "link.toml", tmp_path / "said"
-    # systemd sets the variable, and the directories of other links are still there when one ends
-    runtime = tmp_path / unit.service("RuntimeDirectory")
+    assert unit.service("RuntimeDirectory") == "triolog-forward"
+    runtime = tmp_path / "r"  # the path of a socket has its limit
     runtime.mkdir(int(unit.service("RuntimeDirectoryMode"), 8))
     assert unit.service("RuntimeDirectoryPreserve") == "yes"
     command = [*COMMAND, *unit.command()[1:-1], str(config)]
@@ -147,7 +147,11 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
         write(20)
         with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
             try:
-                until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"a"], "the record")
+                until(
+                    lambda: process.poll() is not None or (TOPIC in pair.upstream.topics() and pair.values() == [b"a"]),
+                    "the record",
+                )
+                assert process.poll() is None, said.read_text()
                 told = call("forward", "status", "--state-dir", str(runtime / "forward"), "--json")
                 assert json.loads(told.stdout)["state"] == "running"
                 write(30)

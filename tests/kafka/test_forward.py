@@ -25,8 +25,8 @@ from tests.tools.forward.test_sigkill import kill_in_runs, weather
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
-RUNS: Final = 15
-RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or 5)
+RUNS: Final = 10
+RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or 4)
 HERE: Final = ("source", "forwarder")
 STORM_S: Final = 10
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED") or "kafka"

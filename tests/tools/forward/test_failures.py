@@ -416,6 +416,21 @@ def test_a_source_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forw
         until(lambda: pair.values() == numbered(0, 500), "all records")
 
 
+def test_somebody_who_waits_until_nothing_is_left_does_not_wait_for_a_pause(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "LONGEST_REFUSED_MS"):
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", 3_600_000)
+    pair.upstream.create_topic(TOPIC)
+    pair.append([b"a"])
+    pair.upstream.faults.add("InitProducerId", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED", once=True)
+    link = pair.link()
+    with Running(link):
+        until(lambda: link.progress.state is LinkState.BACKING_OFF, "a failure")
+        link.wishes.drain()
+        until(lambda: pair.values() == [b"a"] and link.wishes.drains_since_s is None, "the record")
+
+
 def test_a_source_that_is_not_there_is_said_and_tried_again(pair: Forwarding) -> None:
     link = pair.link()
     link._open_source = lambda: ServerSource(Address("127.0.0.1", 1))
