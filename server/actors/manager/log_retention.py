@@ -230,7 +230,7 @@ class LogRetention:
             raise refused
 
     async def unlink_of(self, directory: LogDirectory) -> bool:
-        """Unlink what was taken out of the logs of a full directory, due or not. Answers whether there was any."""
+        """Unlink what was taken out of the logs of a directory, due or not, as it is full. Answers whether there was any."""
         doomed = [
             hosted
             for hosted in self.topics.hosted()
