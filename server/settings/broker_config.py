@@ -293,8 +293,8 @@ class BrokerConfig:
     lenient: bool = bool_key(
         False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
     )
-    native_security: ListenerSecurity = security_key("the native protocol", (ListenerSecurity.PLAINTEXT, ListenerSecurity.SSL))
-    kafka_security: ListenerSecurity = security_key("Kafka's protocol", tuple(ListenerSecurity))
+    native_security: ListenerSecurity = security_key("the native protocol")
+    kafka_security: ListenerSecurity = security_key("Kafka's protocol")
     ssl_certificate_file: str | None = text_key(
         "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY
     )

@@ -22,7 +22,7 @@ from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from .access.guarded import guarded
-from .access.login import Login
+from .access.login import KafkaLogin
 from .door import Call, KafkaDoor
 from .error_answers import error_codes_steps
 from .fake.watched import Watch
@@ -118,7 +118,7 @@ class KafkaCalls:
     door: KafkaDoor
     session: KafkaSession
     watch: Watch | None = None
-    login: Login | None = None
+    login: KafkaLogin | None = None
     _at_once: dict[ApiKey, AtOnce] = attrs.field(factory=_at_once)
     _calls: dict[int, Call] = attrs.field(factory=dict)
     """By version; they differ in nothing else."""
@@ -188,7 +188,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     load_calls()
 
     def open_calls(session: KafkaSession) -> TakeUp:
-        login = Login(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
+        login = KafkaLogin.of(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
         calls = KafkaCalls(door, session, watch, login)
         return calls.serve if login is None and watch is None else calls.take_up
 

@@ -14,7 +14,7 @@ from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...settings.broker_config import Address
 from ..connections.session import IDLE_TIMEOUT_S
-from .access.login import Login
+from .access.login import KafkaLogin
 from .fetch_sessions import FetchSessions
 from .session import KafkaSession
 
@@ -82,7 +82,7 @@ class Call:
     door: KafkaDoor
     session: KafkaSession
     version: int
-    login: Login | None = None
+    login: KafkaLogin | None = None
     """None where nobody logs in."""
 
     @property

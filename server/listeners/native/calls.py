@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.native import messages, wide
 from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
@@ -22,6 +22,7 @@ from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
 from .session import NativeSession, TakeUp
@@ -45,8 +46,14 @@ def native_listener(
     load_codecs()
     config, version = broker.config, server_version()
 
+    mechanisms = mechanisms_of(broker)
+
     def open_calls(session: NativeSession) -> TakeUp:
-        return NativeCalls(session, broker, version, admission.protocols).take_up
+        calls = NativeCalls(session, broker, version, admission.protocols)
+        if not mechanisms:
+            return calls.take_up
+        calls.login = NativeLogin.of(broker, session, calls.take_up)
+        return calls.login.take_up
 
     def open_session(transport: Transport) -> Served:
         connection = NativeConnection(
@@ -55,6 +62,7 @@ def native_listener(
             max_in_flight=config.max_in_flight,
             max_in_flight_bytes=config.max_in_flight_bytes,
             hands_out_wide_frames=True,
+            awaits_login=bool(mechanisms),
         )
         session = NativeSession(
             transport=transport,
@@ -79,6 +87,8 @@ class NativeCalls:
     version: str
     protocols: Mapping[str, ProtocolCounters]
     """What the connections of the broker's listeners have counted."""
+    login: NativeLogin | None = None
+    """None where nobody logs in."""
     produces: Produces = attrs.field(init=False)
     fetches: Fetches = attrs.field(init=False)
 
@@ -123,7 +133,12 @@ class NativeCalls:
                 self._respond(correlation_id, found)
             case messages.HelloRequest():
                 self._respond(correlation_id, self._hello(message))
-                self.session.transport.known()
+                if self.login is None:
+                    self.session.transport.known()
+            case messages.AuthenticateRequest():
+                if self.login is None:
+                    raise RequestError(NOBODY_LOGS_IN, ErrorCode.ILLEGAL_SASL_STATE)
+                return self._in_turn(correlation_id, partial(self.login.authenticate, correlation_id, message))
             case messages.MetadataRequest():
                 if (told := topic_calls.metadata_at_once(self.broker, message)) is None:
                     return partial(self._answer, correlation_id, partial(topic_calls.metadata, self.broker, message))
@@ -183,6 +198,7 @@ class NativeCalls:
             apis=messages.API_VERSIONS,
             max_frame_bytes=config.max_frame_bytes,
             max_in_flight=config.max_in_flight,
+            sasl_mechanisms=() if self.login is None else self.login.login.mechanisms,
         )
 
 

@@ -76,6 +76,7 @@ class NativeSession(Session[NativeRequest]):
     departed: Callable[[], None] | None = None
     """Called when the peer is seen to send no more, and when no more requests are taken."""
     _take_up: TakeUp = attrs.field(init=False)
+    _pause: trio.CancelScope | None = None
     _taken: dict[int, Taken] = attrs.field(factory=dict)
     """By correlation id."""
     _expiring: dict[int, Expires] = attrs.field(factory=dict)
@@ -234,6 +235,19 @@ class NativeSession(Session[NativeRequest]):
             self.stop_reading()
         if self.departed is not None:
             self.departed()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than requests are taken."""
+        with trio.move_on_after(seconds) as self._pause:
+            if self.takes_no_more:
+                return
+            with self.watching():
+                await trio.sleep_forever()
+
+    def stop_reading(self) -> None:
+        super().stop_reading()
+        if self._pause is not None:
+            self._pause.cancel()
 
     async def room_to_answer(self) -> None:
         """Wait while the peer leaves more answers unread than it may."""
