@@ -326,7 +326,7 @@ class BrokerConfig:
         100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY
     )
     acl_enable: bool = bool_key(
-        False, "Whether ACLs are enforced on Kafka's protocol. Without them everybody may do everything.", section=SECURITY
+        False, "Whether ACLs are enforced, on both protocols. Without them everybody may do everything.", section=SECURITY
     )
     super_users: tuple[str, ...] = attrs.field(
         default=(), metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY)

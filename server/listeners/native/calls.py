@@ -9,19 +9,22 @@ from typing import Final
 
 import attrs
 
-from ....protocol.errors import ErrorCode, RequestError
+from ....protocol.errors import AuthorizationError, ErrorCode, RequestError
+from ....protocol.kafka.authorization import DENIED, ResourceType
 from ....protocol.native import messages, wide
 from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
-from ...broker import LOOKUPS_PER_TURN, Broker
+from ...broker import LOOKUPS_PER_TURN, Broker, Security
 from ...settings.broker_config import Address
+from ..access.rights import Asker
 from ..connections.connection_task import Work
 from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from .access.guard import Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
@@ -79,7 +82,7 @@ def native_listener(
 
 
 @attrs.define(eq=False)
-class NativeCalls:
+class NativeCalls(Asker):
     """What the calls of one connection have in common. Owner: its session."""
 
     session: NativeSession
@@ -89,10 +92,14 @@ class NativeCalls:
     """What the connections of the broker's listeners have counted."""
     login: NativeLogin | None = None
     """None where nobody logs in."""
+    guard: Security | None = None
+    """Who knows what a principal may do; None: everybody may do everything."""
     produces: Produces = attrs.field(init=False)
     fetches: Fetches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        security = self.broker.security
+        self.guard = None if security.authorizer is None else security
         self.produces = Produces(self.session, self.broker)
         self.fetches = Fetches(self.session, self.broker)
         self.session.departed = self.fetches.end_long_polls
@@ -104,7 +111,11 @@ class NativeCalls:
             return partial(self._read_and_serve, request)
         try:
             message = messages.decode_request(request.api, request.version, request.body)
+            if self.guard is not None:
+                return self._serve_judged(request.correlation_id, message, judged(self, self.broker, message))
             return self._serve(request.correlation_id, message)
+        except AuthorizationError as exc:
+            self._refuse(request.correlation_id, message, exc.as_answer())
         except RequestError as exc:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
@@ -114,12 +125,40 @@ class NativeCalls:
     async def _read_and_serve(self, request: NativeRequest) -> None:
         try:
             message = await self.broker.in_steps(wide.decode_steps(request.api, request.version, request.body))
-            if (work := self._serve(request.correlation_id, message)) is not None:
+            if self.guard is None:
+                work = self._serve(request.correlation_id, message)
+            else:
+                found = await self.broker.in_steps(judge_steps(self, self.broker, message))
+                work = self._serve_judged(request.correlation_id, message, found)
+            if work is not None:
                 await work()
+        except AuthorizationError as exc:
+            self._refuse(request.correlation_id, message, exc.as_answer())
         except RequestError as exc:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
             self.session.met_bug(exc)
+
+    def _serve_judged(self, correlation_id: int, asked: messages.RequestMessage, found: Judged) -> Work | None:
+        """Serve what the client may have of a request."""
+        if not found.changes_answer:
+            return self._serve(correlation_id, asked)
+        if found.refused and _is_unanswered(asked):
+            error = AuthorizationError("the produce has topics that the client may not write", DENIED[ResourceType.TOPIC])
+            self.session.fail(error)
+            return None
+        self.session.amends[correlation_id] = partial(found.amend, self)
+        if found.message is not None:
+            return self._serve(correlation_id, found.message)
+        self.session.respond(correlation_id, None, {found.key: []})
+        return None
+
+    def _refuse(self, correlation_id: int, message: messages.RequestMessage, error: AuthorizationError) -> None:
+        """A request that is refused as a whole. One without an answer ends the connection, as its failure always does."""
+        if _is_unanswered(message):
+            self.session.fail(error)
+        else:
+            self.session.respond(correlation_id, error, None)
 
     def _serve(self, correlation_id: int, message: messages.RequestMessage) -> Work | None:
         match message:
@@ -200,6 +239,10 @@ class NativeCalls:
             max_in_flight=config.max_in_flight,
             sasl_mechanisms=() if self.login is None else self.login.login.mechanisms,
         )
+
+
+def _is_unanswered(message: messages.RequestMessage) -> bool:
+    return isinstance(message, messages.ProduceRequest) and message.acks == messages.ACKS_NONE
 
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {
