@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -23,6 +24,24 @@ RENEWED_AT: Final = 0.85
 
 LoginSteps = Generator[AuthenticateRequest, AuthenticateResponse, int]
 """Yields requests, is sent their answers, and returns for how many ms the login holds, 0 for ever."""
+
+
+@attrs.frozen
+class PasswordFile:
+    """A password that is read from a file at every login, so that one that has been renewed is used."""
+
+    path: str
+
+    def __call__(self) -> str:
+        """Raises SaslAuthenticationError."""
+        try:
+            found = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+            raise SaslAuthenticationError(f"the password cannot be read from {self.path}: {why}") from None
+        if not found:
+            raise SaslAuthenticationError(f"the password in {self.path} is empty")
+        return found
 
 
 @attrs.frozen(kw_only=True)
