@@ -108,6 +108,7 @@ DOORS: Final = {
             "server.broker",
             "server.settings.broker_config",
             "server.settings.listener_security",
+            "server.settings.exposure",
             "server.config",
             "server.faults",
             "server.system",

@@ -293,6 +293,14 @@ class BrokerConfig:
     lenient: bool = bool_key(
         False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
     )
+    insecure: bool = bool_key(
+        False,
+        "Whether it may listen on another address than loopback where clients need not say who they are.",
+        section=SECURITY,
+    )
+    metrics_token_file: str | None = text_key(
+        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path", section=SECURITY
+    )
     native_security: ListenerSecurity = security_key("the native protocol")
     kafka_security: ListenerSecurity = security_key("Kafka's protocol")
     ssl_certificate_file: str | None = text_key(

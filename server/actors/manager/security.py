@@ -59,6 +59,8 @@ class Security:
     """None: everybody may do everything."""
     quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
     """Those that are in effect."""
+    exposed: tuple[str, ...] = ()
+    """Listeners that everybody may use who reaches the machine."""
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""

@@ -58,6 +58,8 @@ class Scraped:
     broker: BrokerStatistics
     protocols: tuple[ProtocolCounters, ...]
     security: Mapping[str, int]
+    exposed: tuple[str, ...]
+    """Listeners that everybody may use who reaches the machine."""
     quotas: QuotaStatistics
     shares: ShareStatistics
     telemetry: Told
@@ -67,6 +69,7 @@ class Scraped:
         """All metrics."""
         yield from _requests(self.protocols)
         yield from _connections(self.protocols, self.security)
+        yield _insecure(self.exposed)
         yield from _quotas(self.quotas)
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
@@ -89,6 +92,7 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
         broker=told,
         protocols=tuple(map(_copied, protocols.values())),
         security=attrs.asdict(broker.security.statistics),
+        exposed=broker.security.exposed,
         quotas=copy.deepcopy(broker.security.quotas.statistics),
         shares=await broker.shares.statistics(),
         telemetry=_sent(broker),
@@ -188,6 +192,11 @@ def _requests(protocols: Sequence[ProtocolCounters]) -> Iterator[Metric]:
         ["protocol", "api", "error"],
         (((*labels, error_name(code)), count) for labels, api in apis for code, count in sorted(api.errors.items())),
     )
+
+
+def _insecure(exposed: Sequence[str]) -> Metric:
+    reached = "Listeners that other machines reach and that ask nobody who he is."
+    return _gauge("insecure_listener", reached, ["listener"], (((name,), 1) for name in exposed))
 
 
 def _connections(protocols: Sequence[ProtocolCounters], security: Mapping[str, int]) -> Iterator[Metric]:
