@@ -339,6 +339,11 @@ class BrokerConfig:
     super_users: tuple[str, ...] = attrs.field(
         default=(), metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY)
     )
+    audit_file: str | None = text_key(
+        "File to which logins, denials and changes are appended, a JSON object a line. Without it they are not.",
+        kind="path",
+        section=SECURITY,
+    )
     allow_everyone_if_no_acl_found: bool = bool_key(
         False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY
     )

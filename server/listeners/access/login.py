@@ -71,6 +71,10 @@ class Login:
         return self.broker.security
 
     @property
+    def _protocol(self) -> str:
+        return self.session.transport.counters.protocol
+
+    @property
     def awaits_last_token(self) -> bool:
         """Whether the first token of two was taken."""
         return self._exchange is not None
@@ -166,9 +170,15 @@ class Login:
         self.session.transport.known()
         self.session.known_as(f"{USER_PREFIX}{self._user}")
         self._security.statistics.logins += 1
+        if (audit := self._security.audit) is not None:
+            principal, host = self.session.principal, self.session.transport.host
+            audit.note("login", principal=principal, host=host, protocol=self._protocol, mechanism=self.mechanism)
         LOGGER.debug("%s logged in as %s by %s", self.session.peer, self._user, self.mechanism)
         return lifetime_ms
 
     def _count_failure(self, why: str) -> None:
         self._security.statistics.failed_logins += 1
+        if (audit := self._security.audit) is not None:
+            user, host = self._user or "", self.session.transport.host
+            audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
         LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, self._user, self.mechanism, why)

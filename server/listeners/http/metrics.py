@@ -87,11 +87,11 @@ class Scraped:
 
 async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults) -> bytes:
     """The text of one scrape. Collecting takes turns with everything else, writing runs in a thread."""
-    told = await broker.statistics()
+    told, audit = await broker.statistics(), broker.security.audit
     scraped = Scraped(
         broker=told,
         protocols=tuple(map(_copied, protocols.values())),
-        security=attrs.asdict(broker.security.statistics),
+        security={**attrs.asdict(broker.security.statistics), "audit_lost": 0 if audit is None else audit.lost},
         exposed=broker.security.exposed,
         quotas=copy.deepcopy(broker.security.quotas.statistics),
         shares=await broker.shares.statistics(),

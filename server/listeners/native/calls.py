@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -15,8 +15,9 @@ from ....protocol.native import messages, wide
 from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
-from ...broker import LOOKUPS_PER_TURN, Broker, Security
+from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...settings.broker_config import Address
+from ..access.audited import note_change
 from ..access.rights import Asker
 from ..connections.connection_task import Work
 from ..connections.counters import ProtocolCounters
@@ -24,11 +25,12 @@ from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from .access.audited import AUDITED, NATIVE
 from .access.guard import Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
-from .session import NativeSession, TakeUp
+from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
@@ -189,7 +191,10 @@ class NativeCalls(Asker):
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
             case _:
-                self._answer_beside(correlation_id, partial(_CALLS[type(message)], self.broker, message))
+                call: Answering = partial(_CALLS[type(message)], self.broker, message)
+                if self.broker.security.audit is not None and (names := AUDITED.get(type(message))) is not None:
+                    call = partial(self._audited, self.broker.security.audit, message, names, call)
+                self._answer_beside(correlation_id, call)
         return None
 
     def _in_turn(self, correlation_id: int, work: Work | None) -> Work | None:
@@ -209,6 +214,18 @@ class NativeCalls(Asker):
     def _answer_beside(self, correlation_id: int, call: Answering) -> None:
         """In a task of its own, so that nothing behind it is held up."""
         self.session.nursery.start_soon(self._answer, correlation_id, call)
+
+    async def _audited(
+        self, audit: AuditLog, message: messages.RequestMessage, names: Callable[[Any], Iterable[str]], call: Answering
+    ) -> messages.ResponseMessage:
+        """Have a change noted, with what became of it."""
+        try:
+            answer = await call()
+        except RequestError as exc:
+            note_change(audit, self, NATIVE, message.api, names(message), [exc.code])
+            raise
+        note_change(audit, self, NATIVE, message.api, names(message), error_codes(answer.to_body()))
+        return answer
 
     async def _stage(self, correlation_id: int, message: messages.StageRequest) -> None:
         self._answer_beside(correlation_id, await stage_calls.stage(self.broker, message))

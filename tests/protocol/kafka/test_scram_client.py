@@ -6,6 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import SaslAuthenticationError
+from triolog.protocol.kafka.messages.sasl import (
+    AlterUserScramCredentialsScramCredentialUpsertion,
+    SaslAuthenticateRequest,
+)
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism, ScramServer
 from triolog.protocol.kafka.scram_client import MOST_ITERATIONS, ScramClient
 
@@ -66,3 +70,11 @@ def test_a_challenge_that_is_none_gets_no_proof(message: bytes) -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "pencil" not in repr(client())
+
+
+def test_messages_of_kafkas_protocol_show_no_token_and_no_salted_password() -> None:
+    upsertion = AlterUserScramCredentialsScramCredentialUpsertion(
+        name="carol", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"secret"
+    )
+    for message in (SaslAuthenticateRequest(auth_bytes=b"secret"), upsertion):
+        assert "secret" not in repr(message)
