@@ -22,6 +22,7 @@ from .broker import Broker, Report, StartProgress, open_broker_core
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
 from .settings.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
+from .settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
 
 if TYPE_CHECKING:
     from .listeners.http.health import Health
@@ -40,20 +41,22 @@ async def serve(
     """Run a server until a signal stops it. `report` is told how far the start is; by default a start that takes long says so
     in log lines. Raises StorageError or OSError, or a group with one, when it cannot start."""
     begin = time.perf_counter()
+    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
+    exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
     service = service or Service()
     report = service.starting(report or StartLines())
     with (
         trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
-        async with _told_over_http(config.metrics, report) as (health, metrics, report):
+        async with _told_over_http(config, report) as (health, metrics, report):
             async with open_broker_core(config, report=report) as broker:
                 listeners = Listeners(broker)
-                wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
                 async with trio.open_nursery() as outer:
                     async with trio.open_nursery() as serving:
                         addresses = await listeners.start(serving, wanted, advertised=config.kafka_advertised)
                         addresses = attrs.evolve(addresses, metrics=metrics)
+                        broker.security.exposed = exposed
                         _log_start(broker, addresses, time.perf_counter() - begin)
                         if health is not None:
                             health.serving(broker, listeners.admission.protocols, more=service.scraped)
@@ -74,17 +77,15 @@ async def serve(
 
 
 @asynccontextmanager
-async def _told_over_http(
-    wanted: Address | None, report: Report
-) -> AsyncIterator[tuple[Health | None, Address | None, Report]]:
+async def _told_over_http(config: BrokerConfig, report: Report) -> AsyncIterator[tuple[Health | None, Address | None, Report]]:
     """Answers for /livez, /readyz and /metrics for the time of the block, where they are answered, and who is to be told how
     far the start is. What HTTP and metrics need is loaded here: most servers have none."""
-    if wanted is None:
+    if config.metrics is None:
         yield None, None, report
         return
     from .listeners.http.health import telling
 
-    async with telling(wanted) as (health, address):
+    async with telling(config.metrics, config.metrics_token_file) as (health, address):
 
         def tell(progress: StartProgress) -> None:
             health.progress = progress
@@ -128,6 +129,11 @@ class StartLines:
 
 
 def _log_start(broker: Broker, addresses: Addresses, seconds: float) -> None:
+    if broker.security.exposed:
+        LOGGER.warning(
+            "insecure listeners=%s: whoever reaches them from another machine may do everything, as insecure = true wants it",
+            ",".join(broker.security.exposed),
+        )
     LOGGER.info(
         "serving %s data_dirs=%s topics=%d node_id=%d started_ms=%d",
         addresses,

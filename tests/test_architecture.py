@@ -109,6 +109,7 @@ DOORS: Final = {
             "server.broker",
             "server.settings.broker_config",
             "server.settings.listener_security",
+            "server.settings.exposure",
             "server.config",
             "server.faults",
             "server.system",
@@ -125,13 +126,16 @@ LOOKED_UP_BY_SPARK: Final = {
 """Folder -> the name it is installed by. Spark finds data sources in top-level modules named `pyspark_*` and nowhere else, so
 these two are installed beside the distribution's own package, and can name what they import only absolutely."""
 
+NATIVE_LISTENER: Final = ROOT / "server/listeners/native"
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"
 MAX_MODULES: Final = 15
 """Of a folder, without its `__init__`. One more, and it is time to divide what it owns."""
 LONGER_LISTS: Final = frozenset({"server/listeners/kafka"})
 """Where `ls` is the list of Kafka's APIs."""
 
-JUDGES: Final = frozenset({"check_authorized", "authorize", "may_on_any"})
+JUDGES: Final = frozenset(
+    {"check_authorized", "authorize", "may_on_any", "may_create_topic", "may_delete_topic", "may_have_producer_id"}
+)
 JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
@@ -194,6 +198,10 @@ def _judging(folder: Path) -> list[str]:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in JUDGES
     ]
+
+
+def test_what_a_native_client_may_do_is_asked_in_one_place() -> None:
+    assert _judging(NATIVE_LISTENER) == []
 
 
 def test_what_a_kafka_client_may_do_is_asked_in_one_place() -> None:

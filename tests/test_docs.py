@@ -12,11 +12,13 @@ from typing import Final
 
 import attrs
 import pytest
+from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.native import messages
 from triolog.server.faults.disk_faults import EFFECTS as DISK_EFFECTS
 from triolog.server.faults.rules import EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
 from triolog.tools.cli.reference.command_page import command_page
-from triolog.tools.cli.reference.config_table import renewed, renewed_forward
+from triolog.tools.cli.reference.config_table import renewed, renewed_forward, renewed_rights
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
@@ -74,6 +76,13 @@ def test_the_configuration_tables_are_those_of_the_code() -> None:
     assert page == renewed(page), "run: python -m triolog.tools.cli.reference.config_table --write"
     page = (DOCS / "forward.md").read_text(encoding="utf-8")
     assert page == renewed_forward(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+
+
+def test_the_tables_of_rights_have_every_call_as_the_code_guards_it() -> None:
+    page = (DOCS / "reference" / "rights.md").read_text(encoding="utf-8")
+    assert page == renewed_rights(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+    names = set(re.findall(r"^\| `?(\w+)`? \|", page, re.MULTILINE)) - {"call"}
+    assert names == {*messages.REQUESTS, *(api.name for api in APIS.values())}
 
 
 def test_the_reference_of_commands_has_each_with_its_options() -> None:

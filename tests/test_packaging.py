@@ -270,7 +270,7 @@ def control(server: ServerProcess, method: str, path: str, body: object = None) 
     host, _, port = json.loads(server.ready_file.read_text())["control"].rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
     try:
-        connection.request(method, path, None if body is None else json.dumps(body))
+        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
         told = json.loads(answer.read())
     finally:

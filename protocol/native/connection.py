@@ -97,6 +97,7 @@ class NativeConnection:
         max_in_flight: int = limits.MAX_IN_FLIGHT,
         max_in_flight_bytes: int = limits.MAX_IN_FLIGHT_BYTES,
         hands_out_wide_frames: bool = False,
+        awaits_login: bool = False,
     ) -> None:
         self._role = role
         self._state = State.AWAIT_HELLO
@@ -109,6 +110,7 @@ class NativeConnection:
         self._max_in_flight = max_in_flight
         self._max_in_flight_bytes = max_in_flight_bytes
         self._hands_out_wide_frames = hands_out_wide_frames
+        self._awaits_login = awaits_login
         self._in_flight: dict[int, _InFlight] = {}
         self._in_flight_bytes = 0
 
@@ -167,6 +169,12 @@ class NativeConnection:
         self._max_sent_bytes = max_frame_bytes
         self._max_in_flight = max_in_flight
 
+    def logged_in(self) -> None:
+        """Server: frames may be as large as they may be from now on, where a login was awaited."""
+        self._check_role(Role.SERVER)
+        self._awaits_login = False
+        self._buffer.max_frame_bytes = self._max_sent_bytes
+
     def receive_data(self, data: Bytes) -> None:
         """Take bytes from the peer; empty bytes are the end of its stream."""
         if self.end_received:
@@ -222,7 +230,7 @@ class NativeConnection:
         self._remove(correlation_id)
         if state is not self._state:
             self._state = state
-            if state is State.READY:
+            if state is State.READY and not self._awaits_login:
                 self._buffer.max_frame_bytes = self._max_sent_bytes
         return pieces
 

@@ -65,18 +65,20 @@ def wire(
     flat: bool = False,
     alternative: bool = False,
     max_count: int = limits.MAX_PARTITIONS_PER_REQUEST,
+    shown: bool = True,
 ) -> Any:
     """A field of a struct.
 
     `nullable`: nil and a key that is absent are None. `later`: answers of servers that are older than the key lack it. `last`:
     written behind the others, where records can be sent as a buffer of their own. `flat`: the keys of this struct stand among
     those of the outer one. `alternative`: exactly one of a struct's two alternatives is there, the other one is None.
-    `max_count`: of an array's entries.
+    `max_count`: of an array's entries. `shown`: whether a `repr` has the value.
     """
     options = Field(
         shape=shape, nullable=nullable, later=later, last=last, flat=flat, alternative=alternative, max_count=max_count
     )
-    return attrs.field(default=default if factory is None else attrs.Factory(factory), metadata={_METADATA: options})
+    default = default if factory is None else attrs.Factory(factory)
+    return attrs.field(default=default, repr=shown, metadata={_METADATA: options})
 
 
 def fields_of(cls: type) -> Sequence[Field]:

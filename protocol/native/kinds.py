@@ -11,7 +11,7 @@ import attrs
 from .. import limits
 from ..types import NO_OFFSET
 from .error_entries import decode_error, encode_error
-from .fields import MISSING, check_count, describe_value, unexpected
+from .fields import MISSING, FieldError, check_count, describe_value, unexpected
 
 Steps = Generator[None, None, Any]
 """Pauses wherever others may have their turn, and returns what was made."""
@@ -58,6 +58,16 @@ NUMBER: Final = Kind(
 """A float, also sent as an int."""
 BOOL: Final = Kind(expected="bool", test="type({v}) is bool")
 BINARY: Final = Kind(expected="bin", test="type({v}) is bytes")
+
+
+def _read_secret(value: Any, key: str) -> bytes:
+    if type(value) is not bytes:
+        raise FieldError(key, "is missing or no bin")
+    return value
+
+
+SECRET: Final = Kind(expected="bin", read=_read_secret)
+"""Bytes that no message repeats, whatever came in their place."""
 MAP: Final = Kind(expected="map", test="type({v}) is dict")
 STRING: Final = Kind(expected="str", test="type({v}) is str")
 """Of any length."""

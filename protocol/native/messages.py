@@ -35,7 +35,7 @@ from .calls.groups import (
     ListGroupsResponse,
     OffsetsPartition,
 )
-from .calls.hello import HelloRequest, HelloResponse
+from .calls.hello import AuthenticateRequest, AuthenticateResponse, HelloRequest, HelloResponse
 from .calls.lookups import (
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
@@ -135,6 +135,7 @@ VERSION: Final = 1
 
 _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = (
     (HelloRequest, HelloResponse),
+    (AuthenticateRequest, AuthenticateResponse),
     (ProduceRequest, ProduceResponse),
     (FetchRequest, FetchResponse),
     (OffsetsForTimesRequest, OffsetsForTimesResponse),
@@ -223,6 +224,8 @@ __all__ = [
     "AlterQuotasRequest",
     "AlterQuotasResponse",
     "AlteredQuota",
+    "AuthenticateRequest",
+    "AuthenticateResponse",
     "ChangedTopic",
     "CommitOffsetsPartitionResponse",
     "CommitOffsetsRequest",

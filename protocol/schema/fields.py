@@ -113,12 +113,13 @@ def wire(
     nullable: str = "none",
     tag: int | None = None,
     default: Any = ...,
+    shown: bool = True,
 ) -> Any:
     """A field of a structure: a primitive, what an entity is written as, a structure, or a list of one of them for an array.
 
     `tag`: the field stands among the tagged ones (KIP-482), and is written only when it is not at its default. `default`: what
     it is where a version lacks it; `...`, as when nothing is said, is the type's own: 0, empty, or its fields' defaults. A
-    field with a default may be left out by those who make an instance.
+    field with a default may be left out by those who make an instance. `shown`: whether a `repr` has the value.
     """
     is_array = isinstance(kind, list)
     kind = kind[0] if isinstance(kind, list) else kind
@@ -129,8 +130,8 @@ def wire(
         default, factory = _default_of(element, is_array=is_array, is_nullable=nullable != "none")
     metadata = {_METADATA: (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
     if factory is not None:
-        return attrs.field(factory=factory, metadata=metadata)
-    return attrs.field(default=default, metadata=metadata)
+        return attrs.field(factory=factory, repr=shown, metadata=metadata)
+    return attrs.field(default=default, repr=shown, metadata=metadata)
 
 
 def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple[Any, Any]:
@@ -164,7 +165,8 @@ def _is_equal(self: Any, other: object) -> Any:
 
 
 def _told(self: Any) -> str:
-    return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in _values(self))})"
+    shown = (field.name for field in attrs.fields(type(self)) if field.repr)
+    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def fields_of(cls: type, version: int) -> Sequence[Field]:

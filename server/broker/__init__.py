@@ -16,6 +16,7 @@ from ..actors.manager.descriptions import TopicMetadata as TopicMetadata
 from ..actors.manager.log_opening import Report as Report
 from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
+from ..actors.manager.state.audit_log import AuditLog as AuditLog
 from ..actors.stages.stage_checks import StagedShare as StagedShare
 from ..actors.stages.stage_commits import Committed as Committed
 from ..actors.stages.stages import StageWrite as StageWrite

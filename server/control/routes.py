@@ -1,5 +1,5 @@
-"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default, without authentication: whoever
-reaches the port can do everything to the data.
+"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default: whoever reaches the port, and has
+its token where there is one, can do everything to the data.
 
 `ROUTES` has every call with the fields that it takes, in the body's object or behind the `?`; docs/testing-with-triolog.md says
 what they do. Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time;
@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 from ...protocol.errors import RequestError
 from ..faults.rules import RuleError
+from ..listeners.http.access import HttpAccess
 from ..listeners.http.server import HttpAnswer, HttpRequest
 from .api import WANTED, ControlApi, Told
 from .life import NotRunningError
@@ -97,8 +98,10 @@ ROUTES: Final = (
 )
 
 
-async def answer(api: ControlApi, request: HttpRequest) -> HttpAnswer:
-    """Do what a request asks for."""
+async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> HttpAnswer:
+    """Do what a request asks for, if it is one that is answered."""
+    if (refused := access.refusal(request)) is not None:
+        return _refusal(refused.status, refused.body.decode().rstrip())._replace(headers=refused.headers)
     for route in ROUTES:
         found = re.fullmatch(route.pattern, request.path)
         if found is None or route.method != request.method:

@@ -12,8 +12,10 @@ from typing import Final
 import attrs
 import trio
 
+from ...protocol.errors import InvalidConfigError
 from ..listeners.opening import Addresses
 from ..settings.broker_config import Address, BrokerConfig
+from ..settings.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
 from .api import ControlApi
 from .clock import MovedClock
 from .life import Life
@@ -32,16 +34,18 @@ async def serve_for_tests(
     started: Callable[[Addresses], None],
     nodes: int = 1,
     emulate: str | None = None,
+    control_token: str | None = None,
 ) -> None:
-    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. Raises what
-    keeps it from starting."""
+    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`.
+    `control_token`: what who uses the port has to show. Raises what keeps it from starting."""
+    check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate)
             api = ControlApi(life)
             if rules is not None:
                 LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
-            async with _controlled(api, control) as address, _told(config.metrics, life) as metrics:
+            async with _controlled(api, control, control_token) as address, _told(config, life) as metrics:
                 await life.start()
                 started(attrs.evolve(life.addresses, control=address, metrics=metrics))
                 LOGGER.info("serving for tests %s control=%s", life.addresses, address)
@@ -53,9 +57,9 @@ async def serve_for_tests(
 
 
 @asynccontextmanager
-async def _told(metrics: Address | None, life: Life) -> AsyncIterator[Address | None]:
+async def _told(config: BrokerConfig, life: Life) -> AsyncIterator[Address | None]:
     """/metrics and the like, where they are wanted, through all lives of the broker."""
-    if metrics is None:
+    if config.metrics is None:
         yield None
         return
     from ..listeners.http.health import telling
@@ -64,20 +68,25 @@ async def _told(metrics: Address | None, life: Life) -> AsyncIterator[Address | 
         disk = [(f"disk-{fault.number}", fault.fired) for fault in life.disk_faults]
         return [(str(fault.number), fault.fired) for fault in life.faults] + disk
 
-    async with telling(metrics) as (health, address):
+    async with telling(config.metrics, config.metrics_token_file) as (health, address):
         health.following(lambda: life.core if life.is_running else None, life.protocols, fired)
         yield address
 
 
 @asynccontextmanager
-async def _controlled(api: ControlApi, control: Address | None) -> AsyncIterator[Address | None]:
+async def _controlled(api: ControlApi, control: Address | None, token: str | None) -> AsyncIterator[Address | None]:
+    """Raises InvalidConfigError where other machines would reach the port and nothing is asked of them."""
     if control is None:
         yield None
         return
+    from ..listeners.http.access import HttpAccess
     from ..listeners.http.server import http_listener
 
+    if token is None and not is_loopback(control.host):
+        raise InvalidConfigError(f"control {control}: other machines reach that; --control-token-file has a token asked for")
+    access = HttpAccess.of(control, token)
     async with trio.open_nursery() as nursery:
-        listener = http_listener(control, partial(answer, api), max_body_bytes=MAX_CONTROL_BODY_BYTES)
+        listener = http_listener(control, partial(answer, api, access), max_body_bytes=MAX_CONTROL_BODY_BYTES)
         address: Address = await nursery.start(listener.run)
         LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
         yield address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -12,6 +12,7 @@ import trio
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
 from ..settings.broker_config import Address, BrokerConfig
+from ..settings.exposure import KAFKA, NATIVE, check_exposure
 from ..settings.listener_security import ClientAuth, ListenerSecurity
 from .connections.counters import ProtocolCounters
 from .connections.sockets import Admission, Listener
@@ -20,10 +21,6 @@ from .native.calls import native_listener
 
 if TYPE_CHECKING:
     from .kafka.fake.watched import Watch
-
-KAFKA: Final = "kafka"
-NATIVE: Final = "native"
-"""What listeners call their protocols."""
 
 
 @attrs.frozen
@@ -71,6 +68,7 @@ class Listeners:
         admission = self.admission
         native = kafka = None
         config = self.broker.config
+        self.broker.security.exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka})
         if wanted.native is not None:
             tls = self._tls(config.native_security, config.native_ssl_client_auth)
             native = await self._start(nursery, native_listener(self.broker, wanted.native, admission), tls)

@@ -71,14 +71,27 @@ class Reloading:
         if is_heard:
             _say(found, changes)
         self._broker.configure(new)
-        for change in changes:
-            change.apply()
+        apply_changes(self._broker, found, changes)
         if not is_heard:  # unless `log_level` is among them
             _say(found, changes)
 
 
+def apply_changes(broker: Broker, found: Sequence[Difference], changes: Sequence[Change]) -> list[str]:
+    """Make what was read true, and have it noted; answers a line for each thing that changes."""
+    for change in changes:
+        change.apply()
+    said = _changed(found, changes)
+    if said and (audit := broker.security.audit) is not None:
+        audit.note("configuration", changed=said)
+    return said
+
+
+def _changed(found: Sequence[Difference], changes: Sequence[Change]) -> list[str]:
+    return [str(each) for each in found if each.is_live] + [line for change in changes for line in change.said]
+
+
 def _say(found: Sequence[Difference], changes: Sequence[Change]) -> None:
-    said = [str(each) for each in found if each.is_live] + [line for change in changes for line in change.said]
+    said = _changed(found, changes)
     LOGGER.info("SIGHUP: settings are read again, %d changed", len(said))
     for line in said:
         LOGGER.info("SIGHUP: changed: %s", line)

@@ -16,6 +16,7 @@ from ..system.supervisor import Supervisor
 from .log_lines import LogLines
 from .reloading import Part, Reloading, log_lines_part, security_part, tls_part
 from .supervised import Starting, feed_watchdog, status_of, tell_stopping
+from .watched_files import WatchedFiles
 
 
 @attrs.define(eq=False)
@@ -41,7 +42,9 @@ class Service:
         """The server accepts from now on: what is to be done meanwhile is done by tasks of `nursery`."""
         await self.supervisor.tell_surely("READY=1", status_of(addresses))
         nursery.start_soon(feed_watchdog, self.supervisor, broker)
-        parts: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker), *self.parts]
+        of_files: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker)]
+        nursery.start_soon(WatchedFiles(broker, of_files).run)
+        parts = [*of_files, *self.parts]
         if self.log_lines is not None:
             nursery.start_soon(self.log_lines.tell_regularly)
             parts.append(partial(log_lines_part, self.log_lines))

@@ -293,8 +293,16 @@ class BrokerConfig:
     lenient: bool = bool_key(
         False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
     )
-    native_security: ListenerSecurity = security_key("the native protocol", (ListenerSecurity.PLAINTEXT, ListenerSecurity.SSL))
-    kafka_security: ListenerSecurity = security_key("Kafka's protocol", tuple(ListenerSecurity))
+    insecure: bool = bool_key(
+        False,
+        "Whether it may listen on another address than loopback where clients need not say who they are.",
+        section=SECURITY,
+    )
+    metrics_token_file: str | None = text_key(
+        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path", section=SECURITY
+    )
+    native_security: ListenerSecurity = security_key("the native protocol")
+    kafka_security: ListenerSecurity = security_key("Kafka's protocol")
     ssl_certificate_file: str | None = text_key(
         "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY
     )
@@ -326,10 +334,15 @@ class BrokerConfig:
         100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY
     )
     acl_enable: bool = bool_key(
-        False, "Whether ACLs are enforced on Kafka's protocol. Without them everybody may do everything.", section=SECURITY
+        False, "Whether ACLs are enforced, on both protocols. Without them everybody may do everything.", section=SECURITY
     )
     super_users: tuple[str, ...] = attrs.field(
         default=(), metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY)
+    )
+    audit_file: str | None = text_key(
+        "File to which logins, denials and changes are appended, a JSON object a line. Without it they are not.",
+        kind="path",
+        section=SECURITY,
     )
     allow_everyone_if_no_acl_found: bool = bool_key(
         False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY

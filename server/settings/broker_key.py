@@ -92,9 +92,9 @@ def bool_key(default: bool, doc: str, *, section: str = "") -> Any:
     return attrs.field(default=default, metadata=described("bool", read_switch, doc, section=section))
 
 
-def enum_key(default: E, doc: str, *, read: Callable[[Any], E] | None = None, section: str = "") -> Any:
-    """A field with one of an enum's values; `read` where not all of them are valid."""
-    return attrs.field(default=default, metadata=described("string", read or one_of(type(default)), doc, section=section))
+def enum_key(default: E, doc: str, *, section: str = "") -> Any:
+    """A field with one of an enum's values."""
+    return attrs.field(default=default, metadata=described("string", one_of(type(default)), doc, section=section))
 
 
 def text_key(doc: str, *, kind: str = "string", shown: str | None = None, section: str = "") -> Any:

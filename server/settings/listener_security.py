@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from typing import Any, Final
 
 from ...protocol.kafka.scram import ScramMechanism
-from .broker_key import SECURITY, enum_key, one_of
+from .broker_key import SECURITY, enum_key
 
 
 class ListenerSecurity(enum.Enum):
@@ -56,17 +55,10 @@ def principals(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def security_key(protocol: str, valid: Sequence[ListenerSecurity]) -> Any:
+def security_key(protocol: str) -> Any:
     """A field that says how a protocol is spoken."""
-    choices = ", ".join(each.value for each in valid)
-
-    def read(value: Any) -> ListenerSecurity:
-        security = one_of(ListenerSecurity)(value)
-        if security not in valid:
-            raise ValueError(f"{value!r} is none of {choices}")
-        return security
-
-    return enum_key(ListenerSecurity.PLAINTEXT, f"How {protocol} is spoken: {choices}.", read=read, section=SECURITY)
+    choices = ", ".join(each.value for each in ListenerSecurity)
+    return enum_key(ListenerSecurity.PLAINTEXT, f"How {protocol} is spoken: {choices}.", section=SECURITY)
 
 
 def client_auth_key(protocol: str) -> Any:

@@ -207,7 +207,7 @@ def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_aga
 
 def told(control: HTTPConnection, path: str, **fields: object) -> None:
     """Tell a server for tests what to do, over one connection."""
-    control.request("POST", path, json.dumps(fields))
+    control.request("POST", path, json.dumps(fields), {"Content-Type": "application/json"})
     answer = control.getresponse()
     said = answer.read()
     assert answer.status == 200, said

@@ -7,6 +7,8 @@ import logging
 import os
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -328,6 +330,56 @@ def test_a_stopping_server_accepts_no_one(server_folder: ServerFolder) -> None:
     assert server.stop() == 0
     with pytest.raises(ConnectionRefusedError):
         WireClient.connect(address)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--native", "0.0.0.0:0"), ("--kafka", "[::]:0"), ("--metrics", "0.0.0.0:0"), ("--native", "gateway:0")],
+    ids=" ".join,
+)
+def test_a_listener_that_everybody_may_use_does_not_leave_the_machine(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments)
+    assert f"{arguments[0].removeprefix('--')} {arguments[1]}: other machines reach that" in said
+    assert "--insecure" in said
+
+
+def test_an_insecure_listener_is_said_to_be_that_once(server_folder: ServerFolder) -> None:
+    server = server_folder.start("--kafka", "0.0.0.0:0", "--metrics", "127.0.0.1:0", "--insecure")
+    address = json.loads(server.ready_file.read_text())["metrics"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        assert 'triolog_insecure_listener{listener="kafka"} 1.0' in answer.read().decode()
+    with WireClient.connect(server.address) as client:
+        assert client.call(messages.StatisticsRequest()).statistics["insecure"] == ["kafka"]
+    assert server.stop() == 0
+    [line] = [line for line in server.stderr().splitlines() if "insecure listeners=" in line]
+    assert "level=warning" in line
+    assert "listeners=kafka:" in line
+
+
+def test_who_reads_metrics_shows_a_token_where_one_is_asked_for(server_folder: ServerFolder) -> None:
+    token = "0123456789abcdef"
+    (server_folder.path / "token").write_text(token)
+    variables = {"TRIOLOG_METRICS_TOKEN_FILE": str(server_folder.path / "token")}
+    server = server_folder.start("--metrics", "0.0.0.0:0", extra_environment=variables)
+    port = json.loads(server.ready_file.read_text())["metrics"].rpartition(":")[2]
+    shown = {"Authorization": f"Bearer {token}"}
+    for path, headers, status in (
+        ("/livez", {}, 200),
+        ("/metrics", {}, 401),
+        ("/metrics", shown, 200),
+        ("/metrics", {**shown, "Origin": "http://evil.example"}, 403),
+    ):
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+        try:
+            answer = urllib.request.urlopen(asked, timeout=30)
+        except urllib.error.HTTPError as refusal:
+            answer = refusal
+        with answer:
+            assert answer.status == status
+    assert server.stop() == 0
+    assert token not in server.stderr()
 
 
 def test_idle_connections_do_not_hold_up_a_stop(server_folder: ServerFolder) -> None:

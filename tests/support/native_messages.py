@@ -76,6 +76,7 @@ MSGPACK_VALUES: Final = st.recursive(
 
 REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "hello": st.builds(messages.HelloRequest, st.text(min_size=1, max_size=255), st.none() | TEXT),
+    "authenticate": st.builds(messages.AuthenticateRequest, NAMES.map(lambda name: name[:64]), st.binary(max_size=50)),
     "produce": st.builds(
         messages.ProduceRequest,
         tuples_of(st.builds(messages.ProducePartition, NAMES, INT32, BATCHES | tuples_of(PLAIN_RECORDS))),
@@ -182,7 +183,9 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
         st.dictionaries(TEXT, st.tuples(INT32, INT32), max_size=3),
         st.integers(1, 2**32 - 1),
         st.integers(1, limits.INT32_MAX),
+        tuples_of(NAMES.map(lambda name: name[:64])),
     ),
+    "authenticate": st.builds(messages.AuthenticateResponse, st.binary(max_size=50), st.booleans(), INT64),
     "produce": st.builds(
         messages.ProduceResponse,
         tuples_of(

@@ -48,6 +48,10 @@ class CannotServeError(click.ClickException):
 @click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: where HTTP calls do everything to the broker.")
+@click.option(
+    "--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with a token for --control."
+)
+@click.option("--insecure", is_flag=True, help="Let everybody in who reaches the machine, on other addresses than loopback.")
 @click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML with fault rules.")
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, help="Tests only: Kafka listeners that look like a cluster.")
 @click.option("--emulate", metavar="VERSION", help="Tests only: advertise what this version of Kafka does, such as 3.4.")
@@ -63,6 +67,8 @@ def command(
     kafka: str | None,
     metrics: str | None,
     control: str | None,
+    control_token_file: str | None,
+    insecure: bool,
     rules: str | None,
     nodes: int,
     emulate: str | None,
@@ -85,8 +91,9 @@ def command(
         from ...server.app import serve
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
-        from ...server.settings.broker_config import BrokerConfig
+        from ...server.settings.broker_config import DEFAULT_NATIVE, BrokerConfig
         from ...server.settings.broker_settings import read_settings, read_topic_configs
+        from ...server.settings.exposure import KAFKA, METRICS, NATIVE, check_exposure
         from ...server.system.open_files import check_open_files
         from ...server.system.supervisor import Supervisor
         from .terminal.progress import StartBar
@@ -100,6 +107,7 @@ def command(
         "metrics": metrics,
         "durability": durability,
         "log_level": log_level,
+        "insecure": insecure or None,
     }
     _raise_descriptor_limit()
     try:
@@ -109,6 +117,7 @@ def command(
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
+        check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, METRICS: config.metrics})
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     log_lines.set(config)
@@ -129,7 +138,7 @@ def command(
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
         if child is not None:
             raise click.UsageError(f"{config_file} has links to an upstream; a server for tests starts none")
-        _serve_for_tests(config, control, rules, nodes, emulate, ready_file)
+        _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file)
         return
 
     def read_again() -> BrokerConfig:
@@ -150,7 +159,13 @@ def command(
 
 
 def _serve_for_tests(
-    config: BrokerConfig, control: str | None, rules: str | None, nodes: int, emulate: str | None, ready_file: str | None
+    config: BrokerConfig,
+    control: str | None,
+    token_file: str | None,
+    rules: str | None,
+    nodes: int,
+    emulate: str | None,
+    ready_file: str | None,
 ) -> None:
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
     missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
@@ -163,12 +178,19 @@ def _serve_for_tests(
     from ...server.control.rules_file import check_rules
     from ...server.control.serving import serve_for_tests
     from ...server.faults.rules import RuleError
+    from ...server.listeners.http.access import read_token
     from ...server.listeners.kafka.fake.kafka_versions import maxima_of
     from ...server.listeners.opening import Addresses
     from ...server.settings.broker_config import DEFAULT_NATIVE, Address
+    from ...server.settings.exposure import is_loopback
 
     try:
         address = None if control is None else Address.parse(control)
+        token = None if token_file is None else read_token(token_file)
+        if address is not None and token is None and not is_loopback(address.host):
+            raise click.UsageError(
+                f"--control {address}: other machines reach that; --control-token-file has a token asked for"
+            )
         if rules is not None:
             check_rules(rules)
         if emulate is not None:
@@ -181,7 +203,7 @@ def _serve_for_tests(
     started = partial(_started, ready_file)
     try:
         with seldom_collecting():
-            trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, clock=clock)
+            trio.run(serve_for_tests, config, wanted, address, rules, clock, started, nodes, emulate, token, clock=clock)
     except* (OSError, TriologError) as group:
         raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
 

@@ -12,6 +12,7 @@ from ...protocol import limits
 from ...protocol.native.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE, DEFAULT_TRANSACTION_TIMEOUT_MS
 from ...protocol.records.compression import check_compression_level
 from ...protocol.types import CompressionType, Isolation
+from .login import LoginConfig
 from .tls import TlsConfig
 
 CLIENT_SOFTWARE: Final = "triolog-python"
@@ -51,6 +52,8 @@ class ClientConfig:
     max_frame_bytes: int = _size(limits.MAX_FRAME_BYTES)
     tls: TlsConfig | None = None
     """None: the connection is not encrypted."""
+    login: LoginConfig | None = None
+    """None: the client logs in as nobody; a server where users log in is then refused."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import trio
 
 from ...protocol import limits
+from ...protocol.errors import RequestError, SaslAuthenticationError
 from ...protocol.native.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -57,14 +58,14 @@ class Client:
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
         self._failed_attempts = 0
-        self._last_failure = ""
+        self._last_failure: RequestError = ConnectionLostError("not connected yet")
         self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<Client {self._config.client_id!r} {self._connection!r}>"
 
     async def connected(self) -> Connection:
-        """The connection, made now if there is none. Raises ConnectionLostError, ClosedError.
+        """The connection, made now if there is none. Raises ConnectionLostError, SaslAuthenticationError, ClosedError.
 
         Whoever waits for an attempt that another task makes fails with it: else each of many would wait for all before it.
         """
@@ -74,13 +75,13 @@ class Client:
                 raise ClosedError("the client is closed")
             if self._connection is None or self._connection.is_lost:
                 if self._failed_attempts != failed_attempts:
-                    raise ConnectionLostError(self._last_failure)
+                    raise type(self._last_failure)(self._last_failure.message)
                 await trio.sleep_until(self._not_before)
                 try:
                     self._connection = await greet(self._open_stream, self._config)
-                except ConnectionLostError as exc:
+                except (ConnectionLostError, SaslAuthenticationError) as exc:
                     self._failed_attempts += 1
-                    self._last_failure = exc.message
+                    self._last_failure = exc
                     self._not_before = trio.current_time() + self._backoff.pause_s()
                     raise
                 self._backoff.reset()

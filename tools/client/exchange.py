@@ -42,13 +42,18 @@ def greeting(config: ClientConfig) -> tuple[NativeConnection, list[Bytes]]:
 
 def read_greeting(event: object, protocol: NativeConnection) -> HelloResponse:
     """The answer to hello, its limits adopted; raises the server's refusal, or ConnectionLostError for anything else."""
+    hello = expect(HelloResponse, first_answer(event, "hello"))
+    protocol.adopt_limits(max_frame_bytes=hello.max_frame_bytes, max_in_flight=hello.max_in_flight)
+    return hello
+
+
+def first_answer(event: object, to: str) -> ResponseMessage:
+    """The answer to the only request under way; raises the server's refusal, or ConnectionLostError for anything else."""
     if isinstance(event, LastError):
         raise ConnectionLostError(f"the server ended the connection: {event.error}")
     if not isinstance(event, Response):
-        raise ConnectionLostError("the server closed the connection before it answered hello")
-    hello = expect(HelloResponse, read_answer(event))
-    protocol.adopt_limits(max_frame_bytes=hello.max_frame_bytes, max_in_flight=hello.max_in_flight)
-    return hello
+        raise ConnectionLostError(f"the server closed the connection before it answered {to}")
+    return read_answer(event)
 
 
 def is_answered(request: RequestMessage) -> bool:

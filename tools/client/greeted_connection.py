@@ -10,13 +10,13 @@ from __future__ import annotations
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import trio
 
-from ...protocol.errors import RemoteProtocolError, RequestTimedOutError, TriologError
+from ...protocol.errors import RemoteProtocolError, RequestError, RequestTimedOutError, TriologError
 from ...protocol.native.connection import Idle, LastError, NativeConnection, Response
-from ...protocol.native.messages import HelloResponse, RequestMessage, ResponseMessage
+from ...protocol.native.messages import AuthenticateResponse, HelloResponse, RequestMessage, ResponseMessage
 from ...protocol.types import Bytes
 from .config import AddressSource, ClientConfig, address_text
 from .errors import ConnectionLostError
@@ -25,6 +25,8 @@ from .exchange import (
     MAX_VECTOR,
     MIN_RECEIVE_BYTES,
     begin,
+    expect,
+    first_answer,
     following,
     greeting,
     is_answered,
@@ -34,6 +36,7 @@ from .exchange import (
     receive_size,
     remove_sent,
 )
+from .login import RENEWED_AT, LoginConfig, LoginSteps, login_steps
 from .tls import TlsConfig
 
 OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
@@ -63,10 +66,20 @@ class Connection:
     Ctrl-C interrupts the program and none of these tasks: who has it can still use the connection, for a last commit.
     """
 
-    def __init__(self, stream: trio.abc.Stream, protocol: NativeConnection, hello: HelloResponse) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        protocol: NativeConnection,
+        hello: HelloResponse,
+        *,
+        login: LoginConfig | None = None,
+        lifetime_ms: int = 0,
+    ) -> None:
         self._stream = stream
         self._protocol = protocol
         self._hello = hello
+        self._login = login
+        self._lifetime_ms = lifetime_ms  # of the login; 0: for ever
         self._next_id = FIRST_ID
         self._calls: dict[int, _Call] = {}  # awaiting their answers
         self._unsent: deque[tuple[list[Bytes], _Call | None]] = deque()  # with the call that waits for no more than this
@@ -96,9 +109,33 @@ class Connection:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._read)
                     nursery.start_soon(self._write)
+                    if self._lifetime_ms:
+                        nursery.start_soon(self._renew_login)
         finally:
             self.lose(ConnectionLostError("the client was closed"))
             await trio.aclose_forcefully(self._stream)
+
+    async def _renew_login(self) -> None:
+        """Before it ends, each time; other calls go on meanwhile."""
+        lifetime_ms = self._lifetime_ms
+        while lifetime_ms:
+            await trio.sleep(lifetime_ms / 1000 * RENEWED_AT)
+            try:
+                lifetime_ms = await self._logged_in(lifetime_ms / 1000)
+            except RequestError as exc:
+                self.lose(ConnectionLostError(f"the login was not renewed: {exc.message}"))
+                return
+
+    async def _logged_in(self, timeout_s: float) -> int:
+        steps = login_steps(self._login, self._hello, is_encrypted=isinstance(self._stream, trio.SSLStream))
+        request = next(steps)
+        while True:
+            answer = expect(AuthenticateResponse, await self.call(request, timeout_s))
+            try:
+                request = steps.send(answer)
+            except StopIteration as stop:
+                lifetime_ms: int = stop.value
+                return lifetime_ms
 
     def lose(self, error: ConnectionLostError) -> None:
         """Fail every call that waits and end the tasks. Only the first reason counts."""
@@ -240,7 +277,7 @@ async def _encrypted(stream: trio.SocketStream, context: ssl.SSLContext, host: s
 
 
 async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
-    """Open a stream and say hello. Raises ConnectionLostError, or the server's refusal; closes the stream then."""
+    """Open a stream, say hello and log in. Raises ConnectionLostError, or the server's refusal; closes the stream then."""
     timeout_s = config.connect_timeout_ms / 1000
     stream: trio.abc.Stream | None = None
     connection: Connection | None = None
@@ -251,7 +288,10 @@ async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
             await send_pieces(stream, pieces)
             while (event := protocol.next_event()) is Idle.NEED_DATA:
                 protocol.receive_data(await stream.receive_some(MIN_RECEIVE_BYTES))
-            connection = Connection(stream, protocol, read_greeting(event, protocol))
+            hello = read_greeting(event, protocol)
+            steps = login_steps(config.login, hello, is_encrypted=isinstance(stream, trio.SSLStream))
+            lifetime_ms = await _log_in(stream, protocol, steps)
+            connection = Connection(stream, protocol, hello, login=config.login, lifetime_ms=lifetime_ms)
             return connection
     except trio.TooSlowError:
         raise _not_connected(open_stream, f"no answer within {timeout_s:g} s") from None
@@ -262,6 +302,21 @@ async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
     finally:
         if stream is not None and connection is None:
             await trio.aclose_forcefully(stream)
+
+
+async def _log_in(stream: trio.abc.Stream, protocol: NativeConnection, steps: LoginSteps) -> int:
+    """Go through a login, where there is one, before anything else is sent; answers for how many ms it holds."""
+    answer: Any = None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as stop:
+            lifetime_ms: int = stop.value
+            return lifetime_ms
+        await send_pieces(stream, begin(protocol, FIRST_ID, request))
+        while (event := protocol.next_event()) is Idle.NEED_DATA:
+            protocol.receive_data(await stream.receive_some(MIN_RECEIVE_BYTES))
+        answer = first_answer(event, request.api)
 
 
 def _not_connected(open_stream: OpenStream, reason: str) -> ConnectionLostError:

@@ -22,14 +22,14 @@ class SaslHandshakeResponse:
 
 @struct
 class SaslAuthenticateRequest:
-    auth_bytes: bytes = wire(BYTES)
+    auth_bytes: bytes = wire(BYTES, shown=False)
 
 
 @struct
 class SaslAuthenticateResponse:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
-    auth_bytes: bytes = wire(BYTES)
+    auth_bytes: bytes = wire(BYTES, shown=False)
     session_lifetime_ms: int = wire(INT64, "1+")
 
 
@@ -77,7 +77,7 @@ class AlterUserScramCredentialsScramCredentialUpsertion:
     mechanism: int = wire(INT8)
     iterations: int = wire(INT32)
     salt: bytes = wire(BYTES)
-    salted_password: bytes = wire(BYTES)
+    salted_password: bytes = wire(BYTES, shown=False)
 
 
 @struct

@@ -28,6 +28,7 @@ from ...settings.broker_config import BrokerConfig
 from ...storage.directory.security_file import CredentialKey, SecurityState, read_security, write_security
 from ...storage.disk.filesystem import read_file
 from .log_manager import LogManager
+from .state.audit_log import AuditLog
 from .state.copies import Copies
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ class Security:
     """None: everybody may do everything."""
     quotas: ClientQuotas = attrs.field(factory=ClientQuotas)
     """Those that are in effect."""
+    audit: AuditLog | None = None
+    """None: nobody wants to know."""
+    exposed: tuple[str, ...] = ()
+    """Listeners that everybody may use who reaches the machine."""
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""
@@ -71,7 +76,8 @@ class Security:
         if config.acl_enable:
             authorizer = AclAuthorizer(frozenset(config.super_users), config.allow_everyone_if_no_acl_found)
         copies = Copies(manager, "users, ACLs and quotas", read_security, write_security, SecurityState())
-        return cls(manager, copies, authorizer=authorizer)
+        audit = None if config.audit_file is None else AuditLog(config.audit_file, manager.disk, manager.now_ms)
+        return cls(manager, copies, authorizer=authorizer, audit=audit)
 
     # ---- start -----------------------------------------------------------------------------------------------------------
 
@@ -79,6 +85,9 @@ class Security:
         """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
         self._apply(await self._copies.load())
         self._users = await self._manager.disk.call(_configured_users, self._manager, self._manager.config)
+        if self.audit is not None:
+            await self.audit.open()
+            self._manager.nursery.start_soon(self.audit.run)
 
     async def read_again(self, config: BrokerConfig) -> tuple[tuple[str, ...], Callable[[], None]]:
         """Read the users of a configuration: what is to be said of them, and what makes it hold for logins and decisions from
@@ -174,6 +183,10 @@ class Security:
             self.statistics.denied += 1
             if known is None:
                 LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name)
+                if self.audit is not None:
+                    self.audit.note(
+                        "denied", principal=principal, host=host, operation=operation.name, resource=kind.name, name=name
+                    )
         return allowed
 
     # ---- client quotas -----------------------------------------------------------------------------------------------------

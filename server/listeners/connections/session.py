@@ -63,6 +63,10 @@ class Session(ABC, Generic[RequestT]):
     budget: InFlightBudget
     idle_timeout_s: float = IDLE_TIMEOUT_S
     client_id: str = "-"
+    principal: str = attrs.field(init=False)
+    """Who the peer is."""
+    user: str = attrs.field(init=False)
+    """The same, as quotas name him."""
     share: Share = attrs.field(init=False)
     reactor: Reactor = attrs.field(init=False)
     """Who watches its socket."""
@@ -103,6 +107,7 @@ class Session(ABC, Generic[RequestT]):
 
     def __attrs_post_init__(self) -> None:
         assert self.transport.reactor is not None
+        self.known_as(self.transport.principal)
         self.reactor = self.transport.reactor
         self.deadlines = self.reactor.deadlines
         self.descriptor = self.transport.descriptor
@@ -156,21 +161,14 @@ class Session(ABC, Generic[RequestT]):
     def has_unanswered(self) -> bool:
         """Whether a request is under way."""
 
-    @property
-    def principal_name(self) -> str:
-        """Who the peer is."""
-        return self.transport.principal
-
-    @property
-    def user(self) -> str:
-        """Who the peer is, as quotas name him."""
-        return self.principal_name.removeprefix(USER_PREFIX)
+    def known_as(self, principal: str) -> None:
+        """Who the peer is, as far as it has said."""
+        self.principal, self.user = principal, principal.removeprefix(USER_PREFIX)
 
     # ---- the budget ----------------------------------------------------------------------------------------------------
 
     def _payer(self) -> str:
-        name = self.principal_name
-        return self.transport.host if name == ANONYMOUS else name
+        return self.transport.host if self.principal == ANONYMOUS else self.principal
 
     def _unread_bytes(self) -> int:
         return self.connection.unread_bytes

@@ -2,7 +2,7 @@
 
 | path | 200 | 503 |
 |---|---|---|
-| `/livez` | always: the loop that serves everything has just run | never; a server that hangs does not answer |
+| `/livez` | always, for everybody: the loop that serves everything has just run | never; a server that hangs does not answer |
 | `/readyz` | it serves, and every log directory is in service | with a line for each reason why not |
 | `/metrics` | the metrics of a server that serves | before and after: with the reason |
 """
@@ -18,6 +18,7 @@ import trio
 from ...broker import Broker, StartProgress
 from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
+from .access import HttpAccess, read_token
 from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .server import HttpAnswer, HttpRequest, http_listener
 
@@ -28,6 +29,7 @@ METHODS = ("GET", "HEAD")
 class Health:
     """How far the life of a server is. Owner: who runs it."""
 
+    access: HttpAccess = attrs.field(factory=HttpAccess)
     progress: StartProgress | None = None
     is_stopping: bool = False
     _look: Callable[[], Broker | None] = lambda: None
@@ -88,6 +90,8 @@ class Health:
             return refusal._replace(headers=(("allow", ", ".join(METHODS)),))
         if request.path == "/livez":
             return HttpAnswer.text(200, "alive")
+        if (refused := self.access.refusal(request)) is not None:
+            return refused
         if request.path == "/readyz":
             reasons = self.reasons()
             return HttpAnswer.text(503, "\n".join(reasons)) if reasons else HttpAnswer.text(200, "ready")
@@ -98,9 +102,10 @@ class Health:
 
 
 @asynccontextmanager
-async def telling(address: Address) -> AsyncIterator[tuple[Health, Address]]:
-    """Answers over HTTP for the time of the block: what is to be told how things stand, and where it is listened."""
-    health = Health()
+async def telling(address: Address, token_file: str | None = None) -> AsyncIterator[tuple[Health, Address]]:
+    """Answers over HTTP for the time of the block: what is to be told how things stand, and where it is listened. Raises
+    InvalidConfigError where the file has no token."""
+    health = Health(HttpAccess.of(address, None if token_file is None else read_token(token_file)))
     async with trio.open_nursery() as nursery:
         yield health, await nursery.start(http_listener(address, health.answer).run)
         nursery.cancel_scope.cancel()

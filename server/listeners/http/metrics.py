@@ -60,6 +60,8 @@ class Scraped:
     broker: BrokerStatistics
     protocols: tuple[ProtocolCounters, ...]
     security: Mapping[str, int]
+    exposed: tuple[str, ...]
+    """Listeners that everybody may use who reaches the machine."""
     quotas: QuotaStatistics
     shares: ShareStatistics
     telemetry: Told
@@ -70,6 +72,7 @@ class Scraped:
         """All metrics."""
         yield from _requests(self.protocols)
         yield from _connections(self.protocols, self.security)
+        yield _insecure(self.exposed)
         yield from _quotas(self.quotas)
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
@@ -90,11 +93,12 @@ async def scrape(
     broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults, more: More | None = None
 ) -> bytes:
     """The text of one scrape. Collecting takes turns with everything else, writing runs in a thread."""
-    told = await broker.statistics()
+    told, audit = await broker.statistics(), broker.security.audit
     scraped = Scraped(
         broker=told,
         protocols=tuple(map(_copied, protocols.values())),
-        security=attrs.asdict(broker.security.statistics),
+        security={**attrs.asdict(broker.security.statistics), "audit_lost": 0 if audit is None else audit.lost},
+        exposed=broker.security.exposed,
         quotas=copy.deepcopy(broker.security.quotas.statistics),
         shares=await broker.shares.statistics(),
         telemetry=_sent(broker),
@@ -195,6 +199,11 @@ def _requests(protocols: Sequence[ProtocolCounters]) -> Iterator[Metric]:
         ["protocol", "api", "error"],
         (((*labels, error_name(code)), count) for labels, api in apis for code, count in sorted(api.errors.items())),
     )
+
+
+def _insecure(exposed: Sequence[str]) -> Metric:
+    reached = "Listeners that other machines reach and that ask nobody who he is."
+    return _gauge("insecure_listener", reached, ["listener"], (((name,), 1) for name in exposed))
 
 
 def _connections(protocols: Sequence[ProtocolCounters], security: Mapping[str, int]) -> Iterator[Metric]:

@@ -18,13 +18,15 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ...broker import Broker
 from ...settings.broker_config import Address
+from ..access.audited import note_change
 from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
+from .access.audited import AUDITED, KAFKA
 from .access.guarded import guarded
-from .access.login import Login
+from .access.login import KafkaLogin
 from .door import Call, KafkaDoor
-from .error_answers import error_codes_steps
+from .error_answers import error_codes, error_codes_steps
 from .fake.watched import Watch
 from .fetch import take_fetch
 from .list_offsets import take_list_offsets
@@ -118,7 +120,7 @@ class KafkaCalls:
     door: KafkaDoor
     session: KafkaSession
     watch: Watch | None = None
-    login: Login | None = None
+    login: KafkaLogin | None = None
     _at_once: dict[ApiKey, AtOnce] = attrs.field(factory=_at_once)
     _calls: dict[int, Call] = attrs.field(factory=dict)
     """By version; they differ in nothing else."""
@@ -159,6 +161,9 @@ class KafkaCalls:
             answer = handler(call, request.body)
             if inspect.isawaitable(answer):
                 answer = await answer
+        audit = self.door.broker.security.audit
+        if audit is not None and request.body is not None and (names := AUDITED.get(request.api.key)) is not None:
+            note_change(audit, call, KAFKA, request.api.name, names(request.body), error_codes(answer))
         if request.is_large:
             if self.session.quotas.is_active:
                 answer = turn.charged(answer)
@@ -188,7 +193,7 @@ def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: 
     load_calls()
 
     def open_calls(session: KafkaSession) -> TakeUp:
-        login = Login(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
+        login = KafkaLogin.of(door.broker, session, door.sasl_mechanisms) if door.sasl_mechanisms else None
         calls = KafkaCalls(door, session, watch, login)
         return calls.serve if login is None and watch is None else calls.take_up
 

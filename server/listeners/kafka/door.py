@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 import attrs
 import trio
 
-from ....protocol.errors import AuthorizationError, ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.kafka.apis import APIS, Api, ApiKey
-from ....protocol.kafka.authorization import CLUSTER_NAME, DENIED, OPERATIONS, AclOperation, ResourceType, bit_field
+from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...settings.broker_config import Address
+from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
-from .access.login import Login
+from .access.login import KafkaLogin
 from .fetch_sessions import FetchSessions
 from .session import KafkaSession
 
@@ -76,40 +77,20 @@ class KafkaDoor:
 
 
 @attrs.frozen
-class Call:
+class Call(Asker):
     """A connection's requests in one version, seen by who answers them."""
 
     door: KafkaDoor
     session: KafkaSession
     version: int
-    login: Login | None = None
+    login: KafkaLogin | None = None
     """None where nobody logs in."""
+    guard: Security | None = attrs.field(init=False, default=attrs.Factory(lambda call: call.door.guard, takes_self=True))
+    """The door's."""
 
     @property
     def broker(self) -> Broker:
         return self.door.broker
-
-    def authorize(
-        self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME, *, quietly: bool = False
-    ) -> bool:
-        """Whether the client may do this on a resource. Always, where no ACLs are enforced. `quietly`: it is not refused
-        anything by that."""
-        guard = self.door.guard
-        if guard is None:
-            return True
-        return guard.allows(self.session.principal, self.session.transport.host, operation, kind, name, quietly=quietly)
-
-    def check_authorized(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raises AuthorizationError, with the code that Kafka has for the kind of resource."""
-        if self.door.guard is not None and not self.authorize(operation, kind, name):
-            raise AuthorizationError(f"{self.session.principal} may not {operation.name} {kind.name} {name}", DENIED[kind])
-
-    def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of the kind on which the client may do this."""
-        guard = self.door.guard
-        if guard is None or guard.authorizer is None:
-            return True
-        return guard.authorizer.may_on_any(self.session.principal, self.session.transport.host, operation, kind)
 
     def authorized_operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
         """What the client may do on a resource, as answers have it."""

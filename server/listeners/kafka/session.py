@@ -24,7 +24,7 @@ from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.connection import KafkaConnection, Reading, Request, answer_buffers
 from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
-from ....protocol.types import ANONYMOUS, Bytes
+from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ..connections.bugs import report_bug
 from ..connections.connection_task import Work
@@ -159,14 +159,9 @@ class KafkaSession(Session[Request]):
     """Told when the connection is no more."""
     software: str = "-"
     """Name and version of the client's library, as it says."""
-    principal: str = ANONYMOUS
-    """Who the client is, as far as it has said."""
     logs_in: bool = False
     """Whether its peer shows who it is by a login, not by a request alone."""
     _take_up: TakeUp = attrs.field(init=False)
-    _user_of: str | None = None
-    """The principal that `_user` is of: it changes with a login."""
-    _user: str = ""
     _time: Callable[[], float] = attrs.field(init=False)
     """trio's, without the look for its clock: a session asks for it with every request that a quota is about."""
     _turns: deque[Turn] = attrs.field(factory=deque)
@@ -177,19 +172,8 @@ class KafkaSession(Session[Request]):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.principal = self.transport.principal
         self._take_up = self.open_calls(self)
         self._time = trio.lowlevel.current_clock().current_time
-
-    @property
-    def principal_name(self) -> str:
-        return self.principal
-
-    @property
-    def user(self) -> str:
-        if self._user_of is not self.principal:
-            self._user_of, self._user = self.principal, super().user
-        return self._user
 
     def begin(self) -> None:
         """Nothing is to be said first."""

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import AuthorizationError, ErrorCode, RequestError
+from ....protocol.kafka.authorization import DENIED, ResourceType
 from ....protocol.native import messages, wide
 from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
-from ...broker import LOOKUPS_PER_TURN, Broker
+from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...settings.broker_config import Address
+from ..access.audited import note_change
+from ..access.rights import Asker
 from ..connections.connection_task import Work
 from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from .access.audited import AUDITED, NATIVE
+from .access.guard import Judged, judge_steps, judged
+from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .fetches import Fetches
 from .produce import Produces
-from .session import NativeSession, TakeUp
+from .session import NativeSession, TakeUp, error_codes
 from .statistics import statistics
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage]]
@@ -45,8 +51,14 @@ def native_listener(
     load_codecs()
     config, version = broker.config, server_version()
 
+    mechanisms = mechanisms_of(broker)
+
     def open_calls(session: NativeSession) -> TakeUp:
-        return NativeCalls(session, broker, version, admission.protocols).take_up
+        calls = NativeCalls(session, broker, version, admission.protocols)
+        if not mechanisms:
+            return calls.take_up
+        calls.login = NativeLogin.of(broker, session, calls.take_up)
+        return calls.login.take_up
 
     def open_session(transport: Transport) -> Served:
         connection = NativeConnection(
@@ -55,6 +67,7 @@ def native_listener(
             max_in_flight=config.max_in_flight,
             max_in_flight_bytes=config.max_in_flight_bytes,
             hands_out_wide_frames=True,
+            awaits_login=bool(mechanisms),
         )
         session = NativeSession(
             transport=transport,
@@ -71,7 +84,7 @@ def native_listener(
 
 
 @attrs.define(eq=False)
-class NativeCalls:
+class NativeCalls(Asker):
     """What the calls of one connection have in common. Owner: its session."""
 
     session: NativeSession
@@ -79,10 +92,16 @@ class NativeCalls:
     version: str
     protocols: Mapping[str, ProtocolCounters]
     """What the connections of the broker's listeners have counted."""
+    login: NativeLogin | None = None
+    """None where nobody logs in."""
+    guard: Security | None = None
+    """Who knows what a principal may do; None: everybody may do everything."""
     produces: Produces = attrs.field(init=False)
     fetches: Fetches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        security = self.broker.security
+        self.guard = None if security.authorizer is None else security
         self.produces = Produces(self.session, self.broker)
         self.fetches = Fetches(self.session, self.broker)
         self.session.departed = self.fetches.end_long_polls
@@ -94,7 +113,11 @@ class NativeCalls:
             return partial(self._read_and_serve, request)
         try:
             message = messages.decode_request(request.api, request.version, request.body)
+            if self.guard is not None:
+                return self._serve_judged(request.correlation_id, message, judged(self, self.broker, message))
             return self._serve(request.correlation_id, message)
+        except AuthorizationError as exc:
+            self._refuse(request.correlation_id, message, exc.as_answer())
         except RequestError as exc:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
@@ -104,12 +127,40 @@ class NativeCalls:
     async def _read_and_serve(self, request: NativeRequest) -> None:
         try:
             message = await self.broker.in_steps(wide.decode_steps(request.api, request.version, request.body))
-            if (work := self._serve(request.correlation_id, message)) is not None:
+            if self.guard is None:
+                work = self._serve(request.correlation_id, message)
+            else:
+                found = await self.broker.in_steps(judge_steps(self, self.broker, message))
+                work = self._serve_judged(request.correlation_id, message, found)
+            if work is not None:
                 await work()
+        except AuthorizationError as exc:
+            self._refuse(request.correlation_id, message, exc.as_answer())
         except RequestError as exc:
             self.session.respond(request.correlation_id, exc.as_answer(), None)
         except Exception as exc:
             self.session.met_bug(exc)
+
+    def _serve_judged(self, correlation_id: int, asked: messages.RequestMessage, found: Judged) -> Work | None:
+        """Serve what the client may have of a request."""
+        if not found.changes_answer:
+            return self._serve(correlation_id, asked)
+        if found.refused and _is_unanswered(asked):
+            error = AuthorizationError("the produce has topics that the client may not write", DENIED[ResourceType.TOPIC])
+            self.session.fail(error)
+            return None
+        self.session.amends[correlation_id] = partial(found.amend, self)
+        if found.message is not None:
+            return self._serve(correlation_id, found.message)
+        self.session.respond(correlation_id, None, {found.key: []})
+        return None
+
+    def _refuse(self, correlation_id: int, message: messages.RequestMessage, error: AuthorizationError) -> None:
+        """A request that is refused as a whole. One without an answer ends the connection, as its failure always does."""
+        if _is_unanswered(message):
+            self.session.fail(error)
+        else:
+            self.session.respond(correlation_id, error, None)
 
     def _serve(self, correlation_id: int, message: messages.RequestMessage) -> Work | None:
         match message:
@@ -123,7 +174,12 @@ class NativeCalls:
                 self._respond(correlation_id, found)
             case messages.HelloRequest():
                 self._respond(correlation_id, self._hello(message))
-                self.session.transport.known()
+                if self.login is None:
+                    self.session.transport.known()
+            case messages.AuthenticateRequest():
+                if self.login is None:
+                    raise RequestError(NOBODY_LOGS_IN, ErrorCode.ILLEGAL_SASL_STATE)
+                return self._in_turn(correlation_id, partial(self.login.authenticate, correlation_id, message))
             case messages.MetadataRequest():
                 if (told := topic_calls.metadata_at_once(self.broker, message)) is None:
                     return partial(self._answer, correlation_id, partial(topic_calls.metadata, self.broker, message))
@@ -135,7 +191,10 @@ class NativeCalls:
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
             case _:
-                self._answer_beside(correlation_id, partial(_CALLS[type(message)], self.broker, message))
+                call: Answering = partial(_CALLS[type(message)], self.broker, message)
+                if self.broker.security.audit is not None and (names := AUDITED.get(type(message))) is not None:
+                    call = partial(self._audited, self.broker.security.audit, message, names, call)
+                self._answer_beside(correlation_id, call)
         return None
 
     def _in_turn(self, correlation_id: int, work: Work | None) -> Work | None:
@@ -155,6 +214,18 @@ class NativeCalls:
     def _answer_beside(self, correlation_id: int, call: Answering) -> None:
         """In a task of its own, so that nothing behind it is held up."""
         self.session.nursery.start_soon(self._answer, correlation_id, call)
+
+    async def _audited(
+        self, audit: AuditLog, message: messages.RequestMessage, names: Callable[[Any], Iterable[str]], call: Answering
+    ) -> messages.ResponseMessage:
+        """Have a change noted, with what became of it."""
+        try:
+            answer = await call()
+        except RequestError as exc:
+            note_change(audit, self, NATIVE, message.api, names(message), [exc.code])
+            raise
+        note_change(audit, self, NATIVE, message.api, names(message), error_codes(answer.to_body()))
+        return answer
 
     async def _stage(self, correlation_id: int, message: messages.StageRequest) -> None:
         self._answer_beside(correlation_id, await stage_calls.stage(self.broker, message))
@@ -183,7 +254,12 @@ class NativeCalls:
             apis=messages.API_VERSIONS,
             max_frame_bytes=config.max_frame_bytes,
             max_in_flight=config.max_in_flight,
+            sasl_mechanisms=() if self.login is None else self.login.login.mechanisms,
         )
+
+
+def _is_unanswered(message: messages.RequestMessage) -> bool:
+    return isinstance(message, messages.ProduceRequest) and message.acks == messages.ACKS_NONE
 
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {

@@ -75,7 +75,10 @@ class NativeSession(Session[NativeRequest]):
     """The peer broke the protocol and was told so in a last error frame."""
     departed: Callable[[], None] | None = None
     """Called when the peer is seen to send no more, and when no more requests are taken."""
+    amends: dict[int, Callable[[Body], None]] = attrs.field(factory=dict)
+    """By correlation id: what is done to an answer before it leaves, because the client may not have all of it."""
     _take_up: TakeUp = attrs.field(init=False)
+    _pause: trio.CancelScope | None = None
     _taken: dict[int, Taken] = attrs.field(factory=dict)
     """By correlation id."""
     _expiring: dict[int, Expires] = attrs.field(factory=dict)
@@ -96,6 +99,8 @@ class NativeSession(Session[NativeRequest]):
         """Answer a request. An answer that is larger than a frame may be becomes an error."""
         if correlation_id not in self._taken:
             return
+        if self.amends:
+            self._amend(correlation_id, body)
         try:
             pieces = self.connection.send_response(correlation_id, error, body)
         except LocalProtocolError as exc:
@@ -106,6 +111,11 @@ class NativeSession(Session[NativeRequest]):
             self._use_quota(CONSUMER_BYTE_RATE, sum(map(len, pieces)))
         self._settle(correlation_id, (error.code,) if error is not None else error_codes(body))
         self.transport.send(pieces)
+
+    def _amend(self, correlation_id: int, body: Body | None) -> None:
+        amend = self.amends.pop(correlation_id, None)
+        if amend is not None and body is not None:
+            amend(body)
 
     def discard(self, correlation_id: int) -> None:
         """The request has no answer."""
@@ -235,6 +245,19 @@ class NativeSession(Session[NativeRequest]):
         if self.departed is not None:
             self.departed()
 
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than requests are taken."""
+        with trio.move_on_after(seconds) as self._pause:
+            if self.takes_no_more:
+                return
+            with self.watching():
+                await trio.sleep_forever()
+
+    def stop_reading(self) -> None:
+        super().stop_reading()
+        if self._pause is not None:
+            self._pause.cancel()
+
     async def room_to_answer(self) -> None:
         """Wait while the peer leaves more answers unread than it may."""
         while self.transport.is_full:
@@ -258,11 +281,13 @@ class NativeSession(Session[NativeRequest]):
         self._forget_timeouts()
         self.give_back(sum(taken.held_bytes for taken in self._taken.values()))
         self._taken.clear()
+        self.amends.clear()
         self.go_on()
 
     def forget(self) -> None:
         self._forget_timeouts()
         self._taken.clear()
+        self.amends.clear()
         self._take_up = _ended
         self.departed = None
 

@@ -27,7 +27,7 @@ def error_name(code: int) -> str:
 async def statistics(broker: Broker, protocols: Iterable[ProtocolCounters]) -> messages.StatisticsResponse:
     """Answers the call."""
     told = statistics_body(await broker.statistics(), broker.now_ms(), protocols)
-    return messages.StatisticsResponse(told)
+    return messages.StatisticsResponse({**told, "insecure": list(broker.security.exposed)})
 
 
 def statistics_body(told: BrokerStatistics, now_ms: int, protocols: Iterable[ProtocolCounters]) -> dict[str, Any]:

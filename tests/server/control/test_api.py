@@ -35,7 +35,7 @@ class Control:
         host, _, port = self.ready["control"].rpartition(":")
         connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body))
+            connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
@@ -84,6 +84,44 @@ def sent(producer: Producer, topic: str, value: bytes) -> bool:
 def test_without_being_asked_for_there_is_no_control_port(server_folder: ServerFolder) -> None:
     server = server_folder.start()
     assert "control" not in json.loads(server.ready_file.read_text())
+
+
+def test_a_page_of_another_site_can_change_nothing(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "kept"})
+    host, _, port = control.ready["control"].rpartition(":")
+    json_type = {"Content-Type": "application/json"}
+    foreign: list[tuple[dict[str, str], int]] = [
+        ({"Content-Type": "text/plain"}, 415),
+        ({}, 415),
+        ({**json_type, "Origin": "http://evil.example"}, 403),
+        ({**json_type, "Host": "evil.example"}, 403),
+    ]
+    for headers, status in foreign:
+        connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
+        connection.request("POST", "/reset", None, headers)
+        answer = connection.getresponse()
+        assert (answer.status, "message" in json.loads(answer.read())) == (status, True)
+        connection.close()
+    assert control.do("GET", "/topics")
+
+
+def test_other_machines_reach_a_control_port_with_a_token_only(server_folder: ServerFolder) -> None:
+    refused = server_folder.spawn("--control", "0.0.0.0:0")
+    assert refused.wait_exit() == 2
+    assert "--control-token-file has a token asked for" in refused.stderr()
+    token = server_folder.path / "token"
+    token.write_text("0123456789abcdef")
+    server = server_folder.start("--control", "0.0.0.0:0", "--control-token-file", str(token))
+    port = int(json.loads(server.ready_file.read_text())["control"].rpartition(":")[2])
+    shown = {"Authorization": "Bearer 0123456789abcdef"}
+    for headers, status in (({}, 401), (shown, 200)):
+        connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        connection.request("POST", "/reset", None, {"Content-Type": "application/json", **headers})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == status
+        connection.close()
+    assert server.stop() == 0
 
 
 def test_rules_fire_and_are_counted(control: Control) -> None:

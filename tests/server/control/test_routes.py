@@ -13,6 +13,7 @@ from triolog.server.control.api import ControlApi
 from triolog.server.control.life import Life
 from triolog.server.control.routes import answer
 from triolog.server.faults.rules import Subject
+from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.server import HttpRequest
 from triolog.server.listeners.opening import Addresses
 from triolog.server.settings.broker_config import Address, BrokerConfig
@@ -30,7 +31,8 @@ async def api(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[ControlApi
 
 async def ask(api: ControlApi, method: str, path: str, body: object = None) -> tuple[int, Any]:
     path, _, query = path.partition("?")
-    told = await answer(api, HttpRequest(method, path, query, {}, b"" if body is None else json.dumps(body).encode()))
+    data = b"" if body is None else json.dumps(body).encode()
+    told = await answer(api, HttpAccess(), HttpRequest(method, path, query, {"content-type": "application/json"}, data))
     return told.status, json.loads(told.body)
 
 

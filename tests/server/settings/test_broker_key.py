@@ -47,6 +47,7 @@ def test_fields_that_programs_set_are_no_keys() -> None:
     [
         ("kafka_security", "SASL_SSL", ListenerSecurity.SASL_SSL),
         ("native_security", "ssl", ListenerSecurity.SSL),
+        ("native_security", "sasl_ssl", ListenerSecurity.SASL_SSL),
         ("kafka_ssl_client_auth", "required", ClientAuth.REQUIRED),
         ("sasl_enabled_mechanisms", "PLAIN,SCRAM-SHA-512", ("PLAIN", "SCRAM-SHA-512")),
         ("super_users", "User:CN=a,O=b; User:c", ("User:CN=a,O=b", "User:c")),
@@ -60,7 +61,7 @@ def test_keys_of_security_are_read(name: str, text: str, value: object) -> None:
     ("name", "text"),
     [
         ("kafka_security", "tls"),
-        ("native_security", "sasl_ssl"),
+        ("native_security", "sasl"),
         ("native_ssl_client_auth", "yes"),
         ("sasl_enabled_mechanisms", "GSSAPI"),
         ("sasl_enabled_mechanisms", ""),

@@ -32,6 +32,8 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--server", metavar="HOST:PORT", envvar="TRIOLOG_SERVER", show_envvar=True, help="The server that is read.")
 @click.option("--tls-ca", type=FILE, envvar="TRIOLOG_TLS_CA", show_envvar=True, help="TLS with it: PEM with its CA.")
 @click.option("--tls-cert", type=FILE, envvar="TRIOLOG_TLS_CERT", show_envvar=True, help="PEM with a certificate of your own.")
+@click.option("--user", envvar="TRIOLOG_USER", show_envvar=True, help="User who logs in at it.")
+@click.option("--password-file", type=FILE, envvar="TRIOLOG_PASSWORD_FILE", show_envvar=True, help="File with the password.")
 @click.option(
     "--from-dir", type=click.Path(exists=True, file_okay=False), help="The log directory of a stopped server instead."
 )

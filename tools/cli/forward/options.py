@@ -11,6 +11,7 @@ import click
 from ..terminal.failures import NotConnectedError
 
 if TYPE_CHECKING:
+    from ...client.login import LoginConfig
     from ...forward.settings.forward_settings import ForwardSettings
     from ...forward.source.source import Source
 
@@ -39,6 +40,7 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     """Raises SettingsError, or a usage error."""
     from ....server.settings.broker_config import Address
     from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
+    from ...forward.settings.secrets import Secret
 
     given = {key: options[option] for option, key in ONE_LINK.items() if options[option] not in (None, ())}
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
@@ -57,9 +59,11 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
                 values[name] = Address.parse(options[name])
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    for name in ("node", "state_dir", "tls_ca", "tls_cert"):
+    for name in ("node", "state_dir", "tls_ca", "tls_cert", "user"):
         if options[name] is not None:
             values[name] = options[name]
+    if options["password_file"] is not None:
+        values["password"] = Secret("file", options["password_file"])
     return ForwardSettings(**values)
 
 
@@ -78,6 +82,25 @@ def _kafka(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _login(settings: ForwardSettings) -> LoginConfig | None:
+    """Who reads the source; the password is read at every login, so that one that has been renewed is used."""
+    from ....protocol.errors import SaslAuthenticationError
+    from ...client.login import LoginConfig
+    from ...forward.settings.secrets import Secret
+
+    if settings.user is None:
+        return None
+    secret = settings.password or Secret("variable", "TRIOLOG_PASSWORD")
+
+    def password() -> str:
+        try:
+            return secret.read()
+        except (OSError, ValueError) as exc:
+            raise SaslAuthenticationError(f"the password of {settings.user} cannot be read from its {secret.kind}") from exc
+
+    return LoginConfig(user=settings.user, password=password)
+
+
 @contextlib.contextmanager
 def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Callable[[], Source]]:
     """How a link opens what it reads."""
@@ -92,7 +115,8 @@ def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Cal
                 tls.context()
             except OSError as exc:
                 raise NotConnectedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
-        yield lambda: ServerSource(settings.server, tls)
+        login = _login(settings)
+        yield lambda: ServerSource(settings.server, tls, login)
         return
     from ...forward.settings.link_settings import Delivery
     from ...forward.source.directory import DirectorySource

@@ -10,7 +10,7 @@ import click
 from ..terminal.failures import FailedError
 from ..terminal.output import draw, json_option, print_json, printable, say, table
 from ..terminal.questions import read_configs
-from ..terminal.remote import ServerAddress, call_server, server_option
+from ..terminal.remote import ServerAddress, call_server, server_option_beside_user
 
 if TYPE_CHECKING:
     from ...client.connection import Client
@@ -58,7 +58,7 @@ def _entity(named: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 @command.command("list")
-@server_option
+@server_option_beside_user
 @json_option
 def list_quotas(server: ServerAddress, as_json: bool) -> None:
     """List all quotas that are set."""
@@ -74,7 +74,7 @@ def list_quotas(server: ServerAddress, as_json: bool) -> None:
 @command.command("set")
 @_entity_options
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
-@server_option
+@server_option_beside_user
 @json_option
 def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **named: Any) -> None:
     """Set quotas of a user, a client id, both, or an address; in effect at once.
@@ -95,7 +95,7 @@ def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **
 @command.command
 @_entity_options
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
-@server_option
+@server_option_beside_user
 @json_option
 def remove(keys: tuple[str, ...], server: ServerAddress, as_json: bool, **named: Any) -> None:
     """Remove quotas of a user, a client id, both, or an address: those of KEY, or all."""

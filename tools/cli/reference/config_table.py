@@ -1,4 +1,5 @@
-"""The tables of configuration keys in docs/reference/configuration.md and docs/forward.md, made from the code.
+"""The tables of configuration keys in docs/reference/configuration.md and docs/forward.md, and those of rights in
+docs/reference/rights.md, made from the code.
 
 `python -m triolog.tools.cli.reference.config_table` prints the pages with their tables renewed; `--write` puts them in
 place. A test compares the two.
@@ -16,6 +17,7 @@ from ....server.settings.broker_config import BROKER_KEYS
 from ....server.settings.broker_key import BrokerKey
 from ...forward.settings.forward_settings import PROCESS_KEYS
 from ...forward.settings.link_settings import LINK_KEYS
+from .rights_table import kafka_table, native_table
 
 BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.reference.config_table -->"
 END: Final = "<!-- end of {name} -->"
@@ -67,6 +69,11 @@ def renewed_forward(page: str) -> str:
     return _renewed(page, {"link keys": forward_table(LINK_KEYS), "forward keys": forward_table(PROCESS_KEYS)})
 
 
+def renewed_rights(page: str) -> str:
+    """The same for the page of rights."""
+    return _renewed(page, {"native rights": native_table(), "kafka rights": kafka_table()})
+
+
 def _renewed(page: str, tables: Mapping[str, str]) -> str:
     for name, table in tables.items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
@@ -78,7 +85,11 @@ def _renewed(page: str, tables: Mapping[str, str]) -> str:
     return page
 
 
-PAGES: Final = {"docs/reference/configuration.md": renewed, "docs/forward.md": renewed_forward}
+PAGES: Final = {
+    "docs/reference/configuration.md": renewed,
+    "docs/forward.md": renewed_forward,
+    "docs/reference/rights.md": renewed_rights,
+}
 
 if __name__ == "__main__":
     for name, renew in PAGES.items():

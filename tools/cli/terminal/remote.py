@@ -1,7 +1,10 @@
-"""What every command that asks a server has in common: `--server`, the connection, and the server's errors in words."""
+"""What every command that asks a server has in common: `--server`, the connection, who asks, the server's errors in words."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -11,6 +14,7 @@ from .failures import FailedError, NotConnectedError
 
 if TYPE_CHECKING:
     from ...client.connection import Client
+    from ...client.login import LoginConfig
     from ...client.tls import TlsConfig
 
 T = TypeVar("T")
@@ -51,7 +55,8 @@ plain_server_option = click.option(
     help="Where the server is.",
 )
 
-TLS_META: Final = "triolog.tls"
+SAID_META: Final = "triolog.connection"
+"""What the options of the connection say, by name."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,13 +64,40 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """For `call_server`, past the commands, which have no use for it."""
     if value:
-        ctx.meta.setdefault(TLS_META, {})[param.name] = value
+        ctx.meta.setdefault(SAID_META, {})[param.name] = value
 
 
 def server_option(command: F) -> F:
-    """`--server`, and how the connection is encrypted."""
+    """`--server`, how the connection is encrypted, and who asks."""
+    return _with_options(command, "--user")
+
+
+def server_option_beside_user(command: F) -> F:
+    """The same for a command whose `--user` is somebody else."""
+    return _with_options(command, "--login-user")
+
+
+def _with_options(command: F, user: str) -> F:
     file = click.Path(exists=True, dir_okay=False)
     for option in (
+        click.option(
+            "--password-file",
+            type=file,
+            envvar="TRIOLOG_PASSWORD_FILE",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="File with the user's password; without it TRIOLOG_PASSWORD has it, or it is asked for.",
+        ),
+        click.option(
+            user,
+            "login_user",
+            envvar="TRIOLOG_USER",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep,
+            help="User who logs in at a server with logins.",
+        ),
         click.option(
             "--tls-cert",
             type=file,
@@ -99,13 +131,17 @@ def server_option(command: F) -> F:
     return command
 
 
+def _said() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta.get(SAID_META, {})
+
+
 def _tls() -> TlsConfig | None:
     """As the options of the command say. Raises FailedError."""
     from ...client.tls import TlsConfig
 
-    context = click.get_current_context(silent=True)
-    said = None if context is None else context.meta.get(TLS_META)
-    if said is None:
+    said = _said()
+    if not said.keys() & {"tls", "tls_ca", "tls_cert"}:
         return None
     config = TlsConfig(ca_file=said.get("tls_ca"), certificate_file=said.get("tls_cert"))
     try:
@@ -115,19 +151,50 @@ def _tls() -> TlsConfig | None:
     return config
 
 
+def _login() -> LoginConfig | None:
+    """As the options of the command say. Raises FailedError."""
+    from ...client.login import LoginConfig, PasswordFile
+
+    user, file = _said().get("login_user"), _said().get("password_file")
+    if user is None:
+        if file is not None:
+            raise click.UsageError("--password-file is for --user, which is missing")
+        return None
+    return LoginConfig(user=user, password=_password(user) if file is None else PasswordFile(file))
+
+
+def _password(user: str) -> str:
+    """Raises FailedError."""
+    if not (password := os.environ.get("TRIOLOG_PASSWORD") or _asked_password(user)):
+        raise FailedError(f"the password of {user} is empty")
+    return password
+
+
+def _asked_password(user: str) -> str:
+    """From the terminal, whatever the standard input is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)  # it would be shown
+            return getpass.getpass(f"Password of {user}: ")
+    except (OSError, EOFError, getpass.GetPassWarning) as exc:
+        raise FailedError(
+            f"no terminal to ask for the password of {user}: --password-file FILE or TRIOLOG_PASSWORD has it"
+        ) from exc
+
+
 def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T]]) -> T:
     """Run `function` with a connected client. What the client and the server raise becomes one line and an exit code."""
     import trio
 
-    from ....protocol.errors import TriologError
+    from ....protocol.errors import SaslAuthenticationError, TriologError
     from ...client.config import ClientConfig
     from ...client.connection import connect
     from ...client.errors import ConnectionLostError
 
-    tls = _tls()
+    tls, login = _tls(), _login()
 
     async def main() -> T:
-        config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls)
+        config = ClientConfig(client_id="triolog-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls, login=login)
         async with connect(*address, config=config) as client:
             return await function(client)
 
@@ -141,6 +208,8 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
                 f"no connection to {address}: {reason}; is `triolog serve` running there? "
                 "--server HOST:PORT or TRIOLOG_SERVER names another one"
             ) from exc
+        if isinstance(error, SaslAuthenticationError):
+            raise NotConnectedError(f"no login at {address}: {error.message}; --user NAME says who logs in") from exc
         if isinstance(error, TriologError):
             raise FailedError(f"{address}: {error}") from exc
         if error is exc:

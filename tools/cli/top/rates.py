@@ -52,6 +52,7 @@ def moment(before: Body, after: Body) -> dict[str, Any]:
         "apis": sorted(apis, key=lambda each: -each["per_second"])[:APIS],
         "directories": after["directories"],
         "wear": after.get("wear"),
+        "insecure": after.get("insecure", []),
         "compacting": after["cleaner"]["cleaning"],
     }
 

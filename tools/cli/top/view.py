@@ -37,6 +37,10 @@ def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
     head.add_row(Text("triolog", "bold"), Text(f"{title}  {clock}"))
     connections = ", ".join(f"{count:,} {name}" for name, count in sorted(moment["connections"].items())) or "none"
     head.add_row("connections", connections)
+    if moment["insecure"]:
+        head.add_row(
+            "insecure", Text(f"whoever reaches {', '.join(map(printable, moment['insecure']))} may do everything", "red")
+        )
     errors = moment["errors_per_second"]
     requests = Text(f"{_number(moment['requests_per_second'])}/s, errors ")
     head.add_row("requests", requests.append(f"{_number(errors)}/s", "red" if errors else ""))

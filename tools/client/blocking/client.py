@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ....protocol import limits
+from ....protocol.errors import SaslAuthenticationError
 from ....protocol.native.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -62,7 +63,7 @@ class BlockingClient:
         self.close()
 
     def connected(self) -> BlockingConnection:
-        """The connection, made now if there is none. Raises ConnectionLostError, ClosedError."""
+        """The connection, made now if there is none. Raises ConnectionLostError, SaslAuthenticationError, ClosedError."""
         if self._is_closed:
             raise ClosedError("the client is closed")
         if self._connection is None or self._connection.is_lost:
@@ -70,7 +71,7 @@ class BlockingClient:
             deadline = min(self._deadline, time.monotonic() + self._config.connect_timeout_ms / 1000)
             try:
                 self._connection = BlockingConnection(self._address, self._config, deadline)
-            except ConnectionLostError:
+            except (ConnectionLostError, SaslAuthenticationError):
                 self._not_before = time.monotonic() + self._backoff.pause_s()
                 raise
             self._backoff.reset()

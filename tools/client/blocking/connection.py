@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 
-from ....protocol.errors import RemoteProtocolError, RequestTimedOutError
+from ....protocol.errors import RemoteProtocolError, RequestTimedOutError, SaslAuthenticationError
 from ....protocol.native.connection import Idle, LastError, Response
-from ....protocol.native.messages import RequestMessage, ResponseMessage
+from ....protocol.native.messages import AuthenticateResponse, RequestMessage, ResponseMessage
 from ....protocol.types import Bytes
 from ..config import Address, AddressSource, ClientConfig, address_text
 from ..errors import ConnectionLostError
@@ -17,6 +18,8 @@ from ..exchange import (
     FIRST_ID,
     MAX_VECTOR,
     begin,
+    expect,
+    first_answer,
     following,
     greeting,
     joined,
@@ -25,6 +28,7 @@ from ..exchange import (
     receive_size,
     remove_sent,
 )
+from ..login import RENEWED_AT, login_steps
 from ..tls import TlsConfig
 
 SHORTEST_WAIT_S: Final = 0.001
@@ -39,15 +43,18 @@ class BlockingConnection:
         self._answers: dict[int, Response] = {}
         self._unwanted: set[int] = set()
         self._next_id = FIRST_ID
+        self._config = config
+        self._renew_at = float("inf")  # time.monotonic()
         where = address() if callable(address) else address
         self._socket = _open_socket(where, deadline, config.tls)
         self._protocol, pieces = greeting(config)
         try:
             self._send(joined(pieces), deadline)
-            while (event := self._protocol.next_event()) is Idle.NEED_DATA:
-                if not self._receive(deadline):
-                    raise ConnectionLostError("no answer to hello in time")
-            self.hello = read_greeting(event, self._protocol)
+            self.hello = read_greeting(self._first_event("hello", deadline), self._protocol)
+            self._log_in(deadline)
+        except SaslAuthenticationError:
+            self.lose(ConnectionLostError("the login was refused"))
+            raise
         except (RemoteProtocolError, ConnectionLostError) as exc:
             error = _not_connected(where, exc)
             self.lose(error)
@@ -67,8 +74,11 @@ class BlockingConnection:
     def start(self, request: RequestMessage, deadline: float) -> int:
         """Send a request and return its correlation id, for `finish`.
 
-        Waits for room among the requests in flight and in the socket; ConnectionLostError, RequestTimedOutError.
+        A login that ends soon is renewed first. Waits for room among the requests in flight and in the socket;
+        ConnectionLostError, RequestTimedOutError.
         """
+        if time.monotonic() >= self._renew_at:
+            self._renew_login(deadline)
         while self._lost is None and not self._protocol.can_send_request:
             self._pump_or_give_up(deadline, f"no room for another request, {self._protocol.in_flight_count} in flight")
         self._check()
@@ -77,6 +87,43 @@ class BlockingConnection:
         self._next_id = following(correlation_id)
         self._send(joined(pieces), deadline)
         return correlation_id
+
+    def _first_event(self, api: str, deadline: float) -> object:
+        """The answer to the only request that is under way, or why there is none."""
+        while (event := self._protocol.next_event()) is Idle.NEED_DATA:
+            if not self._receive(deadline):
+                raise ConnectionLostError(f"no answer to {api} in time")
+        return event
+
+    def _log_in(self, deadline: float) -> None:
+        """Before anything else is sent, where a login is due."""
+
+        def ask(request: RequestMessage) -> ResponseMessage:
+            self._send(joined(begin(self._protocol, FIRST_ID, request)), deadline)
+            return first_answer(self._first_event(request.api, deadline), request.api)
+
+        self._go_through_login(ask)
+
+    def _renew_login(self, deadline: float) -> None:
+        """Others' answers that come meanwhile are kept."""
+        self._renew_at = float("inf")
+        try:
+            self._go_through_login(lambda request: self.finish(self.start(request, deadline), deadline))
+        except SaslAuthenticationError as exc:
+            self.lose(ConnectionLostError(f"the login was not renewed: {exc.message}"))
+            self._check()
+
+    def _go_through_login(self, ask: Callable[[RequestMessage], ResponseMessage]) -> None:
+        is_encrypted = isinstance(self._socket, ssl.SSLSocket)
+        steps = login_steps(self._config.login, self.hello, is_encrypted=is_encrypted)
+        begun = time.monotonic()
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(expect(AuthenticateResponse, ask(request)))
+        except StopIteration as stop:
+            lifetime_ms: int = stop.value
+            self._renew_at = begun + lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else float("inf")
 
     def is_answered(self, correlation_id: int) -> bool:
         """Whether `finish` would return or raise at once."""

@@ -18,6 +18,7 @@ from ....server.settings.broker_key import BrokerKey, described, keys_of, parsed
 from ..errors import SettingsError
 from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
 from .names import target_name
+from .secrets import Secret, read_secret
 
 TABLES: Final = "forward"
 PROCESS_TABLE: Final = "forward_process"
@@ -40,6 +41,16 @@ class ForwardSettings:
     )
     tls_ca: str | None = text_key("PEM with the CAs that its certificate may be from; with it TLS is used.", kind="path")
     tls_cert: str | None = text_key("PEM with a certificate of ours and its key.", kind="path")
+    user: str | None = text_key("User who logs in at it.")
+    password: Secret | None = attrs.field(
+        default=None,
+        metadata=described(
+            "table",
+            read_secret,
+            'Of the user: `{ file = "PATH" }` or `{ variable = "NAME" }`; by default TRIOLOG_PASSWORD has it.',
+            shown="-",
+        ),
+    )
     node: str | None = parsed_key(
         read_name, "string", "Who this is upstream, part of the groups' names.", shown="the server's cluster id"
     )
@@ -50,6 +61,8 @@ class ForwardSettings:
     links: tuple[LinkSettings, ...]
 
     def __attrs_post_init__(self) -> None:
+        if self.password is not None and self.user is None:
+            raise SettingsError("password is for user, which is missing")
         if not self.links:
             raise SettingsError(f"there is no link: a table [[{TABLES}]] has one")
         for index, link in enumerate(self.links):

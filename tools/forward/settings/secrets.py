@@ -44,15 +44,20 @@ def is_secret(key: str) -> bool:
     return key.endswith(SECRET_ENDINGS)
 
 
+def read_secret(value: Any) -> Secret:
+    """Where a secret is, as a settings file has it. Raises ValueError, which repeats nothing that may be one."""
+    if not isinstance(value, dict) or len(value) != 1 or not {"file", "variable"} & set(value):
+        raise ValueError('a secret is { file = "PATH" } or { variable = "NAME" }')
+    ((kind, name),) = value.items()
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{kind} = {name!r} is not a text")
+    return Secret(kind, name)
+
+
 def read_value(key: str, value: Any) -> str | Secret:
     """A setting of librdkafka as a settings file has it. Raises ValueError."""
     if isinstance(value, dict):
-        if len(value) != 1 or not {"file", "variable"} & set(value):
-            raise ValueError('a secret is { file = "PATH" } or { variable = "NAME" }')
-        ((kind, name),) = value.items()
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"{kind} = {name!r} is not a text")
-        return Secret(kind, name)
+        return read_secret(value)
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):

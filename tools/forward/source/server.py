@@ -24,6 +24,7 @@ from ...client.blocking.client import BlockingClient
 from ...client.blocking.connection import BlockingConnection
 from ...client.config import Address, ClientConfig
 from ...client.exchange import expect
+from ...client.login import LoginConfig
 from ...client.procedures import groups, topics
 from ...client.procedures.groups import CommittedOffset
 from ...client.procedures.topics import AtTime, Procedure
@@ -49,9 +50,9 @@ class _Ahead(NamedTuple):
 class ServerSource:
     """A `Source`. Owner: the thread of one link."""
 
-    def __init__(self, address: Address, tls: TlsConfig | None = None) -> None:
+    def __init__(self, address: Address, tls: TlsConfig | None = None, login: LoginConfig | None = None) -> None:
         self._address = address
-        config = ClientConfig(client_id=CLIENT_ID, connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls)
+        config = ClientConfig(client_id=CLIENT_ID, connect_timeout_ms=CONNECT_TIMEOUT_MS, tls=tls, login=login)
         self._client = BlockingClient(address, config)
         self._places = Places({}, {})
         self._pieces: deque[Piece] = deque()

@@ -16,7 +16,7 @@ import attrs
 
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import Isolation
-from ..sink.write_options import SERVERS, SERVERS_ALIAS, OptionError, read_choice, read_number
+from ..sink.write_options import ACCESS, SERVERS, SERVERS_ALIAS, OptionError, read_choice, read_number
 from ..source.options import ISOLATION, KAFKA_ISOLATION, REQUEST_TIMEOUT, SELECTIONS, ReadOptions
 from .segment_damage import ReadMode
 
@@ -42,7 +42,7 @@ SHARED: Final = (
     "columns",
 )
 """Options that mean what they mean to `triolog`."""
-OF_SERVER: Final = (SERVERS, SERVERS_ALIAS, "kafkaConsumer.pollTimeoutMs", REQUEST_TIMEOUT, "leaseMs")
+OF_SERVER: Final = (SERVERS, SERVERS_ALIAS, *ACCESS, "kafkaConsumer.pollTimeoutMs", REQUEST_TIMEOUT, "leaseMs")
 """Options that only `snapshot=server` has a use for."""
 NAMES: Final = (*PATHS, "mode", "snapshot", *SHARED, *OF_SERVER)
 

@@ -18,6 +18,7 @@ from ...client.blocking.connection import BlockingConnection
 from ...client.config import ClientConfig, address_text
 from ...client.exchange import expect
 from ...client.sending.topics import partition_count
+from .write_options import NOBODY, ServerAccess
 
 R = TypeVar("R", bound=ResponseMessage)
 
@@ -37,7 +38,12 @@ class ServerLink:
     """One server for one writer. Connects at the first call. Owner: one thread; never used behind a fork."""
 
     def __init__(
-        self, address: tuple[str, int], *, delivery_timeout_ms: int = 120_000, request_timeout_ms: int = 30_000
+        self,
+        address: tuple[str, int],
+        access: ServerAccess = NOBODY,
+        *,
+        delivery_timeout_ms: int = 120_000,
+        request_timeout_ms: int = 30_000,
     ) -> None:
         self._server = address_text(address)
         self._timeout_ms = delivery_timeout_ms
@@ -45,6 +51,8 @@ class ServerLink:
             client_id="triolog-spark",
             connect_timeout_ms=min(10_000, delivery_timeout_ms),
             request_timeout_ms=min(request_timeout_ms, delivery_timeout_ms),
+            tls=access.tls,
+            login=access.login,
         )
         self._client = BlockingClient(address, config)
         self._counts: dict[str, int] = {}

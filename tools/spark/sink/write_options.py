@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import os
 import warnings
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,6 +17,8 @@ import attrs
 
 from ....protocol.limits import KIB, MAX_FRAME_BYTES, MAX_TRANSACTIONAL_ID_CHARS, MIB
 from ....protocol.types import CompressionType
+from ...client.login import LoginConfig, PasswordFile
+from ...client.tls import TlsConfig
 
 SERVERS: Final = "kafka.bootstrap.servers"
 SERVERS_ALIAS: Final = "triolog.servers"
@@ -23,6 +26,15 @@ COMPRESSION: Final = "kafka.compression.type"
 ACKS: Final = "kafka.acks"
 DELIVERY_TIMEOUT: Final = "kafka.delivery.timeout.ms"
 REQUEST_TIMEOUT: Final = "kafka.request.timeout.ms"
+
+USER: Final = "triolog.user"
+PASSWORD: Final = "triolog.password"
+PASSWORD_FILE: Final = "triolog.passwordFile"
+PASSWORD_VARIABLE: Final = "TRIOLOG_PASSWORD"
+TLS_CA: Final = "triolog.tlsCa"
+TLS_CERT: Final = "triolog.tlsCert"
+ACCESS: Final = (USER, PASSWORD, PASSWORD_FILE, TLS_CA, TLS_CERT)
+"""How a server is reached, and as whom. Spark itself keeps what has `password` in its name out of plans and event logs."""
 
 DEFAULT_PORT: Final = 9095
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -41,6 +53,7 @@ REFUSED: Final = {
 _NAMES: Final = (
     SERVERS,
     SERVERS_ALIAS,
+    *ACCESS,
     "topic",
     "includeHeaders",
     COMPRESSION,
@@ -57,6 +70,18 @@ _NAMES: Final = (
 
 class OptionError(ValueError):
     """An option of a read or write that is unknown, wrong, missing, or contradicts another one."""
+
+
+@attrs.frozen
+class ServerAccess:
+    """How a server is reached, and as whom: what a client's configuration has of it."""
+
+    tls: TlsConfig | None = None
+    login: LoginConfig | None = None
+
+
+NOBODY: Final = ServerAccess()
+"""Without TLS and without a login."""
 
 
 class DeliveryGuarantee(enum.Enum):
@@ -77,6 +102,7 @@ class WriteOptions:
     """
 
     address: tuple[str, int]
+    access: ServerAccess = NOBODY
     topic: str | None = None
     compression: CompressionType = CompressionType.NONE
     acks: int = -1
@@ -93,7 +119,7 @@ class WriteOptions:
         """Read Spark's options; OptionError. Unknown `kafka.*` options are ignored with one warning, any others refused."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
         _refuse_unknown(given)
-        values: dict[str, Any] = {"address": read_address(given)}
+        values: dict[str, Any] = {"address": read_address(given), "access": read_access(given)}
         if "topic" in given:
             if not given["topic"]:
                 raise OptionError("option topic is empty, expected the name of a topic")
@@ -171,6 +197,23 @@ def read_address(given: Mapping[str, str]) -> tuple[str, int]:
     if not separator or not host or "," in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise OptionError(f"option {both[0]} is {text!r}, expected the address of one server, as in localhost:{DEFAULT_PORT}")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def read_access(given: Mapping[str, str]) -> ServerAccess:
+    """The same for how the server is reached; without a password the environment has it. OptionError, which repeats none."""
+    user, password, file = (given.get(name.lower()) for name in (USER, PASSWORD, PASSWORD_FILE))
+    ca, certificate = given.get(TLS_CA.lower()), given.get(TLS_CERT.lower())
+    tls = None if ca is None and certificate is None else TlsConfig(ca_file=ca, certificate_file=certificate)
+    if user is None:
+        if password is not None or file is not None:
+            raise OptionError(f"option {USER} is missing, whose password is given")
+        return ServerAccess(tls)
+    if password is not None and file is not None:
+        raise OptionError(f"options {PASSWORD} and {PASSWORD_FILE} are both given; leave one of them out")
+    found = PasswordFile(file) if file else password or os.environ.get(PASSWORD_VARIABLE)
+    if not user or not found:
+        raise OptionError(f"option {USER} needs a name, and {PASSWORD_FILE}, {PASSWORD} or the variable {PASSWORD_VARIABLE}")
+    return ServerAccess(tls, LoginConfig(user=user, password=found))
 
 
 def read_choice(option: str, text: str, allowed: Mapping[str, Any]) -> Any:

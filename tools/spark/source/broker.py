@@ -98,6 +98,8 @@ class Broker:
             client_id=options.client_id,
             connect_timeout_ms=min(10_000, options.poll_timeout_ms),
             request_timeout_ms=request_timeout_ms,
+            tls=options.access.tls,
+            login=options.access.login,
         )
 
     def ranges(

@@ -20,7 +20,18 @@ import attrs
 from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_CLIENT_ID_CHARS, MAX_FRAME_BYTES, MAX_GROUP_ID_CHARS, MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...client.config import address_text
-from ..sink.write_options import SERVERS, SERVERS_ALIAS, OptionError, read_address, read_choice, read_number
+from ..sink.write_options import (
+    ACCESS,
+    NOBODY,
+    SERVERS,
+    SERVERS_ALIAS,
+    OptionError,
+    ServerAccess,
+    read_access,
+    read_address,
+    read_choice,
+    read_number,
+)
 from .bounds import (
     EARLIEST_OFFSET,
     LATEST,
@@ -33,6 +44,7 @@ from .bounds import (
     check_order,
     is_moving,
 )
+from .quantities import read_duration_ms, read_size
 from .schema import COLUMNS, DEFAULT_COLUMNS
 
 GROUP: Final = "kafka.group.id"
@@ -52,6 +64,7 @@ BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffse
 NAMES: Final = (
     SERVERS,
     SERVERS_ALIAS,
+    *ACCESS,
     *SELECTIONS,
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -89,9 +102,6 @@ REFUSED: Final = {
 }
 """Options that are refused with a reason of their own."""
 
-_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNITS_BYTES: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB, "gb": KIB * MIB}
-_QUANTITY: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -128,6 +138,7 @@ class ReadOptions:
     """The options of one read, checked; docs/spark.md has the table. Durations are in ms, sizes in bytes."""
 
     address: tuple[str, int]
+    access: ServerAccess = NOBODY
     selection: Selection
     starting: Bound
     ending: Bound = LATEST
@@ -173,6 +184,7 @@ class ReadOptions:
             _refuse_ending(given)
         values: dict[str, Any] = {
             "address": read_address(given),
+            "access": read_access(given),
             "selection": _selection(given),
             "starting": _bound(given, "starting", LATEST if streaming else Earliest(), streaming),
             "ending": _bound(given, "ending", LATEST, streaming),
@@ -212,7 +224,7 @@ def _simple_values(given: Mapping[str, str]) -> dict[str, Any]:
         ("fetchMaxBytes", "fetch_max_bytes", KIB, MAX_FRAME_BYTES - MIB),
     ):
         if (text := given.get(option.lower())) is not None:
-            values[field] = _size(option, text, least_bytes, most_bytes)
+            values[field] = read_size(option, text, least_bytes, most_bytes)
     for option, field in (
         ("failOnDataLoss", "fail_on_data_loss"),
         ("includeHeaders", "include_headers"),
@@ -222,7 +234,7 @@ def _simple_values(given: Mapping[str, str]) -> dict[str, Any]:
         if (text := given.get(option.lower())) is not None:
             values[field] = read_choice(option, text, _BOOLEANS)
     if (text := given.get("maxtriggerdelay")) is not None:
-        values["max_trigger_delay_ms"] = _duration_ms("maxTriggerDelay", text)
+        values["max_trigger_delay_ms"] = read_duration_ms("maxTriggerDelay", text)
     if (text := given.get("startingoffsetsbytimestampstrategy")) is not None:
         names = {name: name for name in ("error", "latest")}
         values["starting_strategy"] = read_choice("startingOffsetsByTimestampStrategy", text, names)
@@ -379,19 +391,3 @@ def _columns(given: Mapping[str, str], include_headers: bool) -> tuple[str, ...]
     if unknown or len(set(columns)) != len(columns):
         raise OptionError(f"option columns is {text!r}, expected names out of {', '.join(COLUMNS)}, each once")
     return columns
-
-
-def _duration_ms(option: str, text: str) -> int:
-    match = _QUANTITY.fullmatch(text.lower())
-    unit = match and _UNITS_MS.get(match[2] or "ms")
-    if match is None or unit is None:
-        raise OptionError(f"option {option} is {text!r}, expected a time such as 500ms, 10s, 15m or 1h")
-    return int(int(match[1]) * unit)
-
-
-def _size(option: str, text: str, least: int, most: int) -> int:
-    match = _QUANTITY.fullmatch(text.lower())
-    unit = match and _UNITS_BYTES.get(match[2])
-    if match is None or unit is None or not least <= int(match[1]) * unit <= most:
-        raise OptionError(f"option {option} is {text!r}, expected bytes from {least} to {most}, such as 64m or 4194304")
-    return int(match[1]) * unit

@@ -36,6 +36,7 @@ from .....protocol.kafka.entities import (
     values_at,
 )
 from .....protocol.schema.fields import Entity
+from .....protocol.types import TopicPartition
 from ..door import NO_TOPIC_ID, Call
 from . import seen_answers
 
@@ -47,10 +48,18 @@ TOPIC, GROUP, CLUSTER, TRANSACTION = (
 )
 ENTITIES: Final = {TOPIC: TOPIC_NAME, GROUP: GROUP_ID, TRANSACTION: TRANSACTIONAL_ID}
 
-Rule = Callable[[Call, Api, Any], ErrorCode | None]
-"""(call, its API, request) -> why it is refused."""
 Judge = Callable[[Call, Any, Any], ErrorCode | None]
 """(call, request, an element of it) -> why that is refused."""
+
+
+@attrs.frozen
+class Rule:
+    """What a request as a whole needs."""
+
+    says: str
+    """The right, as the table of all calls has it."""
+    refusal: Callable[[Call, Api, Any], ErrorCode | None]
+    """(call, its API, request) -> why it is refused."""
 
 
 @attrs.frozen
@@ -58,6 +67,8 @@ class Each:
     """The list of a request that names an entity; its elements are looked at one by one."""
 
     entity: Entity
+    says: str
+    """The right, as the table of all calls has it."""
     judge: Judge
     once: bool = False
     """Elements that are there twice are not judged: their handler refuses them."""
@@ -72,6 +83,10 @@ class Rules:
     hide: Callable[[Call, Any, Any], None] | None = None
 
 
+def _right(operation: AclOperation, kind: ResourceType) -> str:
+    return f"{operation.name} {kind.name}"
+
+
 # ---- requests that are refused as a whole --------------------------------------------------------------------------------
 
 
@@ -83,7 +98,7 @@ def _on(kind: ResourceType, operation: AclOperation) -> Rule:
         names = (CLUSTER_NAME,) if kind is CLUSTER else (name for path in paths[api.key] for name in values_at(body, path))
         return None if all(call.authorize(operation, kind, name) for name in names) else DENIED[kind]
 
-    return rule
+    return Rule(_right(operation, kind), rule)
 
 
 def _paths(api: Api, kind: ResourceType) -> tuple[str, ...]:
@@ -99,10 +114,8 @@ def _markers(call: Call, _api: Api, _body: Any) -> ErrorCode | None:
 
 
 def _idempotent_producer(call: Call, _api: Api, body: Any) -> ErrorCode | None:
-    """Without a transactional id, WRITE on any topic is enough for a producer id, else IDEMPOTENT_WRITE on the cluster."""
-    if body.transactional_id is not None or call.may_on_any(AclOperation.WRITE, TOPIC):
-        return None
-    return None if call.authorize(AclOperation.IDEMPOTENT_WRITE, CLUSTER) else DENIED[CLUSTER]
+    is_allowed = body.transactional_id is not None or call.may_have_producer_id()
+    return None if is_allowed else DENIED[CLUSTER]
 
 
 def _one_coordinator(call: Call, _api: Api, body: Any) -> ErrorCode | None:
@@ -134,29 +147,24 @@ def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False) -
                 return None
         return None if call.authorize(operation, kind, name or "") else DENIED[kind]
 
-    return Each(entity, judge, once)
+    return Each(entity, _right(operation, kind), judge, once)
 
 
 def _new_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
-    may = call.authorize(AclOperation.CREATE, CLUSTER, quietly=True) or call.authorize(AclOperation.CREATE, TOPIC, element.name)
-    return None if may else DENIED[TOPIC]
+    return None if call.may_create_topic(element.name) else DENIED[TOPIC]
 
 
 def _old_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
-    """A topic to delete. A missing one is left to the handler if the client may describe it."""
+    """A topic to delete, by name or by id. An unknown id is left to the handler."""
     name, topic_id = name_in(element, TOPIC_NAME), getattr(element, "topic_id", NO_TOPIC_ID)
-    if (name is None) == (topic_id == NO_TOPIC_ID) or call.authorize(AclOperation.DELETE, CLUSTER, quietly=True):
+    if (name is None) == (topic_id == NO_TOPIC_ID):
         return None
+    topics = call.broker.topics
     try:
-        known = call.broker.topics.named(topic_id) if name is None else name
+        known = topics.named(topic_id) if name is None else name
     except RequestError:
         return None
-    if call.authorize(AclOperation.DELETE, TOPIC, known):
-        return None
-    is_seen_missing = known not in call.broker.topics.names() and call.authorize(
-        AclOperation.DESCRIBE, TOPIC, known, quietly=True
-    )
-    return None if is_seen_missing else DENIED[TOPIC]
+    return None if call.may_delete_topic(known, is_there=topics.has_partition(TopicPartition(known, 0))) else DENIED[TOPIC]
 
 
 _CONFIGURED: Final = {2: TOPIC, 32: GROUP, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER}
@@ -191,6 +199,13 @@ def _is_deletion(config: Any) -> bool:
 
 _IN_GROUP: Final = _on(GROUP, AclOperation.READ)
 _IN_TRANSACTION: Final = _on(TRANSACTION, AclOperation.WRITE)
+COORDINATOR: Final = "DESCRIBE GROUP or TRANSACTIONAL_ID"
+WITHOUT_ID: Final = "WRITE on any TOPIC, or IDEMPOTENT_WRITE CLUSTER, without a transactional id"
+_NEW_TOPICS: Final = Each(TOPIC_NAME, "CREATE TOPIC, or CREATE CLUSTER", _new_topic, once=True)
+_OLD_TOPICS: Final = Each(TOPIC_NAME, "DELETE TOPIC, or DELETE CLUSTER", _old_topic, once=True)
+_DESCRIBED_CONFIGS: Final = Each(RESOURCE_NAME, "DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs)
+_ALTERED_CONFIGS: Final = Each(RESOURCE_NAME, "ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, once=True)
+_ONE_GROUP: Final = Rule(_right(AclOperation.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.JOIN_GROUP: Rules((_IN_GROUP,)),
@@ -201,7 +216,7 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.SHARE_FETCH: Rules((_IN_GROUP,)),
     ApiKey.SHARE_ACKNOWLEDGE: Rules((_IN_GROUP,)),
     ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
-    ApiKey.OFFSET_FETCH: Rules((_one_group,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
+    ApiKey.OFFSET_FETCH: Rules((_ONE_GROUP,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
     ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, AclOperation.DESCRIBE)),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
@@ -214,25 +229,25 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
-    ApiKey.FIND_COORDINATOR: Rules((_one_coordinator,), Each(COORDINATOR_KEY, _coordinator)),
-    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, _idempotent_producer)),
+    ApiKey.FIND_COORDINATOR: Rules((Rule(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)),
+    ApiKey.INIT_PRODUCER_ID: Rules((_IN_TRANSACTION, Rule(WITHOUT_ID, _idempotent_producer))),
     ApiKey.ADD_PARTITIONS_TO_TXN: Rules((_IN_TRANSACTION,)),
     ApiKey.ADD_OFFSETS_TO_TXN: Rules((_IN_TRANSACTION, _IN_GROUP)),
     ApiKey.TXN_OFFSET_COMMIT: Rules((_IN_TRANSACTION, _IN_GROUP), _named(TOPIC, AclOperation.READ)),
     ApiKey.END_TXN: Rules((_IN_TRANSACTION,)),
-    ApiKey.WRITE_TXN_MARKERS: Rules((_markers,)),
+    ApiKey.WRITE_TXN_MARKERS: Rules((Rule("ALTER CLUSTER, or CLUSTER_ACTION CLUSTER", _markers),)),
     ApiKey.DESCRIBE_PRODUCERS: Rules(each=_named(TOPIC, AclOperation.READ)),
     ApiKey.DESCRIBE_TRANSACTIONS: Rules(each=_named(TRANSACTION, AclOperation.DESCRIBE), hide=seen_answers.transactions),
     ApiKey.LIST_TRANSACTIONS: Rules(hide=seen_answers.listed_transactions),
     ApiKey.LIST_OFFSETS: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Rules(each=_named(TOPIC, AclOperation.DESCRIBE)),
-    ApiKey.CREATE_TOPICS: Rules(each=Each(TOPIC_NAME, _new_topic, once=True), hide=seen_answers.new_topics),
-    ApiKey.DELETE_TOPICS: Rules(each=Each(TOPIC_NAME, _old_topic, once=True), hide=seen_answers.old_topics),
+    ApiKey.CREATE_TOPICS: Rules(each=_NEW_TOPICS, hide=seen_answers.new_topics),
+    ApiKey.DELETE_TOPICS: Rules(each=_OLD_TOPICS, hide=seen_answers.old_topics),
     ApiKey.CREATE_PARTITIONS: Rules(each=_named(TOPIC, AclOperation.ALTER, once=True)),
     ApiKey.DELETE_RECORDS: Rules(each=_named(TOPIC, AclOperation.DELETE)),
-    ApiKey.DESCRIBE_CONFIGS: Rules(each=Each(RESOURCE_NAME, _described_configs)),
-    ApiKey.ALTER_CONFIGS: Rules(each=Each(RESOURCE_NAME, _altered_configs, once=True)),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Rules(each=Each(RESOURCE_NAME, _altered_configs, once=True)),
+    ApiKey.DESCRIBE_CONFIGS: Rules(each=_DESCRIBED_CONFIGS),
+    ApiKey.ALTER_CONFIGS: Rules(each=_ALTERED_CONFIGS),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Rules(each=_ALTERED_CONFIGS),
     ApiKey.LIST_CONFIG_RESOURCES: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
     ApiKey.ALTER_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.ALTER_CONFIGS),)),
@@ -244,5 +259,30 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.DESCRIBE_QUORUM: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
     ApiKey.UPDATE_FEATURES: Rules((_on(CLUSTER, AclOperation.ALTER),)),
 }
-WHOLE: Final = {key: rules.whole for key, rules in RULES.items() if rules.whole}
-EACH: Final = {key: rules.each for key, rules in RULES.items() if rules.each is not None}
+FREE: Final = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)
+"""What everybody may."""
+BY_THEMSELVES: Final = {
+    ApiKey.PRODUCE: "WRITE TRANSACTIONAL_ID, if one is named; each: WRITE TOPIC",
+    ApiKey.FETCH: "each: READ TOPIC",
+    ApiKey.METADATA: "each: DESCRIBE TOPIC; one that is made by asking for it: CREATE TOPIC, or CREATE CLUSTER",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "each: DESCRIBE TOPIC",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "WRITE TOPIC, all that are named",
+    ApiKey.SHARE_FETCH: "each: READ TOPIC",
+    ApiKey.SHARE_ACKNOWLEDGE: "each: READ TOPIC",
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "DESCRIBE TOPIC, all of the topology; internal ones: CREATE TOPIC, or CREATE CLUSTER",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "DESCRIBE CLUSTER",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "ALTER CLUSTER",
+    ApiKey.DESCRIBE_ACLS: "DESCRIBE CLUSTER",
+    ApiKey.CREATE_ACLS: "ALTER CLUSTER",
+    ApiKey.DELETE_ACLS: "ALTER CLUSTER",
+}
+"""What the handlers of these ask, beside RULES, in words."""

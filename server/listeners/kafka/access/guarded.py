@@ -40,7 +40,7 @@ async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
     rules = RULES.get(api.key, NO_RULES)
     for rule in rules.whole:
-        if (code := rule(call, api, body)) is not None:
+        if (code := rule.refusal(call, api, body)) is not None:
             return error_response(api, call.version, body, code, MESSAGE)
     path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
     if rules.each is None or path is None:

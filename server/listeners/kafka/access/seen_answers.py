@@ -6,7 +6,8 @@ logged as a refusal: nobody has asked for what is left out.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from .....protocol.errors import RequestError
 from .....protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, ResourceType
@@ -155,3 +156,17 @@ def old_topics(call: Call, _body: Any, answer: Any) -> None:
         if topic.error_code == DENIED[TOPIC] and topic.name is None:
             name = _name_of(call, topic)
             topic.name = name if name is not None and _may_see(call, TOPIC, name) else None
+
+
+SAYS: Final[dict[Callable[..., None], str]] = {
+    offsets: "topics without DESCRIBE TOPIC",
+    listed_groups: "groups without DESCRIBE GROUP, unless the client has DESCRIBE CLUSTER",
+    listed_transactions: "transactional ids without DESCRIBE TRANSACTIONAL_ID",
+    transactions: "topics without DESCRIBE TOPIC",
+    described_groups: "groups that read topics without DESCRIBE TOPIC, whose error says so",
+    streams_groups: "groups whose topology has topics without DESCRIBE TOPIC, whose error says so",
+    share_offsets: "topics without DESCRIBE TOPIC",
+    new_topics: "the configuration without DESCRIBE_CONFIGS TOPIC",
+    old_topics: "the name of a topic that is deleted by id, without DESCRIBE TOPIC",
+}
+"""What is left out, in words."""

@@ -42,7 +42,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 async def get(address: Address, path: str, method: str = "GET") -> tuple[int, str]:
     """Status and body."""
     async with await trio.open_tcp_stream(*address) as stream:
-        await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+        await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         with trio.fail_after(30):
             while data := await stream.receive_some(65536):

@@ -168,3 +168,16 @@ def test_a_name_upstream_is_made_of_what_the_template_names() -> None:
 
 def test_utc_is_a_zone_without_a_database() -> None:
     assert read_link("the test", {**LEAST, "timezone": "utc"}).timezone is UTC
+
+
+def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(tmp_path: Path) -> None:
+    head = 'user = "edge"\npassword = { file = "/run/secrets/triolog" }\n'
+    found = settings(tmp_path, head + WHOLE)
+    assert (found.user, found.password) == ("edge", Secret("file", "/run/secrets/triolog"))
+    for wrong, message in (
+        ('user = "edge"\npassword = "very secret"\n', "a secret is"),
+        ('password = { variable = "P" }\n', "password is for user"),
+    ):
+        with pytest.raises(SettingsError, match=message) as caught:
+            settings(tmp_path, wrong + WHOLE)
+        assert "very secret" not in str(caught.value)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 from triolog.protocol.types import Isolation, TopicPartition
-from triolog.tools.spark.sink.write_options import OptionError
+from triolog.tools.spark.sink.write_options import ACCESS, OptionError
 from triolog.tools.spark.source.bounds import AtOffsets, AtTime, AtTimes, Earliest, Latest
 from triolog.tools.spark.source.options import NAMES, Assigned, Matching, ReadOptions, Subscribed
 
@@ -120,7 +120,7 @@ def test_a_batch_has_an_end_and_a_stream_refuses_it(option: str) -> None:
 def test_every_option_is_in_a_test_of_this_file() -> None:
     tested = {option for option, *_ in READ_AS}
     elsewhere = {"kafka.bootstrap.servers", "triolog.servers", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"}
-    assert tested | elsewhere == set(NAMES)
+    assert tested | elsewhere | set(ACCESS) == set(NAMES)
 
 
 def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:

@@ -197,4 +197,4 @@ def test_a_rule_about_what_no_field_stands_for_lets_nobody_pass() -> None:
     call: Any = None  # nothing is asked of it
     body = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1)
     with pytest.raises(AssertionError, match="InitProducerId has no field for a groupId"):
-        RULES[ApiKey.HEARTBEAT].whole[0](call, APIS[ApiKey.INIT_PRODUCER_ID], body)
+        RULES[ApiKey.HEARTBEAT].whole[0].refusal(call, APIS[ApiKey.INIT_PRODUCER_ID], body)

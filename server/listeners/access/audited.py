@@ -1,0 +1,32 @@
+"""What changes of clients' leave in the audit log, whatever protocol they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....protocol.errors import ErrorCode
+from ...broker import AuditLog
+from .rights import Asker
+
+
+def note_change(audit: AuditLog, asker: Asker, protocol: str, api: str, names: Iterable[str], codes: Iterable[int]) -> None:
+    """A client has asked for a change, of what `names` says, and was answered with these error codes. Values, which may be
+    secrets, are not among the names."""
+    session = asker.session
+    audit.note(
+        "change",
+        principal=session.principal,
+        host=session.transport.host,
+        client_id=session.client_id,
+        protocol=protocol,
+        api=api,
+        names=list(names),
+        errors=[_name(code) for code in codes if code],
+    )
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,184 @@
+"""How a user logs in on a listener with SASL, by PLAIN or SCRAM, whatever protocol carries the tokens. Source: KIP-84, KIP-368
+(logins that end), RFC 4616, RFC 5802; Kafka's SaslServerAuthenticator.
+
+Requests are small before a login, and there is a minute for it. A login that fails is counted; its door answers after a delay
+and ends the connection. Which requests carry tokens, and in which order, is the door's matter.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import attrs
+import trio
+
+from ....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
+from ....protocol.kafka.scram import ScramMechanism, ScramServer
+from ...broker import Broker, Security
+from ...settings.listener_security import PLAIN
+from ..connections.session import USER_PREFIX, Session
+
+LOGGER: Final = logging.getLogger(__name__)
+
+LOGIN_TIMEOUT_S: Final = 60.0
+"""Who has not logged in by then is disconnected."""
+NONCE_BYTES: Final = 20
+SCRAM: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
+
+WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
+"""Kafka's words."""
+MOST_SHOWN: Final = 40
+"""Characters of an unknown mechanism that a log line has."""
+EXPIRED: Final = "its login has expired and was not renewed"
+
+
+class Taken(NamedTuple):
+    """What a token was answered with. The user has logged in with the last one, for `lifetime_ms`, 0 for ever."""
+
+    answer: bytes
+    is_last: bool
+    lifetime_ms: int = 0
+
+
+@attrs.define(eq=False)
+class Login:
+    """How far a connection has come with saying who it is. Owner: what takes its requests up."""
+
+    broker: Broker
+    session: Session[Any]
+    mechanisms: tuple[str, ...]
+    end: Callable[[str], None]
+    """Ends the connection, and says why."""
+    mechanism: str | None = None
+    """That of the login, or of the one that was begun."""
+    has_logged_in: bool = False
+    is_under_way: bool = False
+    """Whether a login, or its renewal, was begun and is not done."""
+    _user: str | None = None
+    """Who is logging in, or has logged in."""
+    _exchange: ScramServer | None = None
+    """Between the first token of SCRAM and the last one."""
+    _expires: float = float("inf")
+
+    def __attrs_post_init__(self) -> None:
+        self.session.task.ring_at(trio.current_time() + LOGIN_TIMEOUT_S, self._end_when_late)
+
+    @property
+    def _security(self) -> Security:
+        return self.broker.security
+
+    @property
+    def _protocol(self) -> str:
+        return self.session.transport.counters.protocol
+
+    @property
+    def awaits_last_token(self) -> bool:
+        """Whether the first token of two was taken."""
+        return self._exchange is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the user has logged in and does not renew that."""
+        return self.has_logged_in and not self.is_under_way
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether nothing but a renewal is taken any more."""
+        return trio.current_time() >= self._expires
+
+    @property
+    def failure_delay_s(self) -> float:
+        """How long the answer to a login that failed is held back."""
+        return self.broker.config.connection_failed_authentication_delay_ms / 1000
+
+    def _end_when_late(self) -> None:
+        if not self.has_logged_in:
+            self.end(f"it has not logged in within {LOGIN_TIMEOUT_S:g} s")
+
+    def begin(self, mechanism: str) -> None:
+        """Log in, or renew a login. Raises RequestError: with ILLEGAL_SASL_STATE nothing has happened, with
+        UNSUPPORTED_SASL_MECHANISM it has failed."""
+        if self.is_done and not self.broker.config.connections_max_reauth_ms:
+            raise RequestError("the user has logged in already, and logins do not expire here", ErrorCode.ILLEGAL_SASL_STATE)
+        if mechanism not in self.mechanisms or self.mechanism not in (None, mechanism):
+            why = "that of its login" if self.has_logged_in else "enabled"
+            self._count_failure(f"mechanism {mechanism[:MOST_SHOWN]!r} is not {why}")
+            offered = ", ".join(self.mechanisms) if self.mechanism is None else self.mechanism
+            raise RequestError(f"mechanism is not {why}; there is {offered}", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+        self.mechanism, self.is_under_way = mechanism, True
+        self._exchange = None
+
+    def failed(self, why: str) -> SaslAuthenticationError:
+        """The client has not kept to the exchange: what it is to be told."""
+        self._count_failure(why)
+        return SaslAuthenticationError(why)
+
+    async def take(self, token: bytes) -> Taken:
+        """One token of the client's. Raises SaslAuthenticationError: it has failed."""
+        try:
+            if self.mechanism == PLAIN:
+                self._check_plain(token)
+                return Taken(b"", True, self._finish())
+            if self._exchange is None:
+                return Taken(await self._challenge(token), False)
+            exchange, self._exchange = self._exchange, None
+            answer = exchange.receive_final(token)
+            return Taken(answer, True, self._finish())
+        except SaslAuthenticationError as exc:
+            self._count_failure(exc.message)
+            raise
+
+    def _check_plain(self, token: bytes) -> None:
+        try:
+            authorization, user, password = token.decode().split("\0")
+        except ValueError:
+            raise SaslAuthenticationError("Invalid SASL/PLAIN response: expected 3 tokens in UTF-8") from None
+        if not user or not password:
+            raise SaslAuthenticationError(f"Authentication failed: {'password' if user else 'username'} not specified")
+        self._note_user(user)
+        if authorization not in ("", user):
+            raise SaslAuthenticationError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if not self._security.is_password(user, password):
+            raise SaslAuthenticationError(WRONG_PASSWORD)
+
+    async def _challenge(self, token: bytes) -> bytes:
+        assert self.mechanism is not None
+        mechanism = SCRAM[self.mechanism]
+        exchange = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
+        user = exchange.receive_first(token)
+        self._note_user(user)
+        challenge = exchange.challenge(await self._security.scram_credential(user, mechanism))
+        self._exchange = exchange
+        return challenge
+
+    def _note_user(self, user: str) -> None:
+        """Raises SaslAuthenticationError when a login would be renewed as somebody else."""
+        if self.has_logged_in and user != self._user:
+            raise SaslAuthenticationError("Cannot change principals during re-authentication")
+        self._user = user
+
+    def _finish(self) -> int:
+        """The user has logged in; answers for how long, in ms, 0 for ever."""
+        lifetime_ms = self.broker.config.connections_max_reauth_ms
+        self._expires = trio.current_time() + lifetime_ms / 1000 if lifetime_ms else float("inf")
+        self.is_under_way, self.has_logged_in = False, True
+        self.session.transport.known()
+        self.session.known_as(f"{USER_PREFIX}{self._user}")
+        self._security.statistics.logins += 1
+        if (audit := self._security.audit) is not None:
+            principal, host = self.session.principal, self.session.transport.host
+            audit.note("login", principal=principal, host=host, protocol=self._protocol, mechanism=self.mechanism)
+        LOGGER.debug("%s logged in as %s by %s", self.session.peer, self._user, self.mechanism)
+        return lifetime_ms
+
+    def _count_failure(self, why: str) -> None:
+        self._security.statistics.failed_logins += 1
+        if (audit := self._security.audit) is not None:
+            user, host = self._user or "", self.session.transport.host
+            audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
+        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, self._user, self.mechanism, why)

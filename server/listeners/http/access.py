@@ -1,0 +1,90 @@
+"""Which HTTP requests are answered at all: programs' are, and what a page of somebody else has a browser send is not.
+
+| what is looked at | a request is refused | status |
+|---|---|---|
+| `Host` | with another name, where only this machine is listened to: a name that was made to point here (DNS rebinding) | 403 |
+| `Origin`, `Sec-Fetch-Site` | when a page of another site sends it | 403 |
+| `Content-Type` | when it changes something and is not `application/json`, which no foreign page sends unasked | 415 |
+| `Authorization` | without the token as `Bearer`, where one is asked for | 401 |
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from ....protocol.errors import InvalidConfigError
+from ...settings.broker_config import Address
+from ...settings.exposure import is_loopback
+from .server import JSON, HttpAnswer, HttpRequest
+
+READING: Final = ("GET", "HEAD")
+WITHOUT_BODY: Final = (*READING, "DELETE")
+"""Of these a browser asks before it sends the last one for another site."""
+OF_THIS_SITE: Final = ("same-origin", "none")
+MIN_TOKEN_CHARS: Final = 16
+MAX_TOKEN_BYTES: Final = 4096
+
+
+@attrs.frozen
+class HttpAccess:
+    """Who is answered on one address."""
+
+    is_loopback: bool = True
+    token: str | None = attrs.field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, address: Address, token: str | None = None) -> HttpAccess:
+        return cls(is_loopback(address.host), token)
+
+    def refusal(self, request: HttpRequest) -> HttpAnswer | None:
+        """Why a request is not answered; None when it is."""
+        headers = request.headers
+        host = headers.get("host", "")
+        if self.is_loopback and host and not _is_of_this_machine(host):
+            return HttpAnswer.text(403, f"Host {host[:100]!r} is none of this machine; use its address")
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"http://{host.lower()}":
+            return HttpAnswer.text(403, "requests of other sites are not answered")
+        if headers.get("sec-fetch-site", "none").lower() not in OF_THIS_SITE:
+            return HttpAnswer.text(403, "requests of other sites are not answered")
+        changes = request.method not in WITHOUT_BODY or bool(request.body)
+        if changes and headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {JSON}")
+        if self.token is not None and not _has_token(headers.get("authorization", ""), self.token):
+            answer = HttpAnswer.text(401, "Authorization: Bearer TOKEN is missing, or has another token")
+            return answer._replace(headers=(("www-authenticate", "Bearer"),))
+        return None
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Of an address, or of a name that nobody can make point here."""
+    name, colon, port = host.rpartition(":")
+    name = (name if colon and port.isdigit() else host).removeprefix("[").removesuffix("]").lower().rstrip(".")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return True
+
+
+def _has_token(authorization: str, token: str) -> bool:
+    scheme, _, said = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(said.strip().encode(), token.encode())
+
+
+def read_token(path: str) -> str:
+    """The token in a file. Raises InvalidConfigError, which does not repeat it."""
+    try:
+        with Path(path).open("rb") as stream:
+            token = stream.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it has something else than ASCII"
+        raise InvalidConfigError(f"no token can be read from {path}: {why}") from None
+    if not MIN_TOKEN_CHARS <= len(token) <= MAX_TOKEN_BYTES or not token.isprintable() or " " in token:
+        raise InvalidConfigError(f"{path} has no token of {MIN_TOKEN_CHARS} characters or more, without spaces")
+    return token

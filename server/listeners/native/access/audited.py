@@ -1,0 +1,45 @@
+"""Calls of the native protocol that change topics, groups, quotas or configuration, and what they name: for the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from .....protocol.native import messages
+
+NATIVE: Final = "native"
+
+
+def _topics(message: Any) -> Iterable[str]:
+    return [each if isinstance(each, str) else each.name for each in message.topics]
+
+
+def _configs(message: messages.AlterConfigsRequest) -> Iterable[str]:
+    return [f"{topic.name}: {key}" for topic in message.topics for key in (*topic.set, *topic.delete)]
+
+
+def _partitions(message: messages.DeleteRecordsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}" for each in message.partitions]
+
+
+def _groups(message: messages.DeleteGroupsRequest) -> Iterable[str]:
+    return message.groups
+
+
+def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
+    return [
+        ", ".join(f"{part.type} {'<default>' if part.name is None else part.name}" for part in quota.entity)
+        for quota in message.changes
+    ]
+
+
+AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]]]] = {
+    messages.CreateTopicsRequest: _topics,
+    messages.DeleteTopicsRequest: _topics,
+    messages.CreatePartitionsRequest: _topics,
+    messages.AlterConfigsRequest: _configs,
+    messages.DeleteRecordsRequest: _partitions,
+    messages.DeleteGroupsRequest: _groups,
+    messages.AlterQuotasRequest: _quotas,
+}
+"""By call: what it names."""

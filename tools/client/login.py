@@ -1,0 +1,91 @@
+"""How a client says who it is: a user and a password, and the calls of `authenticate` that they make. No sockets, no trio."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final
+
+import attrs
+from attrs.validators import min_len
+
+from ...protocol.errors import SaslAuthenticationError
+from ...protocol.kafka.scram import ScramMechanism
+from ...protocol.kafka.scram_client import ScramClient
+from ...protocol.native.messages import AuthenticateRequest, AuthenticateResponse, HelloResponse
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
+BEST_FIRST: Final = (ScramMechanism.SCRAM_SHA_512.sasl_name, ScramMechanism.SCRAM_SHA_256.sasl_name, PLAIN)
+NONCE_BYTES: Final = 20
+RENEWED_AT: Final = 0.85
+"""Of a login's time: as early as Kafka's clients may renew theirs."""
+
+LoginSteps = Generator[AuthenticateRequest, AuthenticateResponse, int]
+"""Yields requests, is sent their answers, and returns for how many ms the login holds, 0 for ever."""
+
+
+@attrs.frozen
+class PasswordFile:
+    """A password that is read from a file at every login, so that one that has been renewed is used."""
+
+    path: str
+
+    def __call__(self) -> str:
+        """Raises SaslAuthenticationError."""
+        try:
+            found = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+            raise SaslAuthenticationError(f"the password cannot be read from {self.path}: {why}") from None
+        if not found:
+            raise SaslAuthenticationError(f"the password in {self.path} is empty")
+        return found
+
+
+@attrs.frozen(kw_only=True)
+class LoginConfig:
+    """A user of the server, and the password or what answers it, which is asked at every login. `mechanism`: None is the best
+    one that the server has. A password itself (PLAIN) is sent over TLS only."""
+
+    user: str = attrs.field(validator=min_len(1))
+    password: str | Callable[[], str] = attrs.field(repr=False)
+    mechanism: str | None = None
+
+    def read_password(self) -> str:
+        """As it is now."""
+        return self.password() if callable(self.password) else self.password
+
+
+def login_steps(login: LoginConfig | None, hello: HelloResponse, *, is_encrypted: bool) -> LoginSteps:
+    """Log in, or renew a login. Raises SaslAuthenticationError where that cannot be, before anything secret is sent."""
+    mechanism = _mechanism(login, hello.sasl_mechanisms, is_encrypted=is_encrypted)
+    if login is None or mechanism is None:
+        return 0
+    if mechanism == PLAIN:
+        answer = yield AuthenticateRequest(PLAIN, f"\0{login.user}\0{login.read_password()}".encode())
+        return answer.session_lifetime_ms
+    exchange = ScramClient(SCRAM[mechanism], login.user, login.read_password(), secrets.token_urlsafe(NONCE_BYTES))
+    answer = yield AuthenticateRequest(mechanism, exchange.first())
+    answer = yield AuthenticateRequest(mechanism, exchange.final(answer.data))
+    exchange.check(answer.data)
+    if not answer.done:
+        raise SaslAuthenticationError("the server wants more than SCRAM has")
+    return answer.session_lifetime_ms
+
+
+def _mechanism(login: LoginConfig | None, offered: tuple[str, ...], *, is_encrypted: bool) -> str | None:
+    if login is None:
+        if offered:
+            raise SaslAuthenticationError(f"the server wants a user who logs in, by {', '.join(offered)}; none is given")
+        return None
+    if not offered:
+        raise SaslAuthenticationError(f"user {login.user} cannot log in: nobody does there")
+    wanted = BEST_FIRST if login.mechanism is None else (login.mechanism,)
+    found = next((name for name in wanted if name in offered and name in BEST_FIRST), None)
+    if found is None:
+        raise SaslAuthenticationError(f"the server offers {', '.join(offered)}, the client has {', '.join(wanted)}")
+    if found == PLAIN and not is_encrypted:
+        raise SaslAuthenticationError("a password is not sent without TLS, and the server offers nothing else")
+    return found
