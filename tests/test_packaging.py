@@ -39,7 +39,8 @@ import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
 NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in ("health", "metrics", "wear_metrics"))
-NEED["h11"] = ("triolog.server.listeners.http.server", "triolog.server.control.", *NEED["prometheus_client"])
+HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("access", "server"))
+NEED["h11"] = (*HTTP, "triolog.server.control.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
