@@ -10,16 +10,18 @@ from typing import Final
 
 from ..kafka.brokers import KAFKA, TRIOLOG, Broker, Brokers
 from ..kafka.jars import MIRROR_MAKER, kafka_jars
-from ..measuring.measure import Line, RowResult, absent, at_least, ratio
+from ..measuring.measure import Line, RowResult, absent, at_least, at_most, ratio
 from ..measuring.server import Server, serving
 from ..peers.peer import PeerMissingError
 from .forwarder import BATCH_RECORDS, VALUE_BYTES, CaughtUp, backlog, caught_up_lines, fill_backlog, forwarding, missing, watch
 from .mirror_maker import FLAGS, copied_name, mirroring
-from .rows import DELAY, MEMORY, PROCESSOR, RATE, delay_lines, measure_delay
+from .rows import DELAY, MEMORY, delay_lines, measure_delay
 
 TOPIC: Final = "readings"
 RECORDS: Final = 1_000_000
 ROUNDS: Final = 3
+RATE: Final = at_least(40, "MB/s")
+PROCESSOR: Final = at_most(15, "s/GB")
 MIRROR: Final = "MirrorMaker 2"
 OVER_MIRROR: Final = at_least(1, "x")
 MEMORY_OVER_MIRROR: Final = at_least(5, "x")

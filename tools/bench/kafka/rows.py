@@ -47,7 +47,7 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-UNWARMED: Final = frozenset({"fixture", "idle-members", "forward-delay"})
+UNWARMED: Final = frozenset({"fixture", "idle-members", "forward", "forward-delay"})
 """Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later."""
 WARM_S: Final = 60.0
 
