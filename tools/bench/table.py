@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from .counting.row import request_counts
-from .forwarding.rows import appends_beside_forward, forward_backlog, forward_delay
+from .forwarding.interference import appends_beside_forward
+from .forwarding.rows import forward_backlog, forward_delay
 from .measuring.bench import Bench
 from .measuring.child import LoadFailedError
 from .measuring.measure import RowResult

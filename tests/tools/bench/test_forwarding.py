@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.bench.forwarding import rows
+from triolog.tools.bench.forwarding import interference, rows
 from triolog.tools.bench.forwarding.forwarder import backlog, missing, running, watch
 from triolog.tools.bench.measuring.bench import Bench
 from triolog.tools.bench.measuring.child import LoadFailedError
@@ -48,6 +48,6 @@ def test_without_librdkafka_rows_say_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
     assert "pip install 'triolog[forward]'" in missing()
     bench = Bench(str(tmp_path), TINY, lambda text: None)
-    for row in (rows.forward_delay, rows.forward_backlog, rows.appends_beside_forward):
+    for row in (rows.forward_delay, rows.forward_backlog, interference.appends_beside_forward):
         [line] = row(bench).lines
         assert (line.verdict, line.note) == (Verdict.NOT_MEASURED, missing())

@@ -133,6 +133,13 @@ def caught_up_lines(
     ]
 
 
+def folder(directory: str, name: str) -> str:
+    """A new one for a server."""
+    path = Path(directory, name)
+    path.mkdir()
+    return str(path)
+
+
 def backlog(scale: Scale, full: int) -> int:
     """Records of a backlog: whole batches."""
     return scale.count(full // BATCH_RECORDS) * BATCH_RECORDS
