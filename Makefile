@@ -8,21 +8,25 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo spark-demo test test-spark-kill lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo edge-demo spark-demo test test-spark-kill simulate lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo and demo.
+# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo, edge-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
-		$(if $(filter dev test spark-demo,$*),$(VENV)/.installed-demo)
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
+		$(if $(filter dev test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo
+
+# ARGS=... goes to the demo: --to HOST:PORT, --seed N, --json.
+edge-demo: $(VENV)/.installed-edge-demo
+	$(BIN)/triolog edge-demo $(ARGS)
 
 # ARGS=... goes to the demo: --rows N, --json, --picture FILE.
 spark-demo: $(VENV)/.installed-spark-demo
@@ -34,6 +38,10 @@ test: $(VENV)/.installed-test
 # A streaming job whose driver is killed 30 times and whose server is killed 100 times; takes about a quarter of an hour.
 test-spark-kill: $(VENV)/.installed-test
 	TRIOLOG_TEST=full TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
+
+# Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
+simulate: $(VENV)/.installed-test
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -56,7 +56,7 @@ async def serve(
                         addresses = attrs.evolve(addresses, metrics=metrics)
                         _log_start(broker, addresses, time.perf_counter() - begin)
                         if health is not None:
-                            health.serving(broker, listeners.admission.protocols)
+                            health.serving(broker, listeners.admission.protocols, more=service.scraped)
                         started(addresses)
                         await service.serving(outer, broker, listeners, addresses, hangups)
                         name = signal.Signals(await anext(signals)).name

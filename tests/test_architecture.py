@@ -74,6 +74,7 @@ FLOORS: Final = {
     "tools.demo": 27,
     "tools.bench": 28,
     "tools.pytest_plugin": 28,
+    "tools.demo.edge": 29,
     "tools.spark": 29,
 }
 """A module imports strictly lower floors, and modules of its own entry."""

@@ -7,6 +7,7 @@ not tried, only judged by `systemd-analyze security`.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -19,9 +20,11 @@ import pytest
 from triolog.server.settings.broker_settings import read_settings
 from triolog.tools.cli.main import SUBCOMMANDS
 
-from tests.support.server_process import COMMAND
+from tests.support.forwarding import TOPIC, forwarding, until
+from tests.support.server_process import COMMAND, environment
 from tests.support.supervisor import StandInSupervisor
 from tests.support.unit_files import UnitFile
+from tests.tools.cli.conftest import call
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "packaging/systemd"
 SERVER: Final = "triolog.service"
@@ -117,3 +120,43 @@ def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(
         config.write_text("native = ")
         assert str(supervisor.start().wait_exit()) == unit.service("RestartPreventExitStatus")
     assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
+
+
+def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_and_stops(tmp_path: Path) -> None:
+    unit = UnitFile.read(FOLDER / LINK)
+    assert unit.command()[1:] == ["forward", "--config", "/etc/triolog/forward/%i.toml"]
+    assert unit.service("Type") == "exec"
+    config, said = tmp_path / "link.toml", tmp_path / "said"
+    # systemd sets the variable, and the directories of other links are still there when one ends
+    runtime = tmp_path / unit.service("RuntimeDirectory")
+    runtime.mkdir(int(unit.service("RuntimeDirectoryMode"), 8))
+    assert unit.service("RuntimeDirectoryPreserve") == "yes"
+    command = [*COMMAND, *unit.command()[1:-1], str(config)]
+    variables = environment({"RUNTIME_DIRECTORY": str(runtime), "PASSWORD": "secret"})
+    with forwarding() as pair, said.open("wb") as output:
+        pair.source.create_topic(TOPIC)
+        pair.append([b"a"])
+
+        def write(delay_ms: int) -> None:
+            config.write_text(
+                f'server = "{pair.source.native}"\n[[forward]]\nname = "link"\nto = "{pair.upstream.bootstrap_servers}"\n'
+                f'topics = ["{TOPIC}"]\nmax_delay_ms = {delay_ms}\n'
+                '[forward.kafka]\n"ssl.key.password" = { variable = "PASSWORD" }\n'
+            )
+
+        write(20)
+        with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
+            try:
+                until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"a"], "the record")
+                told = call("forward", "status", "--state-dir", str(runtime / "forward"), "--json")
+                assert json.loads(told.stdout)["state"] == "running"
+                write(30)
+                subprocess.run([part.replace("$MAINPID", str(process.pid)) for part in unit.command("ExecReload")], check=True)
+                until(lambda: "link link begins anew: max_delay_ms" in said.read_text(), "the reload")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+        config.write_text("[[forward]]")
+        wrong = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert str(wrong.returncode) == unit.service("RestartPreventExitStatus")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
+from typing import Any
 
 import attrs
 import trio
@@ -27,6 +28,8 @@ class Service:
     """Everything as at the start, blocking; see `Reloading`."""
     parts: list[Part] = attrs.field(factory=list)
     """Whoever else has settings that may change while the server runs."""
+    scraped: Callable[[], Awaitable[Iterable[Any]]] | None = None
+    """Metrics of Prometheus that someone else has, for `/metrics`."""
 
     def starting(self, report: Report) -> Report:
         """Who is to be told how far a start is."""

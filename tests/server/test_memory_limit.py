@@ -7,6 +7,7 @@ import json
 import resource
 import struct
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,12 +18,14 @@ from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType
 
 from tests.support.attackers import unfinished_frame
+from tests.support.forked_servers import ServerForker
 from tests.support.kafka_admin import BROKER_TYPE
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
 from tests.support.large_batches import zeros
 from tests.support.memory_cgroup import memory_cgroup
 from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.small_devices import mounted_device
 from tests.support.wire_client import WireClient
 
 SPARE_BYTES: Final = 48 * MIB
@@ -95,6 +98,9 @@ def test_readers_that_never_read_take_no_more_than_the_limit_for_answers(server_
 
 
 CAP_BYTES: Final = 192 * MIB
+DEVICE_BYTES: Final = 64 * MIB
+PRODUCERS: Final = 8
+BATCH_BYTES: Final = 500_000
 
 
 def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder: ServerFolder) -> None:
@@ -130,6 +136,45 @@ def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder:
         print(f"{peak} bytes resident at most, control group: {cgroup.kind}")  # noqa: T201 - shown with a failure only
         assert peak <= CAP_BYTES
         assert cgroup.killed() == 0
+
+
+def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Path, server_forker: ServerForker) -> None:
+    """Producers of four times what fits, and readers that never read: nobody is refused, and nothing takes more."""
+    (tmp_path / "server").mkdir()
+    config = {"segment.bytes": str(MIB), "disk.full.policy": "drop-oldest", "retention.ms": "-1"}
+    with ExitStack() as stack:
+        device = stack.enter_context(mounted_device(tmp_path, "ext4", DEVICE_BYTES))  # a tmpfs would be memory itself
+        cgroup = stack.enter_context(memory_cgroup(CAP_BYTES))
+        folder = stack.enter_context(
+            ServerFolder(tmp_path / "server", command=server_forker, data_dirs=(str(device / "data"),))
+        )
+        server = folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)})
+        cgroup.add(server.pid)
+        peers = stack.enter_context(ExitStack())
+        native = peers.enter_context(WireClient.connect(server.address))
+        native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, PRODUCERS, config),)))
+        producers = [peers.enter_context(KafkaWire.connect(kafka_address(server))) for _ in range(PRODUCERS)]
+        for number in range(4 * DEVICE_BYTES // (PRODUCERS * BATCH_BYTES)):
+            for partition, producer in enumerate(producers):
+                producer.send(produce_request(batch(bytes(BATCH_BYTES)), partition=partition), 9)
+            for producer in producers:
+                [answered] = producer.receive().responses[0].partition_responses
+                assert answered.error_code == ErrorCode.NONE, answered
+            if number % 4 == 0:
+                reader = peers.enter_context(KafkaWire.connect(kafka_address(server)))
+                for partition in range(PRODUCERS):
+                    asked = fetch_partition(answered.base_offset, partition=partition, max_bytes=50 * MIB)
+                    reader.send(fetch_request(asked, max_bytes=50 * MIB), 11)
+        [directory] = native.call(messages.StatisticsRequest()).statistics["directories"]
+        peak = server.memory_bytes("VmHWM")
+        peers.close()
+        assert server.stop() == 0
+        print(f"{peak} bytes resident at most, control group: {cgroup.kind}")  # noqa: T201 - shown with a failure only
+        assert directory["given_up_segments"] > 2 * DEVICE_BYTES // MIB
+        assert not directory["is_refusing"]
+        assert peak <= CAP_BYTES
+        assert cgroup.killed() == 0
+        assert "No space left" not in server.stderr()
 
 
 def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_the_limit(server_folder: ServerFolder) -> None:

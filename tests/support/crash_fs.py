@@ -21,7 +21,7 @@ import functools
 import os
 import random
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import attrs
 from triolog.protocol.types import Bytes
@@ -116,10 +116,10 @@ class CrashFileSystem:
 
     # ---- what tests order --------------------------------------------------------------------------------------------
 
-    def crash(self, rng: random.Random) -> CrashFileSystem:
+    def crash(self, rng: random.Random) -> Self:
         """The file system after a power cut now. This one is off from then on."""
         self._off = True
-        after = CrashFileSystem(page_bytes=self._page_bytes)
+        after = type(self)(page_bytes=self._page_bytes)
         after._root = survivor(self._root, rng, self._page_bytes)
         return after
 
@@ -131,9 +131,9 @@ class CrashFileSystem:
         self._moments = []
         return self._moments
 
-    def copy(self) -> CrashFileSystem:
+    def copy(self) -> Self:
         """The same files and names, synced or not, and the same chances; nothing of it is open, nothing is ordered."""
-        copy = CrashFileSystem(page_bytes=self._page_bytes)
+        copy = type(self)(page_bytes=self._page_bytes)
         copy.free = self.free
         copy._root = copied(self._root)
         return copy

@@ -39,13 +39,13 @@ class ServerForker:
 
     @classmethod
     @contextmanager
-    def running(cls, environment: Mapping[str, str]) -> Iterator[Self]:
-        """It lives as long as the block, and what it has forked does not live longer."""
+    def running(cls, environment: Mapping[str, str], *modules: str) -> Iterator[Self]:
+        """It lives as long as the block, and what it has forked does not live longer. `modules` are loaded too."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, str(PROGRAM), str(theirs.fileno())],
+                    [sys.executable, str(PROGRAM), str(theirs.fileno()), *modules],
                     pass_fds=(theirs.fileno(),),
                     env=dict(environment),
                     stdin=subprocess.DEVNULL,

@@ -1,19 +1,21 @@
 """A producer, a server, a forwarder and an upstream, each but the producer a process that can be killed at any time.
 
-The upstream is behind a proxy, so that it keeps its address while it is away. It is a `triolog serve`, or an Apache Kafka.
+The server and the upstream live as long as the chain, with what they hold. A run has a topic and a link of its own on it: that
+is fed, forwarded, and compared at its end. The upstream is behind a proxy, so that it keeps its address while it is away. It is
+a `triolog serve`, or an Apache Kafka.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import random
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 from confluent_kafka import Consumer, TopicPartition
@@ -27,20 +29,45 @@ from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
 from triolog.tools.client.procedures.topics import create_topics
+from triolog.tools.forward.process.control import ask
+from triolog.tools.forward.process.place import CONTROL
 
-from tests.support.forwarding import LINK, NODE, until
+from tests.support.forked_servers import ForkedProcess, ServerForker
+from tests.support.forwarding import NODE, until
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.server_process import COMMAND, ServerFolder, ServerProcess, environment
+from tests.support.server_process import ServerFolder, ServerProcess, environment
 from tests.support.weather_proxy import WeatherProxy
 
-TOPIC: Final = "readings"
 PARTITIONS: Final = 3
 PATIENCE_S: Final = 120.0
-CONSUME_S: Final = 10.0
+CONSUME_S: Final = 0.2
+LOADED: Final = (
+    "confluent_kafka.admin",
+    "triolog.tools.cli.forward.command",
+    "triolog.tools.cli.forward.options",
+    "triolog.tools.forward.process.run_links",
+    "triolog.tools.forward.source.server",
+)
+"""What a forwarder imports, beside what a server does."""
 PRODUCER: Final = ProducerConfig(retry_backoff_max_ms=100, delivery_timeout_ms=120_000)
 
 Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Timestamp, key, value, headers."""
+
+
+READER: Final = {
+    "group.id": "check",
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "reconnect.backoff.max.ms": 100,
+    "fetch.wait.max.ms": 50,
+}
+QUIET: Final = logging.getLogger("the reader's librdkafka")
+QUIET.setLevel(logging.CRITICAL + 1)
+FORWARDED_S: Final = 3.0
+POLL_S: Final = 0.01
 
 
 class Upstream(Protocol):
@@ -50,6 +77,10 @@ class Upstream(Protocol):
     def kill(self) -> None: ...
     @property
     def address(self) -> tuple[str, int] | None: ...
+
+
+MakeUpstream = Callable[[Path, str, ServerForker], contextlib.AbstractContextManager[Upstream]]
+"""A folder, the address that it is to advertise, and what starts processes."""
 
 
 @attrs.define(eq=False)
@@ -98,27 +129,19 @@ class KafkaUpstream:
 
 @attrs.define(eq=False)
 class Chain:
-    """All of it. Owner: one test."""
+    """What all runs share. Owner: one test."""
 
     folder: Path
-    rng: random.Random
+    forker: ServerForker
     upstream: Upstream
     proxy: WeatherProxy
     source: ServerFolder
     native: Address
-    link_options: tuple[str, ...] = ()
+    reader: Consumer
+    """Of what is committed upstream."""
     _server: ServerProcess | None = None
-    _forwarder: subprocess.Popen[bytes] | None = None
-    _log: IO[bytes] | None = None
-    _feeder: threading.Thread | None = None
-    _over: threading.Event = attrs.field(factory=threading.Event)
-    _error: BaseException | None = None
-    fed: int = 0
 
-    # ---- processes -----------------------------------------------------------------------------------------------------
-
-    def start_source(self) -> None:
-        durability = self.rng.choice(("os", "fsync"))
+    def start_source(self, durability: str = "os") -> None:
         self._server = self.source.start(
             *("--native", str(self.native), "--durability", durability), extra_environment={"TRIOLOG_STOP_GRACE_MS": "1000"}
         )
@@ -127,16 +150,69 @@ class Chain:
         assert self._server is not None
         self._server.kill()
 
+    def in_upstream(self, topics: Sequence[str]) -> dict[tuple[str, int], list[Row]]:
+        """What a reader of committed records finds."""
+        rows: dict[tuple[str, int], list[Row]] = {(topic, number): [] for topic in topics for number in range(PARTITIONS)}
+        left = set(rows)
+        deadline = time.monotonic() + PATIENCE_S
+        self.reader.assign([TopicPartition(*partition, 0) for partition in rows])
+        while left:
+            assert time.monotonic() < deadline, f"{left} upstream were not read within {PATIENCE_S} s"
+            for message in self.reader.consume(500, CONSUME_S):
+                partition, error = (message.topic() or "", message.partition() or 0), message.error()
+                if error is None:
+                    headers = tuple((name, data) for name, data in message.headers() or ())
+                    rows[partition].append((message.timestamp()[1], message.key(), message.value(), headers))
+                elif error.name() == "_PARTITION_EOF":
+                    left.discard(partition)
+        self.reader.unassign()
+        return rows
+
+    @contextlib.contextmanager
+    def run(self, name: str) -> Iterator[Run]:
+        """A topic, a link and a forwarder, and records all the time; ended with the block."""
+        made = Run(self, name, random.Random(name))
+        try:
+            made.feed()
+            made.start_forwarder()
+            yield made
+        except BaseException as exc:
+            exc.add_note(f"run {name}; its forwarders wrote:\n{made.wrote()}")
+            raise
+        finally:
+            made.close()
+
+
+@attrs.define(eq=False)
+class Run:
+    """Choices are those of `rng`, moments are not. Owner: one test."""
+
+    chain: Chain
+    name: str
+    rng: random.Random
+    """Of the thread of the test."""
+    _forwarder: ForkedProcess | None = None
+    _feeder: threading.Thread | None = None
+    _over: threading.Event = attrs.field(factory=threading.Event)
+    _error: BaseException | None = None
+    fed: int = 0
+
+    @property
+    def topic(self) -> str:
+        return f"readings-{self.name}"
+
     def start_forwarder(self, *more: str) -> None:
-        self._log = (self.folder / "forward.log").open("ab")
-        self._forwarder = subprocess.Popen(
+        chain = self.chain
+        self._log.touch()
+        self._forwarder = chain.forker.fork(
             [
-                *(*COMMAND, "forward", "--server", str(self.native), "--to", self.proxy.address, "--topics", TOPIC),
-                *("--link", LINK, "--node", NODE, "--state-dir", str(self.folder / "links"), "--max-delay-ms", "20"),
-                *("--kafka", "reconnect.backoff.max.ms=100", *self.link_options, *more),
+                *("forward", "--server", str(chain.native), "--to", chain.proxy.address, "--topics", self.topic),
+                *("--link", self.name, "--node", NODE, "--state-dir", str(chain.folder / "links"), "--max-delay-ms", "20"),
+                *("--kafka", "reconnect.backoff.max.ms=100", *more),
             ],
-            env=environment(),
-            stderr=self._log,
+            cwd=chain.folder,
+            environment=environment(),
+            output=self._log,
         )
 
     def kill_forwarder(self) -> None:
@@ -144,27 +220,47 @@ class Chain:
             self._forwarder.kill()
             self._forwarder.wait()
             self._forwarder = None
-        if self._log is not None:
-            self._log.close()
 
     def drain(self) -> None:
-        """The last forwarder ends when everything is upstream."""
-        self.kill_forwarder()
-        self.start_forwarder("--drain")
-        assert self._forwarder is not None
-        code = self._forwarder.wait(PATIENCE_S)
-        assert code == 0, self.wrote()
+        """The link is told to, whatever it does now; it has an answer when everything is upstream."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                told = ask(str(self._control), {"command": "drain", "timeout_s": PATIENCE_S}, PATIENCE_S)
+                break
+            except OSError:  # it has only begun
+                assert self._forwarder is not None
+                assert self._forwarder.poll() is None, "the forwarder has ended"
+                assert time.monotonic() < deadline, "nobody can be told to drain"
+                time.sleep(POLL_S)
+        assert told["drained"], told
+
+    @property
+    def _control(self) -> Path:
+        return self.chain.folder / "links" / self.name / CONTROL
+
+    @property
+    def _log(self) -> Path:
+        return self.chain.folder / f"forward-{self.name}.log"
 
     def wrote(self) -> str:
-        return (self.folder / "forward.log").read_text()[-8000:]
+        return self._log.read_text()[-8000:] if self._log.exists() else ""
+
+    def close(self) -> None:
+        """Nothing is left running."""
+        self._over.set()
+        self.kill_forwarder()
+        if self._feeder is not None:
+            self._feeder.join()
 
     # ---- records -------------------------------------------------------------------------------------------------------
 
     def feed(self) -> None:
         """Records come all the time, from a thread."""
-        with BlockingClient(self.native) as client:
-            client.run(create_topics([NewTopic(TOPIC, PARTITIONS, {"retention.ms": "-1", "segment.bytes": "65536"})], False))
-        self._feeder = threading.Thread(target=self._feed, name="feeder")
+        config = {"retention.ms": "-1", "segment.bytes": "65536"}
+        with BlockingClient(self.chain.native) as client:
+            client.run(create_topics([NewTopic(self.topic, PARTITIONS, config)], False))
+        self._feeder = threading.Thread(target=self._feed, args=(random.Random(self.rng.random()),), name="feeder")
         self._feeder.start()
 
     def end_feeding(self) -> None:
@@ -179,58 +275,36 @@ class Chain:
         wanted = self.fed + more
         until(lambda: self.fed >= wanted or self._error is not None, f"{more} more records", PATIENCE_S)
 
-    def _feed(self) -> None:
-        rng = random.Random(self.rng.random())
+    def wait_forwarded(self) -> None:
+        """Until the forwarder that runs has sent something; at once when it is slow."""
+        deadline = time.monotonic() + FORWARDED_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                if ask(str(self._control), {"command": "status"}, 1.0)["records"]:
+                    return
+            time.sleep(POLL_S)
+
+    def _feed(self, rng: random.Random) -> None:
         try:
-            with BlockingClient(self.native) as client, BlockingProducer(client, PRODUCER) as producer:
+            with BlockingClient(self.chain.native) as client, BlockingProducer(client, PRODUCER) as producer:
                 while not self._over.is_set():
-                    for _ in range(rng.randrange(1, 100)):
-                        producer.send(TOPIC, **_record(rng, self.fed))
+                    for _ in range(rng.randrange(1, 40)):
+                        producer.send(self.topic, **_record(rng, self.fed))
                         self.fed += 1
                     with contextlib.suppress(ConnectionLostError):
                         producer.flush()
-                    time.sleep(rng.uniform(0, 0.02))
+                    time.sleep(rng.uniform(0, 0.04))
                 producer.flush()
         except BaseException as exc:
             self._error = exc
 
     def in_source(self) -> dict[int, list[Row]]:
         rows: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
-        with BlockingClient(self.native) as client, BlockingConsumer(client, follow=False) as consumer:
-            consumer.assign(TOPIC)
+        with BlockingClient(self.chain.native) as client, BlockingConsumer(client, follow=False) as consumer:
+            consumer.assign(self.topic)
             for partition, record in consumer.records():
                 rows[partition.partition].append(_row(record))
         return rows
-
-    def in_upstream(self) -> dict[int, list[Row]]:
-        """What a reader of committed records finds."""
-        config = {
-            "bootstrap.servers": self.proxy.address,
-            "group.id": "check",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-        return {number: list(_read_partition(config, number)) for number in range(PARTITIONS)}
-
-
-def _read_partition(config: dict[str, Any], number: int) -> Iterator[Row]:
-    consumer = Consumer(config)
-    try:
-        consumer.assign([TopicPartition(TOPIC, number, 0)])
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            for message in consumer.consume(500, CONSUME_S):
-                error = message.error()
-                if error is None:
-                    headers = tuple((name, data) for name, data in message.headers() or ())
-                    yield message.timestamp()[1], message.key(), message.value(), headers
-                elif error.name() == "_PARTITION_EOF":
-                    return
-        raise AssertionError(f"partition {number} upstream was not read within {PATIENCE_S} s")
-    finally:
-        consumer.close()
 
 
 def _record(rng: random.Random, number: int) -> dict[str, Any]:
@@ -249,10 +323,8 @@ def _row(record: Record) -> Row:
 
 
 @contextlib.contextmanager
-def chain(
-    folder: Path, rng: random.Random, make_upstream: Callable[[Path, str], contextlib.AbstractContextManager[Upstream]]
-) -> Iterator[Chain]:
-    """Everything started, records coming; everything ended at the end of the block."""
+def chain(folder: Path, make_upstream: MakeUpstream) -> Iterator[Chain]:
+    """Server and upstream started; everything ended at the end of the block."""
     ports = Ports()
     native = ports.keep(Address("127.0.0.1", 0))
     assert native is not None
@@ -260,30 +332,21 @@ def chain(
     (folder / "source").mkdir()
     with (
         contextlib.closing(ports),
+        ServerForker.running(environment(), *LOADED) as forker,
         WeatherProxy(lambda: there[0].address if there else None) as proxy,
-        make_upstream(folder, proxy.address) as upstream,
-        ServerFolder(folder / "source") as source,
+        make_upstream(folder, proxy.address, forker) as upstream,
+        ServerFolder(folder / "source", command=forker) as source,
+        contextlib.closing(Consumer({**READER, "bootstrap.servers": proxy.address, "logger": QUIET})) as reader,
     ):
         there.append(upstream)
-        made = Chain(folder, rng, upstream, proxy, source, native)
-        try:
-            upstream.start()
-            made.start_source()
-            made.feed()
-            made.start_forwarder()
-            yield made
-        except BaseException as exc:
-            exc.add_note(f"the forwarder wrote:\n{made.wrote()}")
-            raise
-        finally:
-            made._over.set()
-            made.kill_forwarder()
-            if made._feeder is not None:
-                made._feeder.join()
+        made = Chain(folder, forker, upstream, proxy, source, native, reader)
+        upstream.start()
+        made.start_source()
+        yield made
 
 
 @contextlib.contextmanager
-def triolog_upstream(folder: Path, advertised: str) -> Iterator[Upstream]:
+def triolog_upstream(folder: Path, advertised: str, forker: ServerForker) -> Iterator[Upstream]:
     (folder / "upstream").mkdir()
-    with ServerFolder(folder / "upstream") as servers:
+    with ServerFolder(folder / "upstream", command=forker) as servers:
         yield TriologUpstream(servers, advertised)

@@ -1,4 +1,5 @@
-"""The program that `forked_servers` talks to: it has loaded what `triolog serve` loads, and each server is a fork of it.
+"""The program that `forked_servers` talks to: it has loaded what `triolog serve` loads, and the modules that its arguments
+name, and each server is a fork of it.
 
 Messages are JSON over a socket that keeps their bounds: `{"arguments", "cwd", "environment", "output", "open_files"}` starts a
 server and is answered with its pid, `{"reap": pid}` waits for one that has ended and is answered with its status as
@@ -9,6 +10,8 @@ When the other side is gone, so are the servers and this program.
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
 import resource
@@ -20,7 +23,7 @@ from typing import Any, Final
 MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
-def preload() -> None:
+def preload(more: list[str]) -> None:
     """Import what the command imports before it serves, with all its options but metrics. No thread may run yet: a fork has
     only the one that forks."""
     import triolog.server.app
@@ -34,6 +37,8 @@ def preload() -> None:
     from triolog.server.listeners.kafka.calls import load_calls
 
     load_calls()
+    for module in more:
+        importlib.import_module(module)
 
 
 def answer_requests(requests: socket.socket) -> dict[str, Any] | None:
@@ -75,7 +80,8 @@ def become_server(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    preload()
+    preload(sys.argv[2:])
+    gc.freeze()  # a fork that looks at all of this has its own copy of it
     with socket.socket(fileno=int(sys.argv[1])) as theirs:
         wanted = answer_requests(theirs)
     if wanted is not None:

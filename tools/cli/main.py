@@ -50,6 +50,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
+    "edge-demo": Subcommand("triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives."),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
     "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
     "completion": Subcommand("triolog.tools.cli.reference.completion", "Let bash, zsh or fish complete commands and options."),

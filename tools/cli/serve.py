@@ -20,6 +20,7 @@ import click
 
 if TYPE_CHECKING:
     from ...server.listeners.opening import Addresses
+    from ...server.service.reloading import Change
     from ...server.settings.broker_config import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -136,6 +137,8 @@ def command(
 
     faulthandler.enable()  # a watchdog that nobody feeds ends us with SIGABRT: the log has where every thread was
     service = Service(Supervisor.taken_from(os.environ), log_lines, read_again)
+    if child is None and config_file is not None:
+        service.parts.append(partial(_links_part, config_file))
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
@@ -188,16 +191,25 @@ def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | Non
     if config_file is None or not _has_links(config_file):
         return None
     from ..forward.errors import SettingsError
-    from ..forward.process.supervisor import serve_and_forward
-    from ..forward.settings.forward_settings import ForwardSettings, read_file
+    from ..forward.process.supervisor import read, serve_and_forward
 
     try:
-        ForwardSettings(**read_file(config_file, is_servers=True))
+        read(config_file)
     except SettingsError as exc:
         raise click.UsageError(str(exc)) from exc
     if importlib.util.find_spec("confluent_kafka") is None:
         raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: pip install 'triolog[forward]'")
     return partial(serve_and_forward, config_file)
+
+
+async def _links_part(config_file: str, config: BrokerConfig) -> Change:
+    """Of a server that has begun without links."""
+    import trio
+
+    from ...server.service.reloading import Change
+
+    has_links = await trio.to_thread.run_sync(_has_links, config_file)
+    return Change((), partial(LOGGER.warning, "SIGHUP: needs a restart: [[forward]] is new") if has_links else lambda: None)
 
 
 def _has_links(config_file: str) -> bool:

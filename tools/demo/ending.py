@@ -98,7 +98,7 @@ def run(story: Callable[[], Awaitable[DemoFindings]], *, failures: tuple[type[Ex
     import trio
 
     from ...protocol.errors import TriologError
-    from .server_process import ServerFailedError
+    from .child import ServerFailedError
 
     try:
         return trio.run(story)

@@ -50,7 +50,7 @@ class Production:
     kill: Kill
 
 
-class _Acknowledged:
+class Acknowledged:
     """Counts records that are done. Of one partition they are done in the order sent, so a cursor on each is enough."""
 
     def __init__(self, partitions: int) -> None:
@@ -88,7 +88,7 @@ async def produce(
     """
     begin = time.perf_counter()
     sent: list[SentRecord] = []
-    acknowledged = _Acknowledged(partitions)
+    acknowledged = Acknowledged(partitions)
     kills: list[Kill] = []
     kill_point, was_killed, resumed = trio.Event(), trio.Event(), trio.Event()
     hold_at = max(kill_at + 1, len(flights) * 3 // 4)
@@ -97,7 +97,7 @@ async def produce(
         for number, flight in enumerate(flights):
             if number == hold_at:
                 await was_killed.wait()
-            record = await _send(producer, topic, flight, is_checkpoint=not number % CHECKPOINT_RECORDS)
+            record = await send_flight(producer, topic, flight, is_checkpoint=not number % CHECKPOINT_RECORDS)
             if number == kill_at:
                 record.add_listener(kill_point.set)
             elif number == hold_at:
@@ -145,7 +145,7 @@ async def produce(
     return Production(acknowledged=places, seconds=seconds, kill=kills[0])
 
 
-async def _send(producer: Producer, topic: str, flight: Flight, *, is_checkpoint: bool) -> SentRecord:
+async def send_flight(producer: Producer, topic: str, flight: Flight, *, is_checkpoint: bool) -> SentRecord:
     row, partition, key, timestamp, value = flight
     headers = ((ROW_HEADER, row),)
     if not is_checkpoint:

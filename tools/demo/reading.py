@@ -47,10 +47,10 @@ class PartitionCopy:
     def _note(self, record: Record, flight: Flight | None) -> None:
         self.differing_count += 1
         if not self.first_difference:
-            self.first_difference = f"first at {AIRPORTS[self.partition]} {record.offset}: {_difference(record, flight)}"
+            self.first_difference = f"first at {AIRPORTS[self.partition]} {record.offset}: {difference(record, flight)}"
 
 
-def _difference(record: Record, flight: Flight | None) -> str:
+def difference(record: Record, flight: Flight | None) -> str:
     if flight is None or [name for name, _ in record.headers] != [ROW_HEADER]:
         return f"headers {record.headers} name no row"
     for name, stored, source in (

@@ -17,3 +17,9 @@ class Claims:
         with self._lock:
             owner = self._owners.setdefault((to, target), (link, topic))
             return None if owner == (link, topic) else f"topic {owner[1]} of link {owner[0]}"
+
+    def release(self, link: str) -> None:
+        """It sends nothing more."""
+        with self._lock:
+            for target in [target for target, owner in self._owners.items() if owner[0] == link]:
+                del self._owners[target]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Self
 
 from ...protocol.errors import TriologError
+from .pacing.retry import Failure
 
 
 class ForwardError(TriologError):
@@ -61,6 +62,10 @@ class TargetRefusedError(ForwardError):
 
 class TryAgainError(ForwardError):
     """The upstream cannot be reached, or refuses for now: the link tries again later."""
+
+    def __init__(self, message: str, failure: Failure = Failure.PASSING) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class SourceFailedError(TryAgainError):

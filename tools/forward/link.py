@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ...protocol.types import TopicPartition
-from ..client.backoff import Backoff
 from ..client.procedures.groups import CommittedOffset
+from .beginning import note_beginning
 from .claims import Claims
 from .errors import (
     ForwardError,
@@ -27,6 +27,7 @@ from .errors import (
 from .memory import LinkMemory
 from .opening import open_upstream, trouble
 from .pacing.rate import RateCap
+from .pacing.retry import Failure, Retry
 from .pacing.stretch import StretchSize
 from .pacing.windows import opens_in_s
 from .progress import LinkProgress
@@ -38,8 +39,6 @@ from .upstream.connection import UpstreamClients
 from .wishes import Wishes
 
 LOGGER: Final = logging.getLogger(__name__)
-FIRST_PAUSE_MS: Final = 500
-LONGEST_PAUSE_MS: Final = 60_000
 LOOK_S: Final = 2.0
 """How often a link that sends nothing looks how long its backlog is."""
 QUICK_TRIES: Final = 64
@@ -69,7 +68,7 @@ class Link:
         self._open_source = open_source
         self._claims = claims
         self._now_ms = now_ms
-        self._backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, jitter or random.Random())
+        self._retry = Retry(jitter or random.Random())
         self._memory: LinkMemory | None = None
         self._seen = -1
         self._quick_tries = 0
@@ -107,6 +106,7 @@ class Link:
             self._happened(LinkEvent.RECONNECT)
         try:
             memory = self._remember(source)
+            note_beginning(memory)
             session = Session(memory, open_upstream(memory, self._clients(memory)))
             self._connected()
             self._run(session)
@@ -133,8 +133,10 @@ class Link:
             self.progress.failed(str(error))
             if self.wishes.is_stopping:
                 return
-            pause_s = self._backoff.pause_s()
-            LOGGER.warning("link %s: %s; trying again in %.1f s", self.settings.name, error, pause_s)
+            failure = error.failure if isinstance(error, TryAgainError) else Failure.REFUSED
+            pause_s = self._retry.pause_s(failure, is_awaited=self.wishes.drains_since_s is not None)
+            level = logging.WARNING if self._retry.is_news(str(error)) else logging.DEBUG
+            LOGGER.log(level, "link %s: %s; trying again in %.1f s", self.settings.name, error, pause_s)
             self._rest(
                 LinkEvent.LOST,
                 LinkState.BACKING_OFF,
@@ -147,16 +149,16 @@ class Link:
         """Stretch by stretch, until something else is to be done."""
         wishes = self.wishes
         while wishes.version == self._seen and not self._closed_for_s() and not session.needs_refresh():
-            session.step()
-            self._backoff.reset()
+            if session.step():
+                self._retry.reset()
+            since_s = wishes.drains_since_s
             if session.is_drained:
                 session.note()
-                wishes.drained()
+                wishes.drained(since_s)
                 if wishes.ends_when_drained:
                     wishes.stop()
                     return
-                self._happened(LinkEvent.DRAINED)
-            elif self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
+            if self.progress.state is LinkState.DRAINING and wishes.drains_since_s is None:
                 self._happened(LinkEvent.DRAINED)
 
     def _connected(self) -> None:
@@ -205,10 +207,9 @@ class Link:
 
     def _look(self, source: Source) -> None:
         """How long is the backlog? And the source is to remember how far the link is."""
-        memory = self._memory
-        if memory is None:
-            return
         try:
+            memory = self._remember(source)
+            note_beginning(memory)
             self.progress.seen(source.topics().values())
             if time.monotonic() - self._kept_s >= KEEP_S:
                 partitions = [
@@ -223,5 +224,5 @@ class Link:
     def _happened(self, event: LinkEvent) -> None:
         before = self.progress.state
         self.progress.happened(event)
-        if event not in (LinkEvent.RECONNECT, LinkEvent.TRY_AGAIN):
+        if event not in (LinkEvent.RECONNECT, LinkEvent.LOST, LinkEvent.TRY_AGAIN):  # why it is lost has been said
             LOGGER.info("link %s is %s, was %s", self.settings.name, self.progress.state.value, before.value)

@@ -39,6 +39,8 @@ class LinkMemory:
     batch_bytes: int = BATCH_BYTES
     refused: dict[TopicPartition, dict[int, str]] = attrs.field(factory=dict)
     """Records that the upstream does not take, and why."""
+    begun: dict[TopicPartition, int | None] = attrs.field(factory=dict)
+    """Where partitions began of which nothing was noted; None for those of which something was."""
 
     @property
     def group(self) -> str:

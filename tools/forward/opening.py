@@ -22,7 +22,7 @@ from .settings.names import ranks, target_name, wanted_topics
 from .source.source import OffsetRange, SourceTopic
 from .upstream.connection import UpstreamClients
 from .upstream.producer import UpstreamProducer
-from .upstream.resume import Resumed, resume
+from .upstream.resume import Mark, Resumed, check_last, resume
 from .upstream.topics import UpstreamTopics
 from .upstream.verdict import words
 
@@ -40,6 +40,8 @@ class Opened:
     topics: Mapping[str, SourceTopic]
     targets: Mapping[str, str]
     offsets: Mapping[TopicPartition, int]
+    marks: Mapping[TopicPartition, Mark]
+    """Of partitions that have sent something."""
 
 
 def open_upstream(memory: LinkMemory, clients: UpstreamClients) -> Opened:
@@ -70,7 +72,14 @@ def open_upstream(memory: LinkMemory, clients: UpstreamClients) -> Opened:
         there = topics[partition.topic].partitions[partition.partition]
         memory.progress.begins(partition, targets[partition.topic], offset, there, resumed[partition].avoided)
     memory.source.read(offsets, ranks(memory.settings.priority, going_on))
-    return Opened(producer=producer, topics={name: topics[name] for name in going_on}, targets=going_on, offsets=offsets)
+    marks = {partition: mark for partition in offsets if (mark := resumed[partition].mark) is not None}
+    return Opened(
+        producer=producer,
+        topics={name: topics[name] for name in going_on},
+        targets=going_on,
+        offsets=offsets,
+        marks=marks,
+    )
 
 
 def trouble(memory: LinkMemory, topic: str, message: str) -> None:
@@ -145,12 +154,24 @@ def _resume(
                     continue
                 part = TopicPartition(topic.name, number)
                 each = resume(part, topic.topic_id, there, upstream.get(part), local.get(part), starts.get(part, 0))
-                if each.note is not None:
+                if each.note is not None and memory.begun.get(part) is None:
                     LOGGER.warning("link %s: %s", memory.settings.name, each.note)
                 found[part] = each
         except TopicStoppedError as exc:
             trouble(memory, topic.name, exc.message)
+    _check_last(memory, found)
     return found
+
+
+def _check_last(memory: LinkMemory, resumed: Mapping[TopicPartition, Resumed]) -> None:
+    """What the source has where the last record was is that record, as far as it has something there."""
+    marks = {partition: each.mark for partition, each in resumed.items() if each.mark is not None}
+    found = memory.source.timestamps({partition: mark.last_offset for partition, mark in marks.items() if mark.timestamp >= 0})
+    for partition, timestamp in found.items():
+        try:
+            check_last(partition, marks[partition], timestamp)
+        except TopicStoppedError as exc:
+            trouble(memory, partition.topic, exc.message)
 
 
 def _committed_upstream(

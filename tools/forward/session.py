@@ -17,6 +17,7 @@ from .memory import LinkMemory
 from .opening import Opened, trouble
 from .pacing.stretch import CATCH_UP_DELAY_S, Stretch
 from .source.source import Gap, Piece
+from .upstream.resume import Mark
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -28,6 +29,9 @@ REFRESH_S: Final = 15.0
 """How often topics and partitions are looked at again."""
 NOTE_S: Final = 1.0
 """How often the source is told how far the link is, at most. Without transactions it is told after every stretch."""
+PROVE_S: Final = 30.0
+"""How often a link that has nothing to send commits an offset upstream, some 1 kB: one that was fenced notices, and so does one
+whose upstream is away."""
 KEEP_S: Final = 6 * 3600.0
 """How often offsets are committed that have not changed: a group forgets those that are old."""
 MAX_RECORDS: Final = 2**31
@@ -45,12 +49,14 @@ class Session:
         self._pending: dict[TopicPartition, int] = {}
         """Offsets that are not committed upstream."""
         self._committed = dict(opened.offsets)
+        self._marks = dict(opened.marks)
         self._noted: dict[TopicPartition, int] = {}
-        self._noted_s = self._refreshed_s = self._kept_s = time.monotonic()
+        self._noted_s = self._refreshed_s = self._kept_s = self._proved_s = time.monotonic()
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing was left when somebody looked, after it was asked for."""
+        """Whether nothing was left when somebody looked, after it was asked for. A topic that has stopped has something left,
+        but a link that is to end then does not wait for whoever has to decide."""
         since_s, finished_s = self._memory.wishes.drains_since_s, self._memory.source.finished_s
         return (
             since_s is not None
@@ -58,21 +64,23 @@ class Session:
             and finished_s > since_s
             and self._handing is None
             and not self._pending
-            and not self._memory.troubles.messages
+            and (self._memory.wishes.ends_when_drained or not self._memory.troubles.messages)
         )
 
-    def step(self) -> None:
-        """One stretch, or a look at everything else when there is nothing to send."""
+    def step(self) -> bool:
+        """One stretch, or a look at everything else when there is nothing to send. True when something was committed, or
+        nothing is left."""
         memory = self._memory
-        handing = self._handing or self._next(DRAINING_S if memory.wishes.drains_since_s is not None else IDLE_S)
+        handing = self._handing or self._next(self._patience_s)
         if handing is None:
             self._idle()
-            return
+            return memory.source.finished_s is not None
         self._handing = handing
         if memory.cap is not None and (wait_s := memory.cap.wait_s(time.monotonic())):
             memory.wishes.wait(min(wait_s, IDLE_S), memory.wishes.version)
-            return
+            return False
         self._stretch(handing)
+        return True
 
     def needs_refresh(self) -> bool:
         """Whether topics have changed so that another session is to begin."""
@@ -88,7 +96,7 @@ class Session:
         """Tell the source how far the link is."""
         changed = {part: offset for part, offset in self._committed.items() if self._noted.get(part) != offset}
         if changed:
-            self._memory.source.commit(self._memory.group, self._with_ids(changed))
+            self._memory.source.commit(self._memory.group, self._with_marks(changed, self._marks))
             self._noted |= changed
         self._noted_s = time.monotonic()
 
@@ -100,6 +108,11 @@ class Session:
                 self.note()
 
     # ---- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _patience_s(self) -> float:
+        """How long it waits for records."""
+        return IDLE_S if self._memory.wishes.drains_since_s is None else DRAINING_S
 
     def _next(self, timeout_s: float) -> Handing | None:
         piece = self._memory.source.next(timeout_s)
@@ -139,7 +152,7 @@ class Session:
                     break
                 handing = self._more(stretch)
             if stretch.records:
-                self._commit(stretch, sent, times, gaps)
+                self._commit(stretch, sent, self._marked(lasts, times), times, gaps)
         except RecordsRefusedError as exc:
             memory.progress.avoided(stretch.records)
             self._refused(exc, sent, lasts)
@@ -155,7 +168,7 @@ class Session:
     def _more(self, stretch: Stretch) -> Handing | None:
         """What comes while the stretch may still wait."""
         while (left_s := stretch.left_s(time.monotonic())) > 0 and not self._memory.wishes.is_stopping:
-            found = self._next(min(left_s, IDLE_S))
+            found = self._next(min(left_s, self._patience_s))
             if found is not None:
                 self._handing = found
                 return found
@@ -168,15 +181,18 @@ class Session:
         self,
         stretch: Stretch,
         sent: dict[TopicPartition, int],
+        marks: dict[TopicPartition, Mark],
         times: dict[TopicPartition, int],
         gaps: list[tuple[TopicPartition, Gap]],
     ) -> None:
         memory = self._memory
         self._check_ids({part.topic for part in self._pending})
         offsets = dict(self._pending)
-        self._producer.commit(self._upstream(offsets))
+        self._producer.commit(self._upstream(offsets, self._marks | marks))
         self._committed |= offsets
+        self._marks |= marks
         self._pending.clear()
+        self._proved_s = time.monotonic()
         memory.size.went(stretch.bytes, time.monotonic() - stretch.begun_s)
         for part, count in sent.items():
             memory.caution.accepted(part, count)
@@ -189,7 +205,8 @@ class Session:
             self.note()
 
     def _idle(self) -> None:
-        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old."""
+        """Nothing to send: commit offsets behind what is no record (markers, aborted transactions), or that become old, or one
+        of them only to see whether this forwarder is still the one that may."""
         memory, now_s = self._memory, time.monotonic()
         self._producer.begin()
         self._producer.look()
@@ -197,14 +214,17 @@ class Session:
             offsets = dict(self._pending)
             self._check_ids({part.topic for part in offsets})
             if memory.is_exactly_once:
-                self._producer.commit(self._upstream(offsets))
+                self._producer.commit(self._upstream(offsets, self._marks))
             self._committed |= offsets
             self._pending.clear()
             memory.progress.committed(offsets, {}, 0, 0)
         elif now_s - self._kept_s >= KEEP_S:
             self._kept_s, self._noted = now_s, {}
             if memory.is_exactly_once:
-                self._producer.commit(self._upstream(self._committed))
+                self._producer.commit(self._upstream(self._committed, self._marks))
+        elif memory.is_exactly_once and self._committed and now_s - self._proved_s >= PROVE_S:
+            self._proved_s, partition = now_s, min(self._committed)
+            self._producer.commit(self._upstream({partition: self._committed[partition]}, self._marks))
         if now_s - self._noted_s >= NOTE_S:
             self.note()
 
@@ -276,11 +296,22 @@ class Session:
     def _source_of(self, target: str) -> str | None:
         return next((topic for topic, each in self._opened.targets.items() if each == target), None)
 
-    def _upstream(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    def _marked(self, lasts: dict[TopicPartition, int], times: dict[TopicPartition, int]) -> dict[TopicPartition, Mark]:
+        topics = self._opened.topics
+        return {part: Mark(topics[part.topic].topic_id, last, times.get(part, -1)) for part, last in lasts.items()}
+
+    def _upstream(
+        self, offsets: dict[TopicPartition, int], marks: dict[TopicPartition, Mark]
+    ) -> dict[TopicPartition, CommittedOffset]:
         return {
             TopicPartition(self._opened.targets[part.topic], part.partition): kept
-            for part, kept in self._with_ids(offsets).items()
+            for part, kept in self._with_marks(offsets, marks).items()
         }
 
-    def _with_ids(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
-        return {part: CommittedOffset(offset, self._opened.topics[part.topic].topic_id) for part, offset in offsets.items()}
+    def _with_marks(
+        self, offsets: dict[TopicPartition, int], marks: dict[TopicPartition, Mark]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return {
+            part: CommittedOffset(offset, str(marks[part]) if part in marks else self._opened.topics[part.topic].topic_id)
+            for part, offset in offsets.items()
+        }

@@ -60,10 +60,11 @@ class Wishes:
             self._drain_s = time.monotonic()
             self._tell()
 
-    def drained(self) -> None:
-        """Told by the link: nothing is left. Or nobody waits any longer."""
+    def drained(self, since_s: float | None = None) -> None:
+        """Told by the link: nothing is left of what was there at `since_s`. Or, without it, nobody waits any longer."""
         with self._changed:
-            self._drain_s = None
+            if since_s in (None, self._drain_s):
+                self._drain_s = None
 
     @property
     def version(self) -> int:

@@ -1,8 +1,9 @@
 """The guard of the disks: what happens when a log directory's device has less left than `disk_reserve_bytes`, or all logs
 together have more than `log_max_bytes`.
 
-First the topics with `disk.full.policy=drop-oldest` give up their oldest inactive segments, whichever partition they are in
-(`oldest_first` says in which order), until there is room again. If there are none, or if no space comes of it, appends of
+First the files go that retention has taken out and that wait for `file.delete.delay.ms`. Then the topics with
+`disk.full.policy=drop-oldest` give up their oldest inactive segments, whichever partition they are in (`oldest_first` says in
+which order), until there is room again. If there are none, or if no space comes of it, appends of
 clients are refused with POLICY_VIOLATION, for all topics, until there is room: not KAFKA_STORAGE_ERROR, which clients would
 send again for minutes, because a full disk waits for a person. Reads, deletions and the server's own topics go on; the reserve
 is for them.
@@ -146,9 +147,10 @@ class DiskGuard:
         space.wanted_bytes = wanted_bytes or (space.wanted_bytes if space.is_refusing else 0)
         space.free_bytes = self.log_max_bytes - await self._size_of_all()
         missing = space.wanted_bytes - space.free_bytes
-        given_up = await self._give_up(space, missing)
+        before, given_up = space.free_bytes, await self._give_up(space, missing)
+        if missing > 0:
+            space.free_bytes = self.log_max_bytes - await self._size_of_all()
         if given_up:
-            before, space.free_bytes = space.free_bytes, self.log_max_bytes - await self._size_of_all()
             self._note(space, space.free_bytes - before + sum(self._room(each).taken_bytes for each in self.directories.live))
             LOGGER.warning(
                 "all logs together had %d bytes, log_max_bytes=%d: the %d oldest segments of topics with "
@@ -158,9 +160,10 @@ class DiskGuard:
                 given_up,
                 self.log_max_bytes - space.free_bytes,
             )
-        is_short = space.free_bytes < max(space.wanted_bytes, 0)
-        self._change(space, "all logs together", "log_max_bytes", is_refusing=is_short and (not given_up or space.is_refusing))
-        return space.free_bytes, missing > 0 and (not given_up or space.fruitless >= MOST_FRUITLESS)
+        has_made_room = given_up > 0 or space.free_bytes > before
+        is_refusing = space.free_bytes < max(space.wanted_bytes, 0) and (not has_made_room or space.is_refusing)
+        self._change(space, "all logs together", "log_max_bytes", is_refusing=is_refusing)
+        return space.free_bytes, missing > 0 and (not has_made_room or space.fruitless >= MOST_FRUITLESS)
 
     async def _check(self, directory: LogDirectory, wanted_bytes: int) -> tuple[float, float, bool]:
         """One look: at most one round of giving up, because what is deleted becomes free a moment later. Answers how much may
@@ -169,11 +172,15 @@ class DiskGuard:
         if not reserve:
             return inf, -inf, False
         space, floor = self.spaces.setdefault(directory.path, GuardedSpace(reserve)), reserve // FLOOR
+        most = max(reserve, wanted_bytes + floor if wanted_bytes else 0)
         free = await self._free_bytes(directory)
-        missing = max(reserve - free, wanted_bytes + floor - free if wanted_bytes else 0)
+        if free < most and await self.retention.unlink_of(directory):
+            free = await self._free_bytes(directory)
+        before, missing = free, most - free
         given_up = await self._give_up(space, missing, directory)
+        if missing > 0:  # also when nothing was given up: retention may have taken out what was to be
+            free = await self._free_bytes(directory)
         if given_up:
-            before, free = free, await self._free_bytes(directory)
             self._note(space, free - before + self._room(directory).taken_bytes)
             LOGGER.warning(
                 "%s had %d bytes left, disk_reserve_bytes=%d: the %d oldest segments of topics with "
@@ -185,9 +192,10 @@ class DiskGuard:
                 free,
             )
         space.free_bytes = free
-        is_refusing = free < reserve and (not given_up or space.is_refusing)
+        has_made_room = given_up > 0 or free > before
+        is_refusing = free < reserve and (not has_made_room or space.is_refusing)
         self._change(space, directory.path, "disk_reserve_bytes", is_refusing=is_refusing)
-        return free - floor, reserve // 2 - floor, missing > 0 and (not given_up or space.fruitless >= MOST_FRUITLESS)
+        return free - floor, reserve // 2 - floor, missing > 0 and (not has_made_room or space.fruitless >= MOST_FRUITLESS)
 
     async def _reserve_of(self, directory: LogDirectory) -> int:
         if self.reserve_bytes >= 0:

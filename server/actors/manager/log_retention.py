@@ -158,10 +158,7 @@ class LogRetention:
             say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
         for hosted in partitions:
-            for doomed in hosted.actor.log.doomed:
-                doomed.due_ms = min(doomed.due_ms, self.now_ms())
-            await self._unlink_due(hosted, 0)
-            await hosted.actor.disk.files.close_released()
+            await self._unlink_now(hosted)
         return taken
 
     # ---- on request ------------------------------------------------------------------------------------------------------
@@ -231,6 +228,23 @@ class LogRetention:
                     refused = exc
         if refused is not None:
             raise refused
+
+    async def unlink_of(self, directory: LogDirectory) -> bool:
+        """Unlink what was taken out of the logs of a full directory, due or not. Answers whether there was any."""
+        doomed = [
+            hosted
+            for hosted in self.topics.hosted()
+            if hosted.directory is directory and hosted.actor.log.doomed and hosted.actor.log.offline is None
+        ]
+        for hosted in doomed:
+            await self._unlink_now(hosted)
+        return bool(doomed)
+
+    async def _unlink_now(self, hosted: HostedPartition) -> None:
+        for doomed in hosted.actor.log.doomed:
+            doomed.due_ms = min(doomed.due_ms, self.now_ms())
+        await self._unlink_due(hosted, 0)
+        await hosted.actor.disk.files.close_released()
 
     async def unlink_all(self, hosted: HostedPartition) -> None:
         """Unlink what was taken out of a log, due or not, because it is to be opened anew and must not see files go meanwhile.

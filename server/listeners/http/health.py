@@ -18,7 +18,7 @@ import trio
 from ...broker import Broker, StartProgress
 from ...settings.broker_config import Address
 from ..connections.counters import ProtocolCounters
-from .metrics import CONTENT_TYPE, Fired, no_faults, scrape
+from .metrics import CONTENT_TYPE, Fired, More, no_faults, scrape
 from .server import HttpAnswer, HttpRequest, http_listener
 
 METHODS = ("GET", "HEAD")
@@ -33,10 +33,17 @@ class Health:
     _look: Callable[[], Broker | None] = lambda: None
     _protocols: Mapping[str, ProtocolCounters] = attrs.field(factory=dict)
     _fired: Fired = no_faults
+    _more: More | None = None
 
-    def serving(self, broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults) -> None:
-        """The broker serves from now on; `fired` tells of fault rules."""
-        self._look, self._protocols, self._fired = lambda: broker, protocols, fired
+    def serving(
+        self,
+        broker: Broker,
+        protocols: Mapping[str, ProtocolCounters],
+        fired: Fired = no_faults,
+        more: More | None = None,
+    ) -> None:
+        """The broker serves from now on; `fired` tells of fault rules, `more` what others have counted."""
+        self._look, self._protocols, self._fired, self._more = lambda: broker, protocols, fired, more
 
     def following(self, look: Callable[[], Broker | None], protocols: Mapping[str, ProtocolCounters], fired: Fired) -> None:
         """The broker comes and goes: `look` answers the one that serves."""
@@ -87,7 +94,7 @@ class Health:
         broker = self._look()
         if broker is None:
             return HttpAnswer.text(503, "the server has stopped" if self.is_stopping else self._starting())
-        return HttpAnswer(200, await scrape(broker, self._protocols, self._fired), CONTENT_TYPE)
+        return HttpAnswer(200, await scrape(broker, self._protocols, self._fired, self._more), CONTENT_TYPE)
 
 
 @asynccontextmanager

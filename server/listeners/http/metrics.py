@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -34,6 +34,8 @@ MAX_FAULTS: Final = 100
 
 Fired = Callable[[], Iterable[tuple[str, int]]]
 """(which fault rule, how often it fired)."""
+More = Callable[[], Awaitable[Iterable[Metric]]]
+"""What is counted outside of the server."""
 
 
 def no_faults() -> Iterable[tuple[str, int]]:
@@ -62,6 +64,7 @@ class Scraped:
     shares: ShareStatistics
     telemetry: Told
     fired: Sequence[tuple[str, int]] = ()
+    more: Iterable[Metric] = ()
 
     def metrics(self) -> Iterator[Metric]:
         """All metrics."""
@@ -80,9 +83,12 @@ class Scraped:
         yield from _background(self.broker)
         fired = (([rule], count) for rule, count in self.fired)
         yield _counter("faults_fired", "How often a fault rule was carried out.", ["rule"], fired)
+        yield from self.more
 
 
-async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults) -> bytes:
+async def scrape(
+    broker: Broker, protocols: Mapping[str, ProtocolCounters], fired: Fired = no_faults, more: More | None = None
+) -> bytes:
     """The text of one scrape. Collecting takes turns with everything else, writing runs in a thread."""
     told = await broker.statistics()
     scraped = Scraped(
@@ -93,6 +99,7 @@ async def scrape(broker: Broker, protocols: Mapping[str, ProtocolCounters], fire
         shares=await broker.shares.statistics(),
         telemetry=_sent(broker),
         fired=list(fired())[-MAX_FAULTS:],
+        more=() if more is None else await more(),
     )
     return await trio.to_thread.run_sync(_text, scraped)
 

@@ -9,8 +9,8 @@ import click
 import pytest
 from triolog.protocol.errors import TriologError
 from triolog.tools.demo.checks import Check
+from triolog.tools.demo.child import ServerFailedError
 from triolog.tools.demo.ending import CheckFailedError, DemoFindings, ServerUnusableError, check_empty, run
-from triolog.tools.demo.server_process import ServerFailedError
 
 
 class JobError(Exception):

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from triolog.tools.demo.server_process import ServerFailedError, open_server
+from triolog.tools.demo.child import ServerFailedError
+from triolog.tools.demo.server_process import open_server
 
 
 async def test_leaving_the_block_by_an_exception_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

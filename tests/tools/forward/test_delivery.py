@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,11 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
 from triolog.tools.client.procedures.topics import list_topics
+from triolog.tools.forward.source.server import ServerSource
+from triolog.tools.forward.source.source import Piece
+from triolog.tools.forward.states import LinkState
+from triolog.tools.forward.upstream.resume import Mark
+from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 
@@ -34,10 +40,10 @@ def committed(broker: BlockingBroker, group: str = GROUP) -> dict[TopicPartition
     return broker.groups.committed(group)
 
 
-def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str | None:
+def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
     assert broker.native is not None
     with BlockingClient(broker.native) as client:
-        return next(each.topic_id for each in client.run(list_topics()) if each.name == topic)
+        return next(each.topic_id or "" for each in client.run(list_topics()) if each.name == topic)
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -82,7 +88,7 @@ def test_a_backlog_of_a_million_records_arrives_whole_and_in_order() -> None:
             assert pair.values(partition=partition) == numbered(0, each, f"{partition}-")
 
 
-def test_the_resume_point_is_upstream_with_the_id_of_the_source_topic(pair: Forwarding) -> None:
+def test_the_resume_point_is_upstream_with_the_source_topics_id_and_the_last_record(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     pair.drain(target="edge.{node}.{link}.{topic}")
     target = f"edge.node.link.{TOPIC}"
@@ -91,7 +97,8 @@ def test_the_resume_point_is_upstream_with_the_id_of_the_source_topic(pair: Forw
     assert pair.source.native is not None
     with BlockingClient(pair.source.native) as client:
         noted = client.run(fetch_offsets(GROUP, None, require_stable=False))
-    assert noted == {TopicPartition(TOPIC, 0): CommittedOffset(10, topic_id(pair.source))}
+    last = Mark(topic_id(pair.source), 9, pair.records(target)[-1].timestamp)
+    assert noted == {TopicPartition(TOPIC, 0): CommittedOffset(10, str(last))}
 
 
 def test_the_next_process_goes_on_where_the_upstream_says(pair: Forwarding) -> None:
@@ -224,3 +231,34 @@ def test_partitions_that_are_added_are_forwarded(pair: Forwarding, monkeypatch: 
         pair.source.create_partitions(TOPIC, 2)
         pair.append(numbered(5, 9), partition=1)
         until(lambda: pair.values(partition=1) == numbered(5, 9), "the second partition")
+
+
+class AskedMeanwhile(ServerSource):
+    """Somebody asks for a drain while the link looks for more."""
+
+    wishes: Wishes
+    left = 3
+
+    def next(self, timeout_s: float) -> Piece | None:
+        found = None
+        if self.left:
+            self.left -= 1
+            self.wishes.drain()
+            since_s = time.monotonic()
+            while found is None and (self.finished_s is None or self.finished_s <= since_s):
+                found = super().next(timeout_s)
+            return found
+        return super().next(timeout_s)
+
+
+def test_a_drain_that_is_asked_for_at_any_moment_has_its_answer_and_the_link_goes_on(pair: Forwarding) -> None:
+    link = pair.link()
+    assert pair.source.native is not None
+    source = AskedMeanwhile(pair.source.native)
+    source.wishes = link.wishes
+    link._open_source = lambda: source
+    with Running(link):
+        until(lambda: not source.left and link.wishes.drains_since_s is None, "the answer")
+        pair.append([b"a"])
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"a"], "the record")
+        until(lambda: link.progress.state is LinkState.RUNNING, "that it runs on")

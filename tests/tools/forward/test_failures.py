@@ -47,8 +47,8 @@ def first_failure(link: Link) -> str:
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are tested where they are made."""
-    monkeypatch.setattr("triolog.tools.forward.link.FIRST_PAUSE_MS", 20)
-    monkeypatch.setattr("triolog.tools.forward.link.LONGEST_PAUSE_MS", 50)
+    for name, pause_ms in (("FIRST_PAUSE_MS", 20), ("LONGEST_PAUSE_MS", 50), ("LONGEST_REFUSED_MS", 50)):
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", pause_ms)
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 1.0)
     monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
 
@@ -70,6 +70,18 @@ def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(p
     assert "another forwarder has taken this link over" in str(first.link.error)
     assert GROUP in str(first.link.error)
     assert pair.values() == numbered(0, 30)
+
+
+def test_a_forwarder_that_was_fenced_while_it_had_nothing_to_send_ends(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.tools.forward.session.PROVE_S", 0.1)
+    with Running(pair.link()) as first:
+        until(lambda: first.link.progress.state is LinkState.RUNNING, "that the first runs")
+        with Running(pair.link(claims=Claims())) as second:
+            until(lambda: first.link.progress.state is LinkState.FAILED, "the end of the first")
+            assert second.link.progress.state is LinkState.RUNNING
+    assert "another forwarder has taken this link over" in str(first.link.error)
 
 
 def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
@@ -132,6 +144,19 @@ def test_a_missing_topic_that_is_not_to_be_made_stops_the_topic(pair: Forwarding
 def test_a_topic_that_may_not_be_made_stops_the_topic(pair: Forwarding) -> None:
     pair.upstream.faults.add("CreateTopics", error="TOPIC_AUTHORIZATION_FAILED")
     assert "does not let it be made" in trouble_of(pair)
+
+
+def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.tools.forward.upstream.topics.CONNECT_S", 0.2)
+    silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
+    pair.append([b"a"])
+    link = pair.link()
+    assert first_failure(link).startswith(f"{TOPIC} cannot be made at ")
+    assert silent.fired == 1
+    pair.drain()
+    assert pair.values() == [b"a"]
 
 
 def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
@@ -253,6 +278,37 @@ def test_a_source_that_was_restored_from_an_older_backup_is_not_forwarded(pair: 
     assert "the source is behind: the upstream has partition 0 up to 20 and the source ends at 10" in reason
     assert "as after a restore from an older backup" in reason
     assert pair.values() == numbered(0, 20)
+
+
+def test_a_source_that_was_restored_and_has_grown_past_what_was_forwarded_is_not_forwarded(pair: Forwarding) -> None:
+    pair.source.append(TOPIC, [(1_700_000_000_000 + number, None, b"%d" % number, ()) for number in range(20)])
+    with pair.source.fork() as older:
+        older.delete_records(TOPIC, 5)
+        pair.source.append(TOPIC, [(1_700_000_000_020, None, b"forwarded", ())])
+        pair.drain()
+        older.append(TOPIC, [(1_700_000_000_030, None, b"another", ()), (1_700_000_000_031, None, b"behind", ())])
+        reason = trouble_of(Forwarding(older, pair.upstream))
+    assert "the record at offset 20 of partition 0 has time 1700000000030" in reason
+    assert "the one that was forwarded last had 1700000000020" in reason
+    assert len(pair.values()) == 21
+
+
+def test_a_source_that_was_restored_with_all_that_was_forwarded_goes_on(pair: Forwarding) -> None:
+    pair.append(numbered(0, 20))
+    pair.drain()
+    with pair.source.fork() as older:
+        older.append(TOPIC, numbered(20, 30))
+        Forwarding(older, pair.upstream).drain()
+    assert pair.values() == numbered(0, 30)
+
+
+def test_a_partition_that_never_had_a_record_is_not_missed_upstream(pair: Forwarding, caplog: pytest.LogCaptureFixture) -> None:
+    pair.drain()
+    pair.drain()
+    pair.append([b"a"])
+    pair.drain()
+    assert "the upstream has no offset any more" not in caplog.text
+    assert pair.values() == [b"a"]
 
 
 def test_records_that_are_gone_are_counted_and_the_next_one_says_which(pair: Forwarding) -> None:

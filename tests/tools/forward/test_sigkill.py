@@ -1,9 +1,10 @@
 """SIGKILL of the server, the forwarder and the upstream in any order, and storms between forwarder and upstream.
 
-A run is a seed. Records come all the time; something is killed every now and then and comes back, or the weather changes. At
-the end a reader of committed records finds upstream what the server has: every record once, in order, byte for byte.
+A run is a seed: a topic and a link of its own, on a chain that lives on. Records come all the time; something is killed every
+now and then and comes back. At the end of the run a reader of committed records finds upstream what the server has: every
+record once, in order, byte for byte.
 
-`TRIOLOG_TEST_FORWARD_RUNS=100` makes so many runs, `TRIOLOG_TEST_FORWARD_SEED=...` repeats one: all choices, though not the
+`TRIOLOG_TEST_FORWARD_RUNS=1000` makes so many runs, `TRIOLOG_TEST_FORWARD_SEED=...` repeats one: all choices, though not the
 moment.
 """
 
@@ -11,60 +12,89 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.forwarding_chain import Chain, chain, triolog_upstream
+from tests.support.counts import counts
+from tests.support.forwarding_chain import Chain, Run, chain, triolog_upstream
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or 1)
-KILLS: Final = 5
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_RUNS") or counts(100))
+KILLS: Final = (1, 1, 2)
+"""How often something is killed in a run; each time one process, two or three."""
+COMPARED: Final = 10
+"""Runs that are compared together."""
+VICTIMS: Final = ("source", "forwarder", "upstream")
 STORM_S: Final = 3
-"""`tests.kafka.test_forward` has a minute of weather."""
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED")
-SEEDS: Final = [SEED] if SEED else [f"forward-{number}" for number in range(RUNS)]
+SEEDS: Final = [SEED] if SEED else [str(number) for number in range(RUNS)]
 
 
-def check(made: Chain) -> None:
-    made.end_feeding()
-    made.proxy.calm()
-    made.drain()
-    source, upstream = made.in_source(), made.in_upstream()
-    assert sum(len(rows) for rows in source.values()) >= made.fed
-    for partition, rows in source.items():
-        assert upstream[partition] == rows, (
-            f"partition {partition}: {len(upstream[partition])} upstream, {len(rows)} in the source"
-        )
+def settle(run: Run) -> None:
+    """Everything that was fed is upstream, says the link."""
+    run.end_feeding()
+    run.chain.proxy.calm()
+    run.drain()
 
 
-def kill_and_restart(made: Chain, kills: int) -> None:
+def check(made: Chain, runs: list[Run]) -> None:
+    upstream = made.in_upstream([run.topic for run in runs])
+    for run in runs:
+        source = run.in_source()
+        assert sum(len(rows) for rows in source.values()) >= run.fed
+        for number, rows in source.items():
+            found = upstream[run.topic, number]
+            assert found == rows, f"seed {run.name}, partition {number}: {len(found)} upstream, {len(rows)} in the source"
+
+
+def kill_and_restart(run: Run, surely: Sequence[str], perhaps: Sequence[str]) -> None:
     """Something is killed, perhaps together with something else, and comes back in any order."""
+    made, rng = run.chain, run.rng
     ways = {
-        "source": (made.kill_source, made.start_source),
-        "forwarder": (made.kill_forwarder, made.start_forwarder),
+        "source": (made.kill_source, lambda: made.start_source(rng.choice(("os", "fsync")))),
+        "forwarder": (run.kill_forwarder, run.start_forwarder),
         "upstream": (made.upstream.kill, made.upstream.start),
     }
-    done = 0
-    while done < kills:
-        made.wait_fed(made.rng.randrange(20, 1500))
-        victims = made.rng.sample(sorted(ways), made.rng.choice((1, 1, 1, 2, 3)))
-        for name in victims:
-            ways[name][0]()
-        for name in made.rng.sample(victims, len(victims)):
-            ways[name][1]()
-        done += len(victims)
+    if rng.random() < 0.7:  # or while it begins
+        run.wait_forwarded()
+    run.wait_fed(rng.randrange(1, 300))
+    others = rng.sample(perhaps, min(len(perhaps), rng.choice((1, 1, 1, 2, 3)) - len(surely)))
+    chosen = [*surely, *others]
+    for name in chosen:
+        ways[name][0]()
+    for name in rng.sample(chosen, len(chosen)):
+        ways[name][1]()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_record_is_upstream_once_whoever_is_killed(tmp_path: Path, seed: str) -> None:
-    with chain(tmp_path, random.Random(seed), triolog_upstream) as made:
-        kill_and_restart(made, KILLS)
-        check(made)
+def kill_in_runs(made: Chain, seeds: Sequence[str], surely: Sequence[str] = (), perhaps: Sequence[str] = VICTIMS) -> None:
+    """What was upstream at the end of a run is looked at when others have been killed upon it."""
+    for first in range(0, len(seeds), COMPARED):
+        runs = []
+        for seed in seeds[first : first + COMPARED]:
+            with made.run(seed) as run:
+                for _ in range(1 if surely else run.rng.choice(KILLS)):
+                    kill_and_restart(run, surely, perhaps)
+                settle(run)
+                runs.append(run)
+        check(made, runs)
+
+
+@pytest.mark.timeout(900)
+def test_every_record_is_upstream_once_whoever_is_killed(tmp_path: Path) -> None:
+    with chain(tmp_path, triolog_upstream) as made:
+        kill_in_runs(made, SEEDS)
+
+
+def weather(made: Chain, seconds: float) -> None:
+    with made.run("weather") as run:
+        made.proxy.storm(random.Random("weather"), seconds)
+        settle(run)
+        assert made.proxy.cuts
+    check(made, [run])
 
 
 def test_every_record_is_upstream_once_whatever_the_weather(tmp_path: Path) -> None:
-    with chain(tmp_path, random.Random("weather"), triolog_upstream) as made:
-        made.proxy.storm(made.rng, STORM_S)
-        check(made)
-        assert made.proxy.cuts
+    with chain(tmp_path, triolog_upstream) as made:
+        weather(made, STORM_S)

@@ -13,6 +13,8 @@ from triolog.tools.forward.states import LinkEvent
 from triolog.tools.forward.troubles import FIRST_S, MOST_S, Troubles
 from triolog.tools.forward.wishes import Wishes
 
+from tests.support.forwarding import until
+
 PARTITION = TopicPartition("t", 0)
 
 
@@ -46,6 +48,18 @@ def test_a_drain_ends_with_a_pause_or_when_nothing_is_left() -> None:
     assert wishes.drains_since_s is None
     wishes.drain()
     wishes.drained()
+    assert wishes.drains_since_s is None
+
+
+def test_whoever_asks_later_is_not_answered_with_an_earlier_drain() -> None:
+    wishes = Wishes()
+    wishes.drain()
+    before_s = wishes.drains_since_s
+    until(lambda: time.monotonic() != before_s, "a later moment")
+    wishes.drain()
+    wishes.drained(before_s)
+    assert wishes.drains_since_s is not None
+    wishes.drained(wishes.drains_since_s)
     assert wishes.drains_since_s is None
 
 

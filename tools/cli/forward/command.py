@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from .status import status, top
 
 if TYPE_CHECKING:
     from ...forward.link import Link
+    from ...forward.settings.forward_settings import ForwardSettings
 
 FILE: Final = click.Path(exists=True, dir_okay=False)
 
@@ -60,7 +62,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Hand records on to a Kafka upstream, in order and once, until SIGTERM.
+    """Hand records on to a Kafka upstream, in order and once, until SIGTERM. SIGHUP has --config read again.
 
     What is forwarded comes from --config, or is one link: --to, --topics (or --pattern) and --link. Exit code 0 after an
     orderly stop, or with --drain when everything is upstream; 1 when a link has failed, or a topic could not be forwarded.
@@ -92,6 +94,9 @@ def _forward(**options: Any) -> None:
     from ...forward.upstream.connection import LIBRDKAFKA
     from .options import open_source, settings_of
 
+    has_file = options["config_file"] is not None or options["server_config"] is not None
+    if has_file:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until somebody listens
     configure_logging(options["log_level"], as_json=options["log_format"] == "json")
     if options["parent"] is not None:  # a server's own work comes first
         os.nice(NICENESS)
@@ -108,6 +113,7 @@ def _forward(**options: Any) -> None:
                     state_dir,
                     opener,
                     drain=options["drains"],
+                    read_again=partial(_read_again, options) if has_file else None,
                     parent=options["parent"],
                     started=_ready(options["ready_file"]),
                 )
@@ -117,6 +123,17 @@ def _forward(**options: Any) -> None:
     except LinkStoppedError as exc:
         raise FailedError(str(exc)) from exc
     _end(links, drained=options["drains"])
+
+
+def _read_again(options: dict[str, Any]) -> ForwardSettings:
+    """As at the start. Raises SettingsError."""
+    from ...forward.errors import SettingsError
+    from .options import settings_of
+
+    try:
+        return settings_of(options)
+    except click.UsageError as exc:
+        raise SettingsError(exc.message) from exc
 
 
 def _ready(path: str | None) -> Callable[[], None]:

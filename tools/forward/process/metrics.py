@@ -1,10 +1,12 @@
-"""`/metrics` of a forwarding process: every link's progress as metrics of Prometheus. docs/forward.md says what each means."""
+"""Every link's progress as metrics of Prometheus: in `/metrics` of a forwarding process, and of the server that has one as its
+child. docs/forward.md says what each means.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ....server.settings.broker_config import Address
@@ -32,33 +34,35 @@ COUNTERS: Final = {
     "dead_letter_records": "Records that went to the dead-letter topic.",
 }
 PREFIX: Final = "triolog_forward_"
+NOT_RUNNING: Final = "not running"
+"""Of a link that no process answers for."""
 
 
-def families(links: Sequence[LinkProgress]) -> Iterator[Metric]:
-    """What a scrape has."""
+def families(told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """What a scrape has. `told`: a snapshot of each link; of one that does not answer only its name."""
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-    told = [link.snapshot() for link in links]
     state = GaugeMetricFamily(f"{PREFIX}state", "1 for the state that a link is in.", labels=["link", "state"])
     for each in told:
-        for known in LinkState:
-            state.add_metric([each["link"], known.value], float(each["state"] == known.value))
+        for known in (*(possible.value for possible in LinkState), NOT_RUNNING):
+            state.add_metric([each["link"], known], float(each.get("state", NOT_RUNNING) == known))
     yield state
+    answered = [each for each in told if "state" in each]
     troubles = GaugeMetricFamily(f"{PREFIX}stopped_topics", "Topics that cannot go on.", labels=["link"])
-    for each in told:
+    for each in answered:
         troubles.add_metric([each["link"]], len(each["troubles"]))
     yield troubles
     kinds: list[tuple[dict[str, str], Any]] = [(GAUGES, GaugeMetricFamily), (COUNTERS, CounterMetricFamily)]
     for names, kind in kinds:
         for name, text in names.items():
             family = kind(PREFIX + name, text, labels=["link"])
-            for each in told:
+            for each in answered:
                 family.add_metric([each["link"]], each[name])
             yield family
 
 
 @contextlib.contextmanager
-def serve_metrics(address: Address, links: Sequence[LinkProgress]) -> Iterator[int]:
+def serve_metrics(address: Address, links: Callable[[], Sequence[LinkProgress]]) -> Iterator[int]:
     """Answer over HTTP for the time of the block, in a thread; gives the port. Raises SettingsError."""
     if importlib.util.find_spec("prometheus_client") is None:
         raise SettingsError("metrics need prometheus_client: pip install 'triolog[metrics]'")
@@ -67,7 +71,7 @@ def serve_metrics(address: Address, links: Sequence[LinkProgress]) -> Iterator[i
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:
-            return families(links)
+            return families([link.snapshot() for link in links()])
 
     registry = CollectorRegistry()
     registry.register(Links())

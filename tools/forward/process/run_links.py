@@ -1,7 +1,7 @@
 """The process: a thread for each link, sockets to ask them, signals. Links do not know of each other.
 
 It ends when every link has: told to (SIGTERM, SIGINT), because nothing is left that they should send (`--drain`),
-or because they have failed.
+or because they have failed. SIGHUP has the settings read again, where they come from a file.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from ..claims import Claims
 from ..link import Link
 from ..settings.forward_settings import ForwardSettings
 from ..source.source import Source
-from ..wishes import Wishes
-from .control import serve_control
+from .fleet import Fleet
 from .metrics import serve_metrics
-from .place import LinkPlace
 
 LOGGER: Final = logging.getLogger(__name__)
 PARENT_S: Final = 1.0
@@ -37,63 +33,47 @@ async def run_links(
     open_source: Callable[[], Source],
     *,
     drain: bool,
+    read_again: Callable[[], ForwardSettings] | None = None,
     parent: int | None = None,
     started: Callable[[], None] = lambda: None,
 ) -> list[Link]:
     """Forward until everything has ended; answers the links. Raises LinkStoppedError, SettingsError before anything is sent.
-    `parent`: the process that started this one, with which it ends."""
+    `parent`: the process that started this one, with which it ends. `read_again`, for SIGHUP, blocks and raises SettingsError.
+    """
     with contextlib.ExitStack() as stack:
-        claims = Claims()
-        links: list[tuple[Link, LinkPlace]] = []
-        for each in settings.links:
-            place = LinkPlace.take(state_dir, each.name)
-            stack.callback(place.release)
-            wishes = Wishes(paused=place.is_paused, drain_and_end=drain)
-            links.append((Link(each, settings.node, open_source, wishes, claims), place))
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async with trio.open_nursery() as around:
-                around.start_soon(_stop_on_signal, signals, [link for link, _ in links])
-                for link, place in links:
-                    await around.start(serve_control, link, place)
-                if settings.metrics is not None:
-                    stack.enter_context(serve_metrics(settings.metrics, [link.progress for link, _ in links]))
-                if parent is not None:
-                    around.start_soon(_end_with, parent, [link for link, _ in links])
-                started()
-                await _run_all([link for link, _ in links])
-                around.cancel_scope.cancel()
-    return [link for link, _ in links]
+        fleet = Fleet(settings, state_dir, open_source, drain)
+        stack.callback(fleet.release)
+        fleet.take()
+        if settings.metrics is not None:
+            stack.enter_context(serve_metrics(settings.metrics, fleet.progress))
+        signals = stack.enter_context(trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT))
+        async with trio.open_nursery() as around:
+            await fleet.start(around)
+            around.start_soon(_stop_on_signal, signals, fleet)
+            if read_again is not None:
+                hangups = stack.enter_context(trio.open_signal_receiver(signal.SIGHUP))
+                around.start_soon(_reload_on_signal, hangups, fleet, read_again)
+            if parent is not None:
+                around.start_soon(_end_with, parent, fleet)
+            started()
+            await fleet.over.wait()
+            around.cancel_scope.cancel()
+        return fleet.links
 
 
-async def _run_all(links: Sequence[Link]) -> None:
-    limiter = trio.CapacityLimiter(len(links))
-
-    def run(link: Link) -> None:
-        try:
-            link.run()
-        except BaseException:  # a bug of ours: the threads of the others are waited for
-            LOGGER.exception("link %s has ended with a bug", link.settings.name)
-            _stop(links)
-            raise
-
-    async with trio.open_nursery() as nursery:
-        for link in links:
-            nursery.start_soon(partial(trio.to_thread.run_sync, run, link, limiter=limiter))
-
-
-async def _stop_on_signal(signals: AsyncIterator[int], links: Sequence[Link]) -> None:
+async def _stop_on_signal(signals: AsyncIterator[int], fleet: Fleet) -> None:
     async for number in signals:
         LOGGER.info("stopping signal=%s", signal.Signals(number).name)
-        _stop(links)
+        fleet.stop()
 
 
-async def _end_with(parent: int, links: Sequence[Link]) -> None:
+async def _reload_on_signal(hangups: AsyncIterator[int], fleet: Fleet, read_again: Callable[[], ForwardSettings]) -> None:
+    async for _ in hangups:
+        await fleet.reload(read_again)
+
+
+async def _end_with(parent: int, fleet: Fleet) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - nobody says when it ends
         await trio.sleep(PARENT_S)
     LOGGER.warning("process %d, which started this one, is gone: stopping", parent)
-    _stop(links)
-
-
-def _stop(links: Sequence[Link]) -> None:
-    for link in links:
-        link.wishes.stop()
+    fleet.stop()

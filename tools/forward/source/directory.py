@@ -91,6 +91,14 @@ class DirectorySource:
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Nothing in the directory is changed."""
 
+    def timestamps(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for partition, offset in offsets.items():
+            wanted = RecordRange(from_offset=offset, to_offset=offset + 1)
+            for records in self._batches(self._files(partition), wanted, lambda path, damage: None):
+                found.update((partition, record.timestamp) for record in records if record.offset == offset)
+        return found
+
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:
         order = sorted(offsets, key=lambda partition: (ranks.get(partition.topic, 0), partition))
         self._pieces = (piece for partition in order for piece in self._read(partition, offsets[partition]))

@@ -166,6 +166,15 @@ def is_lost(error: RequestError) -> bool:
     return error.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def timestamps_at(answer: FetchPartitionResponse, offset: int) -> Iterator[int]:
+    """Of the record at an offset, where an answer has it. Raises CorruptRecordError."""
+    assert not isinstance(answer.records, tuple), "asked for batches, got records"
+    for header, batch in iter_batches(answer.records):
+        if header.base_offset <= offset <= header.last_offset and not header.is_control:
+            check_batch(batch, header)
+            yield from (record.timestamp for record in iter_records(batch, header) if record.offset == offset)
+
+
 def _records(header: BatchHeader, batch: memoryview, asked: int) -> Iterator[Record]:
     records = iter_records(batch, header)
     if header.base_offset >= asked:

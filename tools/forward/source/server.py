@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
-from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.native.messages import FetchPartitionResponse, FetchResponse, MetadataRequest, MetadataResponse, TopicMetadata
+from ....protocol.errors import CorruptRecordError, ErrorCode, RequestError
+from ....protocol.native.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    TopicMetadata,
+)
 from ....protocol.types import Isolation, TopicPartition
 from ...client.blocking.client import BlockingClient
 from ...client.blocking.connection import BlockingConnection
@@ -20,7 +29,7 @@ from ...client.procedures.groups import CommittedOffset
 from ...client.procedures.topics import AtTime, Procedure
 from ...client.tls import TlsConfig
 from ..errors import SourceFailedError, TopicStoppedError
-from .places import MAX_WAIT_MS, Places, is_lost
+from .places import MAX_WAIT_MS, Places, is_lost, timestamps_at
 from .source import OffsetRange, Piece, SourceTopic
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -75,6 +84,17 @@ class ServerSource:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._run(groups.commit_offsets(group, offsets))
+
+    def timestamps(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for partition, offset in offsets.items():
+            request = FetchRequest((FetchPartition(*partition, offset, 1),), 0, max_bytes=1)  # at least one batch comes
+            [answer] = expect(FetchResponse, self._run(_one(request))).partitions
+            if answer.error is not None:  # gone, damaged, out of range: whoever reads on will see
+                continue
+            with contextlib.suppress(CorruptRecordError):
+                found.update((partition, timestamp) for timestamp in timestamps_at(answer, offset))
+        return found
 
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:
         self._forget_ahead()
@@ -177,6 +197,11 @@ class ServerSource:
 
     def _fail(self, error: RequestError) -> NoReturn:
         raise SourceFailedError(f"the source {self._address[0]}:{self._address[1]}: {error.message}") from error
+
+
+def _one(request: FetchRequest) -> Procedure[FetchResponse]:
+    response: FetchResponse = yield request
+    return response
 
 
 def _metadata(names: tuple[str, ...] | None) -> Procedure[MetadataResponse]:

@@ -74,6 +74,9 @@ class Source(Protocol):
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Note how far it is."""
 
+    def timestamps(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of the records at these offsets, those that are there."""
+
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:
         """Read these partitions from these offsets on, topics of the lowest rank first."""
 

@@ -12,9 +12,10 @@ import attrs
 
 from ....protocol.limits import KIB, MIB
 from ..errors import LinkStoppedError, TryAgainError
+from ..pacing.retry import Failure
 from ..settings.link_settings import Delivery, LinkSettings
 from ..settings.secrets import resolved
-from .verdict import HOPELESS, Verdict, judge, words
+from .verdict import HOPELESS, REFUSED, Verdict, judge, words
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -85,8 +86,15 @@ class Notices:
 
     @property
     def is_hopeless(self) -> bool:
+        return self._is_one_of(HOPELESS)
+
+    @property
+    def is_refused(self) -> bool:
+        return self._is_one_of(REFUSED)
+
+    def _is_one_of(self, codes: frozenset[int]) -> bool:
         with self._lock:
-            return self._last is not None and self._last.code() in HOPELESS
+            return self._last is not None and self._last.code() in codes
 
     def explain(self, otherwise: str) -> str:
         """The reason behind a call that timed out."""
@@ -181,7 +189,12 @@ class UpstreamClients:
         reason = (
             words(found) if judge(found.code()) is not Verdict.AGAIN or found.code() > 0 else self.notices.explain(words(found))
         )
-        return TryAgainError(f"{what} at {self._settings.to}: {reason}")
+        return TryAgainError(f"{what} at {self._settings.to}: {reason}", self._kind(found))
+
+    def _kind(self, error: KafkaError) -> Failure:
+        """Whether an error passes by itself."""
+        is_refused = self.notices.is_refused if error.code() < 0 else not error.retriable()
+        return Failure.REFUSED if is_refused or error.code() in REFUSED else Failure.PASSING
 
     def fenced(self) -> str:
         """What to say when another forwarder has taken over."""

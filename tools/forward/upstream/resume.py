@@ -1,11 +1,17 @@
 """Where a partition goes on: what the upstream's group says, what the source's says, and whether both speak of this log. Pure.
 
 The offset that the upstream has committed is the truth: it was committed together with the records before it. Its metadata is
-the id of the source's topic. The same is noted in the source, where it may be some records older. An upstream that knows
-nothing any more (its `offsets.retention.minutes` have passed, its topic was deleted) leaves what the source has noted.
+a `Mark`: the id of the source's topic, and the last record that went. The same is noted in the source, where it may be some
+records older, and where also a partition has an offset that has sent nothing yet. An upstream that knows nothing any more (its
+`offsets.retention.minutes` have passed, its topic was deleted), or was never reached, leaves what the source has noted.
+
+A topic that was made anew has another id. A source that was restored from an older backup ends before the offset, or, when it
+has grown since, has another record where the last one was; that is seen by its timestamp, where it has one.
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 import attrs
 
@@ -13,6 +19,31 @@ from ....protocol.types import TopicPartition
 from ...client.procedures.groups import CommittedOffset
 from ..errors import TopicStoppedError
 from ..source.source import OffsetRange
+
+
+@attrs.frozen
+class Mark:
+    """What stands beside an offset: `<topic id> <offset>:<timestamp>` of the last record before it that went, or only an id."""
+
+    topic_id: str
+    last_offset: int = -1
+    """-1: nothing went yet."""
+    timestamp: int = -1
+
+    @classmethod
+    def parse(cls, metadata: str | None) -> Self | None:
+        """None for what is no mark: an offset that somebody has committed by hand."""
+        topic_id, _, last = (metadata or "").partition(" ")
+        offset, _, timestamp = last.partition(":")
+        if not topic_id:
+            return None
+        try:
+            return cls(topic_id, int(offset), int(timestamp))
+        except ValueError:
+            return cls(topic_id)
+
+    def __str__(self) -> str:
+        return self.topic_id if self.last_offset < 0 else f"{self.topic_id} {self.last_offset}:{self.timestamp}"
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +57,8 @@ class Resumed:
     """Records that whoever believes the source's note would send once more."""
     note: str | None = None
     """For the log."""
+    mark: Mark | None = None
+    """Of what went last."""
 
 
 def resume(
@@ -41,10 +74,11 @@ def resume(
     if known is None:
         return Resumed(offset=start, is_first=True)
     where = "the upstream" if upstream is not None else "the source's group"
-    if known.metadata and known.metadata != topic_id:
+    mark = Mark.parse(known.metadata)
+    if mark is not None and mark.topic_id != topic_id:
         raise TopicStoppedError(
             partition.topic,
-            f"it was deleted and made again: {where} has offset {known.offset} of the topic with id {known.metadata}, this one "
+            f"it was deleted and made again: {where} has offset {known.offset} of the topic with id {mark.topic_id}, this one "
             f"is {topic_id}; `triolog forward reset --topic {partition.topic} --start earliest` forwards the new one from its "
             "beginning",
         )
@@ -57,6 +91,19 @@ def resume(
         )
     if upstream is None:
         note = f"{partition}: the upstream has no offset any more; going on at {known.offset}, as noted in the source"
-        return Resumed(offset=known.offset, note=note)
-    avoided = upstream.offset - local.offset if local is not None and local.metadata == topic_id else 0
-    return Resumed(offset=upstream.offset, avoided=max(0, avoided))
+        has_sent = mark is not None and mark.last_offset >= 0
+        return Resumed(offset=known.offset, note=note if has_sent else None, mark=mark)
+    noted = None if local is None else Mark.parse(local.metadata)
+    avoided = upstream.offset - local.offset if local is not None and noted is not None and noted.topic_id == topic_id else 0
+    return Resumed(offset=upstream.offset, avoided=max(0, avoided), mark=mark)
+
+
+def check_last(partition: TopicPartition, mark: Mark, timestamp: int) -> None:
+    """The source's record at the mark is the one that went. Raises TopicStoppedError."""
+    if timestamp >= 0 and mark.timestamp >= 0 and timestamp != mark.timestamp:
+        raise TopicStoppedError(
+            partition.topic,
+            f"the source is another one: the record at offset {mark.last_offset} of partition {partition.partition} has time "
+            f"{timestamp}, and the one that was forwarded last had {mark.timestamp}, as after a restore from an older backup "
+            f"that has grown since; `triolog forward reset --topic {partition.topic} --start OFFSET` says where to go on",
+        )

@@ -95,7 +95,10 @@ class UpstreamTopics:
         admin = self._clients.admin()
         new = NewTopic(target, num_partitions=partitions, replication_factor=-1, config=config)
         try:
-            admin.create_topics([new], operation_timeout=ADMIN_S)[target].result(CONNECT_S)
+            admin.create_topics([new], operation_timeout=ADMIN_S, request_timeout=ADMIN_S)[target].result(CONNECT_S)
+        except TimeoutError as exc:
+            reason = self._clients.notices.explain("no answer in time")
+            raise TryAgainError(f"{target} cannot be made at {self._clients.to}: {reason}") from exc
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() != 36:  # TOPIC_ALREADY_EXISTS

@@ -28,8 +28,10 @@ LOCAL_UNKNOWN_TOPIC: Final = -188
 LOCAL_UNKNOWN_PARTITION: Final = -190
 PURGED: Final = frozenset({-151, -152})
 """Thrown away because something else went wrong: _PURGE_INFLIGHT, _PURGE_QUEUE."""
-HOPELESS: Final = frozenset({-169, -181, -193, 33, 34, 58})
-"""_AUTHENTICATION, _SSL, _RESOLVE, and what brokers say of logins: waiting any longer for a connection is of no use."""
+REFUSED: Final = frozenset({-169, -181, 33, 34, 58})
+"""_AUTHENTICATION, _SSL, and what brokers say of logins: somebody has to do something."""
+HOPELESS: Final = REFUSED | {-193}
+"""With _RESOLVE: waiting any longer for a connection is of no use."""
 
 
 class Verdict(enum.Enum):

@@ -105,6 +105,39 @@ async def test_a_look_that_comes_while_segments_are_given_up_waits_for_the_room(
         assert fs.free == RESERVE + 4 * SIZE
 
 
+async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp_path: Path) -> None:
+    """A minute of `file.delete.delay.ms` cost records that nobody else had to lose."""
+    fs = ShrinkingDevice(RESERVE)
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        await broker.logs.delete_records(AUDIT, 10)
+        assert await broker.logs.apply_retention() == 2
+        fs.free = RESERVE - 6 * SIZE
+        await broker._manager.guard.check()
+        assert fs.free == RESERVE + 4 * SIZE
+        assert starts(broker) == [0, 10, 0]
+        (described,) = broker.directories.describe()
+        assert (described.is_refusing, described.given_up_segments) == (False, 0)
+
+
+async def test_appends_are_not_refused_because_retention_was_quicker(tmp_path: Path) -> None:
+    """It takes the segments out that the guard has chosen, between its look and its deed."""
+    fs = ShrinkingDevice(RESERVE)
+    settings = {"segment.bytes": str(5 * SIZE)}
+    async with running_broker(tmp_path, fs=fs, topic=settings, disk_reserve_bytes=RESERVE) as broker:
+        await fill(broker)
+        await broker._manager.guard.check()
+        fs.free = RESERVE - 4 * SIZE
+        await broker.topics.alter_configs("logs", {"retention.bytes": str(20 * SIZE)})
+        async with held(fs.hold("rename", "log-start-offset-checkpoint.tmp"), broker.logs.apply_retention) as nursery:
+            nursery.start_soon(broker._manager.guard.check)
+            for _ in range(20):
+                await trio.to_thread.run_sync(int)
+        (described,) = broker.directories.describe()
+        assert (described.is_refusing, fs.free) == (False, RESERVE + SIZE)
+
+
 async def test_when_there_is_nothing_to_give_up_appends_are_refused_until_there_is_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,3 +120,24 @@ def test_it_needs_an_upstream_that_notes_how_far_it_is(tmp_path: Path, upstream:
     )
     assert result.exit_code == 2
     assert TOPIC not in upstream.topics()
+
+
+def test_a_directory_that_has_another_record_where_the_last_one_was_is_not_sent_on(
+    tmp_path: Path, upstream: BlockingBroker
+) -> None:
+    filled(tmp_path / "data", upstream, forwarded=30, total=30)
+    shutil.copytree(tmp_path / "data", tmp_path / "older")
+    with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
+        source.append(TOPIC, numbered(30, 100), partition=0)
+    send(tmp_path / "data", upstream, tmp_path / "state")
+    shutil.rmtree(tmp_path / "data")
+    shutil.copytree(tmp_path / "older", tmp_path / "data")
+    with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
+        source.append(TOPIC, [(1, None, b"another", ())] * 70, partition=0)
+    result = call(
+        *("forward", "--from-dir", tmp_path / "data", "--to", upstream.bootstrap_servers, "--topics", TOPIC, "--link", "link"),
+        *("--drain", "--state-dir", tmp_path / "state"),
+    )
+    assert result.exit_code == 1
+    assert "the record at offset 99 of partition 0 has time 1, and the one that was forwarded last had" in result.stderr
+    assert upstream.log(TOPIC).values(0) == numbered(0, 100)

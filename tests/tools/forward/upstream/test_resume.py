@@ -7,7 +7,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.forward.errors import TopicStoppedError
 from triolog.tools.forward.source.source import OffsetRange
-from triolog.tools.forward.upstream.resume import Resumed, resume
+from triolog.tools.forward.upstream.resume import Mark, Resumed, check_last, resume
 
 PARTITION = TopicPartition("readings", 2)
 ID = "JUj1PIuBQCmVS0Ws5NGv2w"
@@ -27,14 +27,18 @@ def test_what_was_never_forwarded_begins_where_the_link_says() -> None:
 
 
 def test_the_upstream_is_believed_and_not_the_source() -> None:
-    assert resumed(at(400), at(350)) == Resumed(offset=400, avoided=50)
-    assert resumed(at(400), at(450)) == Resumed(offset=400)
+    assert resumed(at(400), at(350)) == Resumed(offset=400, avoided=50, mark=Mark(ID))
+    assert resumed(at(400), at(450)) == Resumed(offset=400, mark=Mark(ID))
 
 
 def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> None:
-    found = resumed(None, at(350))
+    found = resumed(None, at(350, f"{ID} 349:1700000000000"))
     assert found.offset == 350
-    assert "the upstream has no offset any more" in str(found.note)
+    assert "the upstream has no offset" in str(found.note)
+
+
+def test_an_upstream_that_never_had_anything_has_forgotten_nothing() -> None:
+    assert resumed(None, at(350)).note is None
 
 
 def test_an_offset_before_the_start_of_the_log_is_kept_so_that_the_gap_is_seen() -> None:
@@ -61,3 +65,25 @@ def test_a_source_behind_the_upstream_is_not_gone_on_with(
 
 def test_an_offset_that_somebody_has_set_by_hand_is_taken_as_it_is() -> None:
     assert resumed(CommittedOffset(120, ""), at(350)).offset == 120
+
+
+@pytest.mark.parametrize("mark", [Mark(ID), Mark(ID, 0, 0), Mark(ID, 499, 1_700_000_000_000), Mark(ID, 499, -1)])
+def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+    assert Mark.parse(str(mark)) == mark
+    assert resumed(at(500, str(mark)), None).mark == mark
+
+
+@pytest.mark.parametrize("metadata", [None, ""])
+def test_an_offset_without_a_note_has_no_mark(metadata: str | None) -> None:
+    assert Mark.parse(metadata) is None
+
+
+def test_another_record_where_the_last_one_was_is_seen_by_its_time() -> None:
+    mark = Mark(ID, 399, 1_700_000_000_000)
+    check_last(PARTITION, mark, 1_700_000_000_000)
+    check_last(PARTITION, mark, -1)
+    with pytest.raises(
+        TopicStoppedError,
+        match=r"offset 399 of partition 2 has time 1700000000001, and the one that was forwarded last had 1700",
+    ):
+        check_last(PARTITION, mark, 1_700_000_000_001)

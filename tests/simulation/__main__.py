@@ -1,0 +1,111 @@
+"""Runs worlds: `python -m tests.simulation --seeds 1000`, one for each seed, on every processor.
+
+A world that fails is run once more, made as small as it stays wrong, and kept as a file that `--script FILE` runs again.
+Everything is run with one PYTHONHASHSEED, so that a seed is the same world everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from .script import Script, script_of
+from .shrinking import shrink
+from .verdict import Verdict, judge, judge_seed
+from .world import simulate
+
+HASH_SEED: Final = "0"
+CONSOLE: Final = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 1 when a world went wrong."""
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.simulation", *arguments], {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+        )
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulated worlds, each from its seed.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many, beginning with --first")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", help="this one only")
+    parser.add_argument("--script", type=Path, help="a world from a file")
+    parser.add_argument("--history", type=Path, help="write what happened to a file")
+    parser.add_argument("--keep", type=Path, default=Path("build/simulation"), help="where worlds that failed are kept")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    if options.seed is not None or options.script is not None:
+        script = Script.from_json(options.script.read_text()) if options.script else script_of(options.seed)
+        return _one(script, options.history)
+    seeds = [str(seed) for seed in range(options.first, options.first + options.seeds)]
+    failed = _many(seeds, options.jobs)
+    for verdict in failed[:5]:
+        _keep(verdict, options.keep)
+    return 1 if failed else 0
+
+
+def _one(script: Script, path: Path | None) -> int:
+    if path is not None:
+        history = simulate(script)
+        path.write_text("\n".join(history.lines()) + "\n")
+    verdict = judge(script)
+    CONSOLE.print(str(verdict))
+    CONSOLE.print(f"digest {verdict.digest}, {verdict.events} events, {verdict.simulated_s:.0f} s in {verdict.took_s:.2f} s")
+    return 0 if verdict.is_good else 1
+
+
+def _many(seeds: Sequence[str], jobs: int) -> list[Verdict]:
+    began_s, failed, kinds = time.perf_counter(), [], Counter[str]()
+    simulated_s, worked_s, cycles = 0.0, 0.0, 0
+    with Progress(console=CONSOLE) as progress:
+        task = progress.add_task("worlds", total=len(seeds))
+        for verdict in _verdicts(seeds, jobs):
+            progress.advance(task)
+            simulated_s, worked_s = simulated_s + verdict.simulated_s, worked_s + verdict.took_s
+            cycles += verdict.write_cycles
+            if not verdict.is_good:
+                failed.append(verdict)
+                kinds.update(verdict.kinds)
+                progress.print(str(verdict))
+    CONSOLE.print(f"{len(seeds)} worlds, {len(failed)} wrong {dict(kinds)}; {cycles} write cycles, which are allowed")
+    CONSOLE.print(
+        f"{simulated_s / worked_s:.0f} simulated seconds a second on a core, {time.perf_counter() - began_s:.0f} s in all"
+    )
+    return failed
+
+
+def _verdicts(seeds: Sequence[str], jobs: int) -> Iterator[Verdict]:
+    if jobs == 1:
+        yield from map(judge_seed, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(judge_seed, seeds, chunksize=1)
+
+
+def _keep(verdict: Verdict, folder: Path) -> None:
+    """Make it small and write it down."""
+    script = script_of(verdict.seed)
+    again = judge(script)
+    if again.digest != verdict.digest:
+        CONSOLE.print(f"seed {verdict.seed} is another world the second time")
+        return
+    small = shrink(script, lambda smaller: bool(judge(smaller).kinds & verdict.kinds))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{verdict.seed}.json"
+    path.write_text(small.to_json())
+    CONSOLE.print(f"seed {verdict.seed}, in {len(small.steps)} steps instead of {len(script.steps)}: --script {path}")
+    CONSOLE.print("\n".join(f"  {step}" for step in small.steps))
+    CONSOLE.print(str(judge(small)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

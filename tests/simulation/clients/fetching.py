@@ -1,0 +1,80 @@
+"""One fetch by Kafka's protocol, and what its answer means to a reader: as Kafka's consumers read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction, FetchPartition, FetchRequest, FetchTopic
+from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import TopicPartition
+
+from ..history import Found
+from .inhabitant import KafkaConnection
+
+FETCH_VERSION: Final = 12
+
+
+class Fetched(NamedTuple):
+    """`error_code`: of the partition."""
+
+    error_code: int
+    records: tuple[Found, ...] = ()
+    markers: tuple[tuple[int, int], ...] = ()
+    """Offset and timestamp of each."""
+    next_position: int = -1
+    log_start_offset: int = -1
+    high_watermark: int = -1
+
+
+async def fetch(
+    kafka: KafkaConnection, where: TopicPartition, position: int, *, is_committed: bool, max_bytes: int, max_wait_ms: int = 100
+) -> Fetched | None:
+    """None: no answer."""
+    part = FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=int(is_committed),
+        session_id=0,
+        forgotten_topics_data=[],
+        rack_id="",
+        topics=[FetchTopic(topic=where.topic, topic_id=bytes(16), partitions=[part])],
+    )
+    answer = await kafka.call(request, FETCH_VERSION)
+    if answer is None or answer.error_code or not answer.responses:
+        return None
+    [found] = answer.responses[0].partitions
+    if found.error_code:
+        return Fetched(found.error_code)
+    records, markers, next_position = _read(bytes(found.records or b""), position, found.aborted_transactions or ())
+    return Fetched(0, records, markers, next_position, found.log_start_offset, found.high_watermark)
+
+
+def _read(
+    data: bytes, position: int, aborted: Iterable[FetchAbortedTransaction]
+) -> tuple[tuple[Found, ...], tuple[tuple[int, int], ...], int]:
+    """The records from `position` on but those of aborted transactions: from a first offset to the marker; markers; the end."""
+    begins = sorted(aborted, key=lambda each: each.first_offset)
+    active: set[int] = set()
+    found: list[Found] = []
+    markers: list[tuple[int, int]] = []
+    next_position = position
+    for header, batch in iter_batches(data):
+        next_position = max(next_position, header.next_offset)
+        while begins and begins[0].first_offset <= header.last_offset:
+            active.add(begins.pop(0).producer_id)
+        if header.is_control:
+            active.discard(header.producer_id)
+            markers.append((header.base_offset, header.max_timestamp))
+            continue
+        if header.is_transactional and header.producer_id in active:
+            continue
+        found += [
+            Found(record.offset, bytes(record.value or b"").decode(), record.timestamp)
+            for record in iter_records(batch, header)
+            if record.offset >= position
+        ]
+    return tuple(found), tuple(markers), next_position

@@ -1,0 +1,187 @@
+"""Producers without transactions: the product's own client, and the least that Kafka's protocol takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import attrs
+import trio
+from triolog.protocol.errors import ErrorCode, TriologError
+from triolog.protocol.kafka.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.tools.client.producer import Producer, SentRecord, open_producer
+
+from ..history import Acknowledged, GivenUp, Send, Sent
+from ..script import Step
+from .inhabitant import Inhabitant, KafkaConnection, native_client
+
+PRODUCE_VERSION: Final = 9
+INIT_VERSION: Final = 4
+PATIENCE_S: Final = 20.0
+PAUSE_S: Final = 0.1
+IN_FLIGHT: Final = 5
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+
+
+@attrs.define(eq=False)
+class NativeProducer(Inhabitant):
+    """Idempotent. Does not wait for acknowledgements before it goes on."""
+
+    _sent: int = 0
+    _producer: Producer | None = None
+    _nursery: trio.Nursery | None = None
+
+    async def run(self, steps: list[Step]) -> None:
+        async with (
+            native_client(self.world) as client,
+            open_producer(client, delivery_timeout_ms=20_000, request_timeout_ms=4000, max_block_ms=10_000) as producer,
+        ):
+            async with trio.open_nursery() as nursery:
+                self._producer, self._nursery = producer, nursery
+                await super().run(steps)
+
+    async def send(self, topic: str, partition: int, count: int) -> None:
+        assert self._producer is not None
+        assert self._nursery is not None
+        where = TopicPartition(topic, partition)
+        for _ in range(count):
+            sent = Sent(f"{self.who}:{self._sent}", self.a_timestamp())
+            self._sent += 1
+            self.world.add(Send(**self.now(), partition=where, producer=self.who, records=(sent,)))
+            try:
+                future = await self._producer.send(topic, sent.id.encode(), partition=partition, timestamp_ms=sent.timestamp)
+            except TriologError as exc:
+                self.world.add(GivenUp(**self.now(), ids=(sent.id,), error=repr(exc), is_refused=True))
+            else:
+                self._nursery.start_soon(self._await, where, sent.id, future)
+
+    async def _await(self, where: TopicPartition, sent: str, future: SentRecord) -> None:
+        try:
+            metadata = await future
+        except TriologError as exc:
+            self.world.add(GivenUp(**self.now(), ids=(sent,), error=repr(exc)))
+        else:
+            self.world.add(Acknowledged(**self.now(), partition=where, ids=(sent,), base_offset=metadata.offset))
+
+
+@attrs.define
+class _Batch:
+    """A batch on its way, until it is acknowledged or given up."""
+
+    where: TopicPartition
+    ids: tuple[str, ...]
+    data: bytes
+    deadline: float
+
+
+@attrs.define(eq=False)
+class KafkaProducer(Inhabitant):
+    """Idempotent, with up to five batches in flight, which it sends again, in order, until it knows of each. When it gives one
+    up it becomes another producer."""
+
+    _kafka: KafkaConnection = attrs.field(init=False)
+    _identity: tuple[int, int] | None = None
+    _incarnation: int = 0
+    _sequences: Counter[TopicPartition] = attrs.field(factory=Counter)
+    _sent: int = 0
+    _batches: list[_Batch] = attrs.field(factory=list)
+    _given: trio.Event = attrs.field(factory=trio.Event)
+    _is_over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self._kafka = KafkaConnection(self.world)
+
+    async def run(self, steps: list[Step]) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._deliver)
+                await super().run(steps)
+                self._is_over = True
+                self._given.set()
+        finally:
+            await self._kafka.close()
+
+    async def send(self, topic: str, partition: int, count: int) -> None:
+        deadline = trio.current_time() + PATIENCE_S
+        while self._identity is None:
+            if trio.current_time() > deadline:
+                return
+            await self._introduce()
+        where = TopicPartition(topic, partition)
+        records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
+        self._sent += count
+        producer = f"{self.who}/{self._incarnation}"
+        self.world.add(Send(**self.now(), partition=where, producer=producer, records=records))
+        data = build_batch(
+            [(each.timestamp, None, each.id.encode(), ()) for each in records],
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            base_sequence=self._sequences[where],
+        )
+        self._sequences[where] += count
+        self._batches.append(_Batch(where, tuple(each.id for each in records), data, deadline))
+        self._given.set()
+
+    async def _introduce(self) -> None:
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        answer = await self._kafka.call(asked, INIT_VERSION)
+        if answer is None or answer.error_code:
+            await trio.sleep(PAUSE_S)
+            return
+        self._identity = answer.producer_id, answer.producer_epoch
+        self._incarnation += 1
+        self._sequences.clear()
+
+    async def _deliver(self) -> None:
+        while not (self._is_over and not self._batches):
+            if not self._batches:
+                self._given = trio.Event()
+                await self._given.wait()
+                continue
+            flight = self._batches[:IN_FLIGHT]
+            answers = await self._kafka.call_all([_produce(batch.where, batch.data) for batch in flight], PRODUCE_VERSION)
+            self._settle(flight, answers)
+            if len(answers) < len(flight) or (flight and self._batches[:1] == flight[:1]):
+                await trio.sleep(PAUSE_S)
+
+    def _settle(self, flight: list[_Batch], answers: list[Any]) -> None:
+        """Up to the first that is to be sent again; behind that one nothing was taken, or it comes again with it."""
+        for batch, answer in zip(flight, answers, strict=False):
+            [found] = answer.responses[0].partition_responses
+            error = ErrorCode(found.error_code)
+            if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._batches.remove(batch)
+                self.world.add(Acknowledged(**self.now(), partition=batch.where, ids=batch.ids, base_offset=found.base_offset))
+                continue
+            if error not in RETRIABLE:
+                self._give_up(error.name)
+            break
+        if self._batches and trio.current_time() > self._batches[0].deadline:
+            self._give_up("no answer in time")
+
+    def _give_up(self, error: str) -> None:
+        """Of everything that is not acknowledged: it belongs to the identity that has a hole in its sequences now."""
+        for batch in self._batches:
+            self.world.add(GivenUp(**self.now(), ids=batch.ids, error=error))
+        self._batches.clear()
+        self._identity = None
+
+
+def _produce(where: TopicPartition, data: bytes) -> ProduceRequest:
+    part = ProducePartition(index=where.partition, records=data)
+    topic = ProduceTopic(name=where.topic, topic_id=bytes(16), partition_data=[part])
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=[topic])

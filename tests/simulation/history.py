@@ -1,0 +1,202 @@
+"""What clients did and were told, in the order in which it happened: what the checker looks at.
+
+A call is two events, or an event that says when it began. Records are known by ids that nobody uses twice. Who makes a history
+of real clients writes the same events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import attrs
+from triolog.protocol.types import TopicPartition
+
+
+class Sent(NamedTuple):
+    """A record on its way."""
+
+    id: str
+    timestamp: int
+
+
+class Found(NamedTuple):
+    """A record as it was read."""
+
+    offset: int
+    id: str
+    timestamp: int
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """`at_ms`: milliseconds since the world began. `who`: the client."""
+
+    at_ms: int
+    who: str
+
+
+@attrs.frozen(kw_only=True)
+class Send(Event):
+    """Records leave, in this order; `producer` is who has to keep it: another one after each new identity."""
+
+    partition: TopicPartition
+    producer: str
+    records: tuple[Sent, ...]
+    transaction: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Acknowledged(Event):
+    """The first of the records is at `base_offset`, the others behind it."""
+
+    partition: TopicPartition
+    ids: tuple[str, ...]
+    base_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class GivenUp(Event):
+    """The client knows no answer, or was told of an error. `is_refused`: the records are nowhere."""
+
+    ids: tuple[str, ...]
+    error: str
+    is_refused: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Introduced(Event):
+    """A transactional producer got its epoch: those before it are fenced."""
+
+    transactional_id: str
+    producer: str
+
+
+@attrs.frozen(kw_only=True)
+class Ended(Event):
+    """A transaction was committed (True), aborted (False), or nobody knows (None)."""
+
+    transaction: str
+    is_committed: bool | None
+
+
+@attrs.frozen(kw_only=True)
+class Polled(Event):
+    """One fetch of a reader that was at `position`, and is at `next_position` now."""
+
+    partition: TopicPartition
+    is_committed: bool
+    position: int
+    records: tuple[Found, ...]
+    next_position: int
+    transaction: str | None = None
+    """Whose input this was."""
+
+
+@attrs.frozen(kw_only=True)
+class Moved(Event):
+    """A reader goes on elsewhere, on purpose."""
+
+    partition: TopicPartition
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class CommitsOffset(Event):
+    group: str
+    partition: TopicPartition
+    offset: int
+    transaction: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class OffsetCommitted(Event):
+    """The answer to the last of the client's commits for this partition. None: there was none."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    is_kept: bool | None
+
+
+@attrs.frozen(kw_only=True)
+class OffsetFetched(Event):
+    """`offset` -1: there is none."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+@attrs.frozen(kw_only=True)
+class LookedUp(Event):
+    """The answer to offsets-for-times; -1 for none. `begun_ms`: when it was asked."""
+
+    partition: TopicPartition
+    timestamp: int
+    begun_ms: int
+    offset: int
+    found_timestamp: int
+
+
+@attrs.frozen(kw_only=True)
+class Trims(Event):
+    """Records below an offset are to be deleted."""
+
+    partition: TopicPartition
+    before_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class Deletes(Event):
+    """A topic is to be deleted."""
+
+    topic: str
+
+
+@attrs.frozen(kw_only=True)
+class Recovered(Event):
+    """The server is there again after a power cut, without durability: what a partition has lost at its end may be lost."""
+
+    partition: TopicPartition
+    end_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class Happened(Event):
+    """Something that is nobody's promise: a kill, a cut, a move of the clock."""
+
+    what: str
+
+
+@attrs.frozen(kw_only=True)
+class Stored(Event):
+    """All that a reader finds in a partition when everything is over."""
+
+    partition: TopicPartition
+    is_committed: bool
+    start_offset: int
+    end_offset: int
+    records: tuple[Found, ...]
+    markers: tuple[tuple[int, int], ...] = ()
+    """Offset and timestamp of each end of a transaction: lookups by time find them too, as Kafka's do."""
+
+
+@attrs.define(eq=False)
+class History:
+    events: list[Event] = attrs.field(factory=list)
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def lines(self) -> Iterable[str]:
+        for event in self.events:
+            yield repr(event)
+
+    def digest(self) -> str:
+        """The same for two histories that are alike in everything."""
+        digest = hashlib.sha256()
+        for line in self.lines():
+            digest.update(line.encode())
+        return digest.hexdigest()

@@ -1,0 +1,184 @@
+"""What is done in a world, when and by whom: made from a seed, shrunk step by step, kept as a file.
+
+A world's chances (latency, order of tasks, what a power cut leaves) are drawn from the seed too, but not from this list: a
+step that is taken out changes no other.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Self
+
+import attrs
+
+DURATION_MS: Final = 300_000
+STEPS: Final = 250
+BUSY_TIMES: Final = 8
+BUSY_MS: Final = 1500
+"""Steps come in heaps of about so long: what happens at once is what goes wrong."""
+FEW_BYTES: Final = ("700", "3000", "20000")
+
+
+@attrs.frozen
+class Step:
+    """One thing that somebody does; who is busy does it when the one before is over."""
+
+    at_ms: int
+    who: str
+    what: str
+    args: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def __str__(self) -> str:
+        args = " ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.at_ms / 1000:8.3f} s  {self.who:12} {self.what} {args}"
+
+
+@attrs.frozen
+class Script:
+    seed: str
+    durability: str
+    topics: Mapping[str, Mapping[str, Any]]
+    """By name: partitions and configuration."""
+    steps: tuple[Step, ...]
+
+    def with_steps(self, steps: Iterable[Step]) -> Self:
+        return attrs.evolve(self, steps=tuple(steps))
+
+    def to_json(self) -> str:
+        return json.dumps(attrs.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        found = json.loads(text)
+        return cls(**{**found, "steps": tuple(Step(**step) for step in found["steps"])})
+
+
+def script_of(seed: str) -> Script:
+    """A world of a seed."""
+    rng = random.Random(f"{seed}/script")
+    topics = {name: _topic(rng) for name in ("plain", "stamped", "in", "out")}
+    chances = _Chances(rng, topics)
+    calm = rng.random() < 0.2
+    weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
+    steps = []
+    busy_ms = sorted(rng.randrange(DURATION_MS) for _ in range(BUSY_TIMES))
+    for _ in range(STEPS):
+        who = rng.choices(list(weights), list(weights.values()))[0]
+        at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))
+        steps += chances.steps(who, at_ms)
+    steps.sort(key=lambda step: step.at_ms)
+    return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps))
+
+
+def _topic(rng: random.Random) -> dict[str, Any]:
+    return {
+        "partitions": rng.choice((1, 1, 2, 3)),
+        "config": {
+            "segment.bytes": rng.choice(FEW_BYTES),
+            "index.interval.bytes": rng.choice(("0", "100", "4096")),
+            "segment.index.bytes": rng.choice(("120", "1048576")),
+            "flush.messages": rng.choice(("1", "9223372036854775807", "9223372036854775807")),
+        },
+    }
+
+
+WEIGHTS: Final = {
+    "native 0": 8,
+    "native 1": 8,
+    "kafka 0": 10,
+    "kafka 1": 10,
+    "mover 0": 5,
+    "mover 1": 5,
+    "pipe 0": 4,
+    "pipe 1": 4,
+    "reader 0": 10,
+    "reader 1": 10,
+    "group 0": 8,
+    "looker 0": 6,
+    "admin 0": 2,
+    "operator": 6,
+}
+
+
+@attrs.frozen
+class _Chances:
+    rng: random.Random
+    topics: Mapping[str, Mapping[str, Any]]
+
+    def steps(self, who: str, at_ms: int) -> list[Step]:
+        make: Callable[[str, int], list[Step]] = getattr(self, "_" + who.split()[0])
+        return make(who, at_ms)
+
+    def _partition(self, *topics: str) -> dict[str, Any]:
+        topic = self.rng.choice(topics or ("plain", "stamped", "in"))
+        return {"topic": topic, "partition": self.rng.randrange(self.topics[topic]["partitions"])}
+
+    def _native(self, who: str, at_ms: int) -> list[Step]:
+        return [Step(at_ms, who, "send", {**self._partition(), "count": self.rng.choice((1, 1, 2, 5, 12))})]
+
+    def _kafka(self, who: str, at_ms: int) -> list[Step]:
+        return [Step(at_ms, who, "send", {**self._partition(), "count": self.rng.choice((1, 1, 2, 5, 12))})]
+
+    def _mover(self, who: str, at_ms: int) -> list[Step]:
+        parts = [
+            {**self._partition("plain", "in"), "count": self.rng.choice((1, 2, 5))} for _ in range(self.rng.choice((1, 2, 3)))
+        ]
+        ends = self.rng.choice(("commit", "commit", "abort"))
+        return [Step(at_ms, who, "transaction", {"parts": parts, "end": ends, "pause_ms": self.rng.choice((0, 0, 200, 2000))})]
+
+    def _pipe(self, who: str, at_ms: int) -> list[Step]:
+        return [Step(at_ms, who, "pipe", {"end": self.rng.choice(("commit", "commit", "commit", "abort"))})]
+
+    def _reader(self, who: str, at_ms: int) -> list[Step]:
+        return [
+            Step(
+                at_ms,
+                who,
+                "poll",
+                {**self._partition("plain", "stamped", "in", "out"), "max_bytes": self.rng.choice((1, 200, 5000, 10**6))},
+            )
+        ]
+
+    def _group(self, who: str, at_ms: int) -> list[Step]:
+        what = self.rng.choice(("commit", "commit", "resume"))
+        return [Step(at_ms, who, what, self._partition())]
+
+    def _looker(self, who: str, at_ms: int) -> list[Step]:
+        return [Step(at_ms, who, "look", {**self._partition("stamped", "in"), "back_ms": self.rng.randrange(-500, 8000)})]
+
+    def _admin(self, who: str, at_ms: int) -> list[Step]:
+        what = self.rng.choice(("trim", "trim", "configure", "make", "delete"))
+        if what == "trim":
+            return [Step(at_ms, who, what, {**self._partition("plain"), "share": round(self.rng.random(), 3)})]
+        if what == "configure":
+            return [Step(at_ms, who, what, {"topic": "plain", "config": {"segment.bytes": self.rng.choice(FEW_BYTES)}})]
+        return [Step(at_ms, who, what, {"topic": f"made-{self.rng.randrange(3)}"})]
+
+    def _operator(self, who: str, at_ms: int) -> list[Step]:
+        lasts_ms = self.rng.choice((50, 300, 2000))
+        later = at_ms + lasts_ms
+        what = self.rng.choice(
+            ("restart", "kill", "kill", "power", "power", "power", "clock", "slow", "weather", "silence", "cut", "fail")
+        )
+        if what == "restart":
+            return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000))})]
+        if what in ("kill", "power"):
+            after = self.rng.choice((0, 1, 2, 5, self.rng.randrange(40)))
+            return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000)), "after": after})]
+        if what == "clock":
+            return [Step(at_ms, who, what, {"ms": self.rng.choice((-5000, -50, 50, 5000, 120_000))})]
+        if what == "slow":
+            latency_ms = self.rng.choice((5, 40, 300))
+            return [Step(at_ms, who, what, {"ms": latency_ms}), Step(later, who, what, {"ms": 1})]
+        if what == "weather":
+            storm = {"latency_ms": self.rng.choice((2, 20, 200)), "cuts": self.rng.choice((0.0, 0.02, 0.2))}
+            return [Step(at_ms, who, what, storm), Step(later, who, what, {"latency_ms": 0.5, "cuts": 0.0})]
+        if what == "silence":
+            return [Step(at_ms, who, what, {"is_silent": True}), Step(later, who, what, {"is_silent": False})]
+        if what == "fail":
+            operation = self.rng.choice(("write", "write", "sync", "open", "read", "rename", "sync_directory", "truncate"))
+            error = "ENOSPC" if operation == "write" and self.rng.random() < 0.5 else "EIO"
+            return [Step(at_ms, who, what, {"operation": operation, "error": error, "skip": self.rng.randrange(5)})]
+        return [Step(at_ms, who, what)]

@@ -1,0 +1,100 @@
+"""The server under simulation, life after life."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+from triolog.server.broker import Broker, open_broker_core
+from triolog.server.listeners.opening import Addresses, Listeners
+from triolog.server.settings.broker_config import Address
+from triolog.server.storage.errors import StorageError
+
+from tests.support.brokers import broker_config
+from tests.support.crash_fs import PowerCut
+
+from .disk import Device
+from .network import HOST, Network
+
+LOGGER: Final = logging.getLogger(__name__)
+
+NATIVE_PORT: Final = 9095
+KAFKA_PORT: Final = 9092
+GRACE_S: Final = 1.0
+PATIENCE_S: Final = 2.0
+"""For the change of the disk that ends a life."""
+LIMITS: Final[dict[str, Any]] = {
+    "checkpoint_interval_ms": 5000,
+    "retention_check_interval_ms": 7000,
+    "auto_create_topics_enable": False,
+}
+
+
+@attrs.define(eq=False)
+class Server:
+    """Owner: the operator, who starts and ends lives one after the other."""
+
+    device: Device
+    network: Network
+    durability: str
+    nursery: trio.Nursery
+    broker: Broker | None = None
+    lives: int = 0
+    refusals: list[str] = attrs.field(factory=list)
+    """Why it did not start."""
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _stopping: trio.Event = attrs.field(factory=trio.Event)
+    _ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def start(self) -> bool:
+        """Begin a life; whether it serves."""
+        self.lives += 1
+        self._scope, self._stopping, self._ended = trio.CancelScope(), trio.Event(), trio.Event()
+        return bool(await self.nursery.start(self._live))
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._ended.wait()
+        self.device.fs.end_process()
+
+    async def kill(self, *, power: bool, after: int = 0) -> None:
+        """End a life, in front of one of its next changes of the disk: the first for `after` 0."""
+        if after:
+            self.device.fs.cut_after(after)
+            with trio.move_on_after(PATIENCE_S):
+                await self._ended.wait()
+        self.network.cut_all()
+        if power:
+            self.device.cut_power()
+        else:
+            self.device.end_process()
+        self._scope.cancel()
+        await self._ended.wait()
+
+    async def _live(self, *, task_status: trio.TaskStatus[bool]) -> None:
+        fs = self.device.fs
+        is_told = False
+        try:
+            with self._scope:
+                config = broker_config(Path(self.device.data), durability=self.durability, **LIMITS)
+                async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms) as broker:
+                    broker.disk.at_once.clock = trio.current_time
+                    listeners = Listeners(broker)
+                    async with trio.open_nursery() as serving:
+                        await listeners.start(serving, Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT)))
+                        self.broker, is_told = broker, True
+                        task_status.started(True)
+                        await self._stopping.wait()
+                        listeners.stop(GRACE_S)
+        except* PowerCut:
+            self.network.cut_all()
+        except* (StorageError, OSError) as errors:
+            self.refusals.append(repr(errors.exceptions).replace(self.device.data, "/data"))
+        finally:
+            self.broker = None
+            self._ended.set()
+        if not is_told:
+            task_status.started(False)

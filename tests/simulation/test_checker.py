@@ -1,0 +1,259 @@
+"""Every anomaly is found in a history that has it, and none in the one without."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+import pytest
+from triolog.protocol.types import TopicPartition
+
+from .checker import check, copy_id, write_cycles
+from .history import (
+    Acknowledged,
+    CommitsOffset,
+    Ended,
+    Event,
+    Found,
+    GivenUp,
+    Introduced,
+    LookedUp,
+    Moved,
+    OffsetCommitted,
+    OffsetFetched,
+    Polled,
+    Send,
+    Sent,
+    Stored,
+    Trims,
+)
+
+IN: Final = TopicPartition("in", 0)
+OTHER: Final = TopicPartition("in", 1)
+OUT: Final = TopicPartition("out", 0)
+WHO: Final = {"at_ms": 0, "who": "somebody"}
+
+
+def stamp(identity: str) -> int:
+    """Every record's timestamp: its number behind 1000."""
+    return 1000 + int(identity.partition(":")[2].split()[0])
+
+
+def send(*ids: str, partition: TopicPartition = IN, transaction: str | None = None, producer: str = "p") -> Send:
+    records = tuple(Sent(identity, stamp(identity)) for identity in ids)
+    return Send(**WHO, partition=partition, producer=producer, records=records, transaction=transaction)
+
+
+def acknowledged(base_offset: int, *ids: str, partition: TopicPartition = IN) -> Acknowledged:
+    return Acknowledged(**WHO, partition=partition, ids=ids, base_offset=base_offset)
+
+
+def found(base_offset: int, *ids: str) -> tuple[Found, ...]:
+    return tuple(Found(offset, identity, stamp(identity)) for offset, identity in enumerate(ids, base_offset))
+
+
+def polled(position: int, records: tuple[Found, ...], next_position: int, **fields: Any) -> Polled:
+    fields = {"partition": IN, "is_committed": False, **fields}
+    return Polled(**WHO, position=position, records=records, next_position=next_position, **fields)
+
+
+def stored(
+    *records: Found, partition: TopicPartition = IN, start: int = 0, committed: tuple[Found, ...] | None = None
+) -> list[Event]:
+    """For both kinds of readers; `committed` where the second finds something else."""
+    end = max((record.offset for record in records), default=start - 1) + 1
+    return [
+        Stored(**WHO, partition=partition, is_committed=is_committed, start_offset=start, end_offset=end, records=there)
+        for is_committed, there in ((False, records), (True, records if committed is None else committed))
+    ]
+
+
+def looked_up(timestamp: int, offset: int, found_timestamp: int, begun_ms: int = 1) -> LookedUp:
+    return LookedUp(**WHO, partition=IN, timestamp=timestamp, begun_ms=begun_ms, offset=offset, found_timestamp=found_timestamp)
+
+
+def kinds(*events: Event | list[Event]) -> set[str]:
+    flat = itertools.chain.from_iterable(event if isinstance(event, list) else [event] for event in events)
+    return {anomaly.kind for anomaly in check(flat)}
+
+
+SENT: Final = [send("a:0", "a:1", "a:2"), acknowledged(0, "a:0", "a:1", "a:2")]
+A, B, C = found(0, "a:0", "a:1", "a:2")
+
+
+def test_a_history_in_which_all_is_well_has_no_anomaly() -> None:
+    polls = [polled(0, (A, B), 2), polled(2, (C,), 3), looked_up(1001, 1, 1001), looked_up(5000, -1, -1)]
+    assert kinds(SENT, polls, stored(A, B, C)) == set()
+
+
+def test_what_was_given_up_may_be_there_or_not() -> None:
+    given_up = [*SENT, send("b:0"), GivenUp(**WHO, ids=("b:0",), error="no answer")]
+    assert kinds(given_up, stored(A, B, C)) == set()
+    assert kinds(given_up, stored(A, B, C, *found(3, "b:0"))) == set()
+
+
+def test_lost() -> None:
+    assert kinds(SENT, stored(A, B)) == {"lost"}
+    assert kinds(SENT, stored(C, start=2)) == {"lost"}
+    assert kinds(SENT, Trims(**WHO, partition=IN, before_offset=2), stored(C, start=2)) == set()
+
+
+def test_unsent() -> None:
+    assert kinds(SENT, stored(A, B, C, *found(3, "z:0"))) == {"unsent"}
+    assert kinds(SENT, stored(A, B, C._replace(timestamp=1))) == {"unsent"}
+    refused = [send("b:0"), GivenUp(**WHO, ids=("b:0",), error="refused", is_refused=True)]
+    assert kinds(SENT, refused, stored(A, B, C, *found(3, "b:0"))) == {"unsent"}
+
+
+def test_duplicate() -> None:
+    assert kinds(SENT, stored(A, B, C, *found(3, "a:2"))) == {"duplicate"}
+
+
+def test_divergent() -> None:
+    assert "divergent" in kinds(SENT, send("b:0"), polled(2, found(2, "b:0"), 3), stored(A, B, C))
+
+
+def test_reordered() -> None:
+    sent = [send("a:0"), send("a:1"), acknowledged(1, "a:0"), acknowledged(0, "a:1")]
+    assert kinds(sent, stored(*found(0, "a:1", "a:0"))) == {"reordered"}
+
+
+@pytest.mark.parametrize(
+    "polls",
+    [
+        [polled(0, (A, B), 2), polled(1, (B, C), 3)],
+        [polled(0, (B, A), 2)],
+        [polled(1, (A,), 2)],
+        [polled(0, (A, B), 2), polled(3, (), 3)],
+    ],
+    ids=["back", "descending", "before the position", "ahead"],
+)
+def test_nonmonotonic_poll(polls: list[Event]) -> None:
+    assert "nonmonotonic poll" in kinds(SENT, polls, stored(A, B, C))
+
+
+def test_a_reader_may_move_on_purpose() -> None:
+    assert (
+        kinds(SENT, polled(0, (A, B), 2), Moved(**WHO, partition=IN, position=0), polled(0, (A,), 1), stored(A, B, C)) == set()
+    )
+
+
+def test_skipped() -> None:
+    assert kinds(SENT, polled(0, (A, C), 3), stored(A, B, C)) == {"skipped"}
+
+
+TRANSACTION: Final = [send("t:0", "t:1", transaction="t"), acknowledged(0, "t:0", "t:1")]
+T, U = found(0, "t:0", "t:1")
+
+
+def ended(outcome: bool | None, transaction: str = "t") -> Ended:
+    return Ended(**WHO, transaction=transaction, is_committed=outcome)
+
+
+def test_aborted_read() -> None:
+    assert kinds(TRANSACTION, ended(False), stored(T, U, committed=())) == set()
+    assert kinds(TRANSACTION, polled(0, (T,), 1, is_committed=True), ended(False), stored(T, U, committed=())) == {
+        "aborted read"
+    }
+    assert "aborted read" in kinds(TRANSACTION, ended(False), stored(T, U))
+
+
+@pytest.mark.parametrize("outcome", [True, None])
+def test_intermediate_read(outcome: bool | None) -> None:
+    assert "intermediate read" in kinds(TRANSACTION, ended(outcome), stored(T, U, committed=(T,)))
+
+
+def test_a_transaction_of_unknown_outcome_is_there_or_not() -> None:
+    assert kinds(TRANSACTION, ended(None), stored(T, U, committed=())) == set()
+    assert kinds(TRANSACTION, ended(None), stored(T, U)) == set()
+
+
+def test_what_a_committed_transaction_has_written_is_not_lost() -> None:
+    assert kinds(TRANSACTION, ended(True), stored(T, U, committed=())) == {"lost"}
+
+
+def test_circular_information_flow() -> None:
+    both = [send("t:0", transaction="t"), send("u:1", transaction="u"), acknowledged(0, "t:0", "u:1")]
+    records = found(0, "t:0", "u:1")
+    reads = [
+        polled(0, (records[0],), 1, transaction="u"),
+        polled(1, (records[1],), 2, transaction="t"),
+    ]
+    copies = [
+        send(copy_id("t:0", "u"), copy_id("u:1", "t"), partition=OUT),
+        stored(
+            *(Found(n, copy, stamp(copy)) for n, copy in enumerate([copy_id("t:0", "u"), copy_id("u:1", "t")])), partition=OUT
+        ),
+    ]
+    assert kinds(both, reads, ended(True), ended(True, "u"), stored(*records), *copies) == {"circular information flow"}
+    assert kinds(both, reads[:1], ended(True), ended(True, "u"), stored(*records)) == {"inexact pipe"}
+
+
+def test_write_cycles_are_counted() -> None:
+    sent = [
+        send("t:0", transaction="t"),
+        send("u:0", transaction="u"),
+        send("t:1", transaction="t", partition=OTHER),
+        send("u:1", transaction="u", partition=OTHER),
+    ]
+    history = [*sent, *stored(*found(0, "t:0", "u:0")), *stored(*found(0, "u:1", "t:1"), partition=OTHER)]
+    assert write_cycles(history) == 1
+    assert write_cycles([*sent, *stored(*found(0, "t:0", "u:0")), *stored(*found(0, "t:1", "u:1"), partition=OTHER)]) == 0
+
+
+def commits(offset: int, transaction: str | None = None) -> CommitsOffset:
+    return CommitsOffset(**WHO, group="g", partition=IN, offset=offset, transaction=transaction)
+
+
+def committed(offset: int, is_kept: bool | None = True) -> OffsetCommitted:
+    return OffsetCommitted(**WHO, group="g", partition=IN, offset=offset, is_kept=is_kept)
+
+
+def fetched(offset: int) -> OffsetFetched:
+    return OffsetFetched(**WHO, group="g", partition=IN, offset=offset)
+
+
+def test_offset_went_back() -> None:
+    assert kinds(fetched(-1), commits(1), committed(1), fetched(1)) == set()
+    assert kinds(commits(1), committed(1), commits(2), committed(2), fetched(1)) == {"offset went back"}
+    assert kinds(commits(1), committed(1), fetched(-1)) == {"offset went back"}
+    assert kinds(commits(1), committed(1), commits(2), committed(2, None), fetched(1)) == set()
+    assert kinds(commits(1), committed(1), commits(2), committed(2, None), fetched(2)) == set()
+    assert kinds(commits(3, "t"), ended(False), fetched(3)) == {"offset went back"}
+    assert kinds(commits(3, "t"), ended(True), fetched(-1)) == {"offset went back"}
+
+
+def test_zombie() -> None:
+    def introduced(producer: str) -> Introduced:
+        return Introduced(**WHO, transactional_id="id", producer=producer)
+
+    late = [send("a:0", producer="old"), acknowledged(0, "a:0")]
+    assert kinds(introduced("old"), introduced("new"), late, stored(A)) == {"zombie"}
+    assert kinds(introduced("old"), late, introduced("new"), stored(A)) == set()
+    assert kinds(introduced("old"), introduced("new"), introduced("old"), late, stored(A)) == set()
+
+
+def test_inexact_pipe() -> None:
+    copies = [copy_id(each, "t") for each in ("a:0", "a:1")]
+    written = [send(*copies, partition=OUT, transaction="t")]
+    read = polled(0, (A, B), 2, transaction="t", is_committed=True)
+    out = tuple(Found(offset, copy, stamp(copy)) for offset, copy in enumerate(copies))
+    begin = [*SENT, read, *written, ended(True), *stored(A, B, C)]
+    assert kinds(begin, stored(*out, partition=OUT)) == set()
+    assert kinds(begin, stored(out[0], partition=OUT)) == {"inexact pipe"}
+    again = copy_id("a:0", "u")
+    twice = [send(again, partition=OUT, transaction="u"), ended(True, "u"), polled(0, (A,), 1, transaction="u")]
+    assert kinds(begin, twice, stored(*out, Found(2, again, stamp(again)), partition=OUT)) == {"inexact pipe"}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "answer"),
+    [(1001, 2, 1002), (1001, 0, 1000), (1002, -1, -1), (1001, 1, 1002), (5000, 2, 1002)],
+    ids=["too late", "too early", "none", "another timestamp", "something"],
+)
+def test_wrong_time(timestamp: int, offset: int, answer: int) -> None:
+    assert kinds(SENT, looked_up(timestamp, offset, answer), stored(A, B, C)) == {"wrong time"}
+
+
+def test_what_comes_while_somebody_asks_may_be_missed() -> None:
+    assert kinds(SENT, looked_up(1002, -1, -1, begun_ms=0), stored(A, B, C)) == set()

@@ -1,0 +1,62 @@
+"""Simulated worlds keep every promise, a seed is one world, and a world that goes wrong is found and made small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+import pytest
+
+from tests.support.counts import counts
+
+from .disk import SimulatedDisk
+from .script import Script, Step, script_of
+from .shrinking import shrink
+from .verdict import judge
+
+SEEDS: Final = counts(500, quick=20)
+PER_TEST: Final = 10
+ROOT: Final = Path(__file__).resolve().parents[2]
+SEED: Final = "7"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+def test_every_promise_is_kept(first: int) -> None:
+    verdicts = [judge(script_of(str(seed))) for seed in range(first, first + PER_TEST)]
+    assert not [str(verdict) for verdict in verdicts if not verdict.is_good]
+    assert all(verdict.events > len(script_of(verdict.seed).steps) for verdict in verdicts), "hardly anything happened"
+
+
+def test_a_seed_is_one_world(tmp_path: Path) -> None:
+    """Also in another process, and after another world."""
+    histories = []
+    for number in range(2):
+        path = tmp_path / str(number)
+        command = [sys.executable, "-m", "tests.simulation", "--seed", SEED, "--history", str(path)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+        histories.append(path.read_text())
+    assert histories[0] == histories[1]
+    assert len(histories[0].splitlines()) > len(script_of(SEED).steps)
+
+
+def test_a_script_is_the_same_behind_its_file() -> None:
+    script = script_of(SEED)
+    assert Script.from_json(script.to_json()) == script
+
+
+def test_a_disk_that_forgets_what_was_synced_is_found_out() -> None:
+    """Acknowledged records are lost in a power cut."""
+    with patch.object(SimulatedDisk, "sync", lambda self, fd: None):
+        kinds = [judge(script_of(str(seed))).kinds for seed in range(counts(60, quick=20))]
+    assert any("lost" in found for found in kinds), kinds
+
+
+@pytest.mark.parametrize("needed", [{3}, {0, 9}, {2, 3, 7}, set(range(10))], ids=str)
+def test_a_failure_is_made_small(needed: set[int]) -> None:
+    steps = tuple(Step(number, "somebody", "something") for number in range(10))
+    script = Script("seed", "fsync", {}, steps)
+    small = shrink(script, lambda tried: needed <= {step.at_ms for step in tried.steps})
+    assert {step.at_ms for step in small.steps} == needed

@@ -1,0 +1,74 @@
+"""What became of a world: its anomalies, or why it ended early."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import attrs
+
+from .checker import Anomaly, check, write_cycles
+from .history import History
+from .script import Script, script_of
+from .world import simulate
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    seed: str
+    anomalies: tuple[Anomaly, ...]
+    error: str = ""
+    """What the server, a client or the world itself ended with."""
+    digest: str = ""
+    events: int = 0
+    write_cycles: int = 0
+    simulated_s: float = 0.0
+    took_s: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        return not self.anomalies and not self.error
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What went wrong, in words of which a smaller world has to have one."""
+        return frozenset(anomaly.kind for anomaly in self.anomalies) | ({self.error.partition(":")[0]} if self.error else set())
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {len(self.anomalies)} anomalies{', and ' if self.error else ''}{self.error}"]
+        return "\n".join([*lines, *(f"  {kind}: {detail}" for kind, detail in self.anomalies[:20])])
+
+
+def judge(script: Script) -> Verdict:
+    """Simulate a world and check its history. What the server logs meanwhile is not shown."""
+    began_s = time.perf_counter()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    history, error = History(), ""
+    try:
+        simulate(script, history)
+    except Exception as exc:
+        error = _words(exc)
+    finally:
+        logging.disable(before)
+    return Verdict(
+        seed=script.seed,
+        anomalies=() if error else tuple(check(history.events)),
+        error=error,
+        digest=history.digest(),
+        events=len(history.events),
+        write_cycles=write_cycles(history.events),
+        simulated_s=history.events[-1].at_ms / 1000 if history.events else 0.0,
+        took_s=time.perf_counter() - began_s,
+    )
+
+
+def judge_seed(seed: str) -> Verdict:
+    """The world of a seed."""
+    return judge(script_of(seed))
+
+
+def _words(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

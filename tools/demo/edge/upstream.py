@@ -1,0 +1,125 @@
+"""What has arrived upstream, read by a Kafka client that sees committed records only, and compared while it goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ....protocol.types import Record, TopicPartition
+from ...forward.handing import GAP_HEADER
+from ..flights import Flight
+from ..reading import ROW_HEADER, difference
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+PATIENCE_S: Final = 30.0
+"""Without a record."""
+POLL_S: Final = 1.0
+CHUNK: Final = 1000
+
+
+class UnreadableError(Exception):
+    """The upstream does not say what it has."""
+
+
+@attrs.define(eq=False)
+class Arrived:
+    """Of one partition, in the order of its offsets upstream. Owned by the thread that reads."""
+
+    flights: Mapping[bytes, Flight] = attrs.field(repr=False)
+    """What was acknowledged for the partition, by row."""
+    rows: list[bytes] = attrs.field(factory=list)
+    gaps: list[tuple[int, int]] = attrs.field(factory=list)
+    """First and last offset of what was lost, as records tell it."""
+    differing: int = 0
+    first_difference: str = ""
+
+    def add(self, record: Record) -> None:
+        """Take the next record."""
+        own = tuple((name, value) for name, value in record.headers if name != GAP_HEADER)
+        for name, value in record.headers:
+            if name == GAP_HEADER:
+                first, _, last = (value or b"").decode().partition("-")
+                self.gaps.append((int(first), int(last)))
+        row = (own[0][1] or b"") if own else b""
+        flight = self.flights.get(row)
+        stored = (record.key, record.timestamp, record.value, own)
+        if flight is None or stored != (flight.key, flight.timestamp, flight.value, ((ROW_HEADER, row),)):
+            self.differing += 1
+            said = difference(record._replace(headers=own), flight)
+            self.first_difference = self.first_difference or f"at offset {record.offset} upstream: {said}"
+        self.rows.append(row)
+
+
+def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
+    """All records of topics upstream, from the first on. Blocks. Raises UnreadableError."""
+    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import TopicPartition as Place
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": to,
+            "group.id": "triolog-edge-demo",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([Place(place.topic, place.partition, 0) for place in arrived])
+        unread, heard_s = set(arrived), time.monotonic()
+        while unread:
+            messages = consumer.consume(CHUNK, POLL_S)
+            unread -= _take(messages, arrived)
+            if messages:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > PATIENCE_S:
+                raise UnreadableError(f"{to} has sent nothing of {min(unread)} for {PATIENCE_S:.0f} s")
+    except KafkaException as exc:
+        raise UnreadableError(f"{to}: {exc}") from exc
+    finally:
+        consumer.close()
+
+
+def _take(messages: Iterable[Message], arrived: Mapping[TopicPartition, Arrived]) -> set[TopicPartition]:
+    """The partitions whose end was met."""
+    ended = set()
+    for message in messages:
+        place = TopicPartition(message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is None:
+            headers = tuple((name, _bytes(value)) for name, value in _pairs(message))
+            key, value = _bytes(message.key()), _bytes(message.value())
+            arrived[place].add(Record(message.offset() or 0, message.timestamp()[1], key, value, headers))
+        elif error.name() == "_PARTITION_EOF":
+            ended.add(place)
+        elif not error.retriable():
+            raise UnreadableError(f"{place}: {error.str()}")
+    return ended
+
+
+def _pairs(message: Message) -> Iterable[tuple[str, str | bytes | None]]:
+    found: Any = message.headers()
+    return found or ()
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def delete_topics(to: str, topics: Iterable[str]) -> None:
+    """Leave nothing there. Blocks. Raises UnreadableError."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": to})
+    try:
+        for future in admin.delete_topics(list(topics), request_timeout=PATIENCE_S).values():
+            future.result()
+    except KafkaException as exc:
+        raise UnreadableError(f"{to}: the demo's topics cannot be deleted: {exc}") from exc
