@@ -48,7 +48,8 @@ ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.Su
 
 
 UNWARMED: Final = frozenset({"fixture", "idle-members", "forward", "forward-delay"})
-"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later."""
+"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later, or whose first round,
+which does not count, warms enough."""
 WARM_S: Final = 60.0
 
 
