@@ -21,8 +21,8 @@ from ....protocol.types import Isolation, Record, TopicPartition
 from .source import Gap, Piece
 
 FETCH_BYTES: Final = MIB
-"""Of one answer. One is worked on while the next is on its way, so twice as much is in memory. Of 4 MiB appenders notice more:
-the server reads and sends an answer in one piece."""
+"""Of one answer. One is worked on while the next is on its way, so twice as much is in memory. A moderate size, so that a
+server is not busy with one for long."""
 MAX_WAIT_MS: Final = 500
 UNKNOWN: Final = -1
 
