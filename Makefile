@@ -18,7 +18,7 @@ $(BIN)/pip:
 # One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo, edge-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release) \
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
 		$(if $(filter dev test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
@@ -60,7 +60,7 @@ types: $(VENV)/.installed-dev typing-tree
 docs: $(VENV)/.installed-docs typing-tree
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict $(ARGS)
 
-bench: $(VENV)/.installed-demo
+bench: $(VENV)/.installed-demo $(VENV)/.installed-forward
 	$(BIN)/triolog bench
 
 # ARGS=... goes to the benchmark: --only ROW, --quick, --starts 10000. Needs Go; Kafka's jars come with Maven and a JDK.

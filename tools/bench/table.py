@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from .counting.row import request_counts
+from .forwarding.interference import appends_beside_forward
+from .forwarding.rows import forward_backlog, forward_delay
 from .measuring.bench import Bench
 from .measuring.child import LoadFailedError
 from .measuring.measure import RowResult
@@ -53,6 +55,9 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "in-process": in_process,
     "request-counts": request_counts,
     "flash": flash_budget,
+    "forward-delay": forward_delay,
+    "forward-backlog": forward_backlog,
+    "forward-interference": appends_beside_forward,
 }
 
 

@@ -28,8 +28,8 @@ from triolog.tools.bench.measuring.scale import Scale
 from triolog.tools.bench.peers.peer import PeerMissingError
 
 TINY: Final = Scale("tiny", 1, 0.0005)
-WITH_KAFKA: Final = ("consume", "synced")
-"""Rows with figures of all brokers, and with a topic of Kafka's that syncs."""
+WITH_KAFKA: Final = ("consume", "synced", "forward")
+"""Rows with figures of all brokers, with a topic of Kafka's that syncs, and with MirrorMaker."""
 WITHOUT_TARGET: Final = frozenset({"processor"})
 
 

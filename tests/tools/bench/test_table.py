@@ -78,13 +78,14 @@ def test_a_row_that_fails_says_why_and_others_go_on(bench: Bench) -> None:
         ("21", "in-process"),
         ("22", "request-counts"),
         ("23", "flash"),
+        ("25", "forward-backlog"),
     ],
 )
 def test_a_row_is_known_by_name_and_number(name: str, row: str) -> None:
     assert rows.resolve(name) == row
 
 
-@pytest.mark.parametrize("name", ["0", "24", "", "memories"])
+@pytest.mark.parametrize("name", ["0", "27", "", "memories"])
 def test_another_row_is_refused_with_the_list(name: str) -> None:
     with pytest.raises(ValueError, match="3 memory"):
         rows.resolve(name)

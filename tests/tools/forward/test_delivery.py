@@ -74,6 +74,20 @@ def test_partitions_stay_and_each_keeps_its_order() -> None:
             assert pair.values(partition=partition) == numbered(0, 500, f"{partition}-")
 
 
+@pytest.mark.full
+def test_a_backlog_of_a_million_records_arrives_whole_and_in_order() -> None:
+    partitions, each = 2, 500_000
+    with forwarding() as pair:
+        pair.source.create_topic(TOPIC, partitions)
+        for partition in range(partitions):
+            for first in range(0, each, 10_000):
+                pair.append(numbered(first, first + 10_000, f"{partition}-"), partition=partition)
+        link = pair.drain()
+        assert link.progress.snapshot()["records"] == partitions * each
+        for partition in range(partitions):
+            assert pair.values(partition=partition) == numbered(0, each, f"{partition}-")
+
+
 def test_the_resume_point_is_upstream_with_the_source_topics_id_and_the_last_record(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     pair.drain(target="edge.{node}.{link}.{topic}")

@@ -1,6 +1,6 @@
 """Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own repository once; later runs ask nobody.
 
-The version in there is the one that triolog is compared with and measured beside.
+The version in there is the one that triolog is compared with and measured beside. `mirror_maker.xml` is for MirrorMaker 2.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from ..peers.peer import PeerMissingError
 from .built import SOURCES, built_in, locked
 
 POM: Final = SOURCES / "pom.xml"
+MIRROR_MAKER: Final = SOURCES / "mirror_maker.xml"
 REFERENCE_VERSION: Final = "4.3.1"
 """What triolog follows, and is measured beside: the version in `POM`."""
 PROGRAMS: Final = ("java", "mvn")
 MAVEN_TIMEOUT_S: Final = 480.0
 
 
-def kafka_jars(version: str = REFERENCE_VERSION) -> str:
-    """A class path of Kafka's jars. Raises PeerMissingError saying what to install."""
+def kafka_jars(version: str = REFERENCE_VERSION, pom: Path = POM) -> str:
+    """A class path of the jars of a file of dependencies. Raises PeerMissingError saying what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         raise PeerMissingError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
     cache = built_in("kafka")
     with locked(cache / "jars.lock"):
         named = () if version == REFERENCE_VERSION else (f"-Dkafka.version={version}",)
-        ready = cache / f"jars-{hashlib.sha256(POM.read_bytes() + ''.join(named).encode()).hexdigest()[:16]}"
+        ready = cache / f"jars-{hashlib.sha256(pom.read_bytes() + ''.join(named).encode()).hexdigest()[:16]}"
         if not ready.exists() or not all(Path(entry).exists() for entry in ready.read_text().split(":")):
-            ready.write_text(resolve(POM, cache, named))
+            ready.write_text(resolve(pom, cache, named))
         return ready.read_text()
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from ..forwarding.kafka_rows import forward, forward_delay
 from ..measuring.child import LoadFailedError
 from ..measuring.measure import RowResult
 from ..peers.peer import PeerMissingError
@@ -39,13 +40,16 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "share-release": share_release,
     "idle-members": idle_members,
     "quota": quota,
+    "forward": forward,
+    "forward-delay": forward_delay,
 }
 
 ROW_FAILURES: Final = (LoadFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-UNWARMED: Final = frozenset({"fixture", "idle-members"})
-"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later."""
+UNWARMED: Final = frozenset({"fixture", "idle-members", "forward", "forward-delay"})
+"""Rows that ask none of the brokers, or take long and have no ratio to one that would be faster later, or whose first round,
+which does not count, warms enough."""
 WARM_S: Final = 60.0
 
 

@@ -45,10 +45,18 @@ class Appenders:
 
     def beside(self, begin: Callable[[], None], is_over: Callable[[], bool]) -> float:
         """Their p99 in ms from just before `begin` until it `is_over`."""
-        with LoadProcess(append_on_schedule, self._arguments(None)) as load:
-            load.wait_until_started()
+
+        def work() -> None:
             begin()
             wait_for(is_over)
+
+        return self.during(work)
+
+    def during(self, work: Callable[[], object]) -> float:
+        """Their p99 in ms from just before `work` until it returns."""
+        with LoadProcess(append_on_schedule, self._arguments(None)) as load:
+            load.wait_until_started()
+            work()
             return float(load.answer()["p99_ms"])
 
     def _arguments(self, seconds: float | None) -> dict[str, Any]:

@@ -84,6 +84,7 @@ command.add_command(reset)
 
 def _forward(**options: Any) -> None:
     from ....server.service.log_lines import configure_logging
+    from ....server.storage.child_process import NICENESS
     from ...forward.errors import LinkStoppedError, SettingsError
     from ...forward.process.place import default_state_dir
 
@@ -99,6 +100,8 @@ def _forward(**options: Any) -> None:
     if has_file:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until somebody listens
     configure_logging(options["log_level"], as_json=options["log_format"] == "json")
+    if options["parent"] is not None:  # a server's own work comes first
+        os.nice(NICENESS)
     if options["log_level"] == "debug":
         LIBRDKAFKA.setLevel(logging.DEBUG)
     try:

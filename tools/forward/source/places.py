@@ -20,8 +20,9 @@ from ....protocol.records.record import iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from .source import Gap, Piece
 
-FETCH_BYTES: Final = 4 * MIB
-"""Of one answer. One is worked on while the next is on its way, so twice as much is in memory."""
+FETCH_BYTES: Final = MIB
+"""Of one answer. One is worked on while the next is on its way, so twice as much is in memory. A moderate size, so that a
+server is not busy with one for long."""
 MAX_WAIT_MS: Final = 500
 UNKNOWN: Final = -1
 
