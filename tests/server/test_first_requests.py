@@ -41,6 +41,7 @@ TELLING: Final = python_command(f"{TELLS_IMPORTS}{limited_to(1024)}")
 REQUESTS: Final = [request for api in APIS.values() for request in requests_of(api)]
 PARTITION: Final = messages.OffsetsPartition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
+    messages.AuthenticateRequest("SCRAM-SHA-256", b"n,,n=user,r=nonce"),
     messages.MetadataRequest(),
     messages.StatisticsRequest(),
     messages.FetchRequest((messages.FetchPartition(NAME, 0, 0),), max_wait_ms=0),
@@ -217,7 +218,7 @@ def test_health_and_metrics_are_first_asked_for_at_the_limit(tmp_path: Path) -> 
             with asking, exhausted(server, beside):
                 for path in ("/livez", "/readyz", "/nothing", "/metrics"):
                     end = "close" if path == "/metrics" else "keep-alive"
-                    asking.sendall(f"GET {path} HTTP/1.1\r\nHost: h\r\nConnection: {end}\r\n\r\n".encode())
+                    asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {end}\r\n\r\n".encode())
                 answers = b"".join(iter(partial(asking.recv, 65536), b""))
             assert [line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/")] == [
                 b"200",

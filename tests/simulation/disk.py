@@ -20,6 +20,9 @@ class SimulatedDisk(CrashFileSystem):
 
     is_instant = False
 
+    def _another(self) -> SimulatedDisk:
+        return SimulatedDisk(page_bytes=self._page_bytes)
+
 
 @attrs.define(eq=False)
 class Device:
@@ -30,7 +33,7 @@ class Device:
     """The log directory. It is there in the system too, empty, to be locked."""
     clock_ms: int = START_MS
     """Of the wall clock when the world began."""
-    fs: SimulatedDisk = attrs.field(init=False)
+    fs: CrashFileSystem = attrs.field(init=False)
     latency_s: float = 0.001
     """Of what runs in a thread, at most twice that."""
 

@@ -21,7 +21,7 @@ import functools
 import os
 import random
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final
 
 import attrs
 from triolog.protocol.types import Bytes
@@ -116,10 +116,10 @@ class CrashFileSystem:
 
     # ---- what tests order --------------------------------------------------------------------------------------------
 
-    def crash(self, rng: random.Random) -> Self:
+    def crash(self, rng: random.Random) -> CrashFileSystem:
         """The file system after a power cut now. This one is off from then on."""
         self._off = True
-        after = type(self)(page_bytes=self._page_bytes)
+        after = self._another()
         after._root = survivor(self._root, rng, self._page_bytes)
         return after
 
@@ -131,9 +131,13 @@ class CrashFileSystem:
         self._moments = []
         return self._moments
 
-    def copy(self) -> Self:
+    def _another(self) -> CrashFileSystem:
+        """An empty one, of the kind that is to be there after this one."""
+        return CrashFileSystem(page_bytes=self._page_bytes)
+
+    def copy(self) -> CrashFileSystem:
         """The same files and names, synced or not, and the same chances; nothing of it is open, nothing is ordered."""
-        copy = type(self)(page_bytes=self._page_bytes)
+        copy = self._another()
         copy.free = self.free
         copy._root = copied(self._root)
         return copy

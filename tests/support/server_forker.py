@@ -18,12 +18,13 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
-def preload(more: list[str]) -> None:
+def preload(more: Sequence[str] = ()) -> None:
     """Import what the command imports before it serves, with all its options but metrics. No thread may run yet: a fork has
     only the one that forks."""
     import triolog.server.app
