@@ -39,6 +39,10 @@ BEGUN_FIRST: Final = (
     "tests/tools/bench/test_table.py",
     "tests/tools/bench/test_kafka.py",
     "tests/test_tutorials.py",
+    "tests/simulation/test_worlds.py",
+    "tests/tools/forward/test_sigkill.py",
+    "tests/kafka/test_forward.py",
+    "tests/tools/demo/edge/test_command.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 
