@@ -287,24 +287,27 @@ def write_cycles(events: Iterable[Event]) -> int:
 
 
 def _zombies(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
-    """Who sends in the name of a transactional id after the next one was introduced is not acknowledged."""
-    current: dict[str, str] = {}
-    fenced: set[str] = set()
+    """Who sends in the name of a transactional id after somebody was introduced with a higher epoch is not acknowledged."""
+    newest: dict[str, tuple[int, int]] = {}
+    introduced: dict[str, Introduced] = {}
     late: set[str] = set()
     for event in events:
         match event:
             case Introduced():
-                before = current.get(event.transactional_id)
-                if before is not None and before != event.producer:
-                    fenced.add(before)
-                fenced.discard(event.producer)
-                current[event.transactional_id] = event.producer
-            case Send() if event.producer in fenced:
+                introduced[event.producer] = event
+                newest[event.transactional_id] = max(newest.get(event.transactional_id, (-1, -1)), _identity(event))
+            case Send() if (who := introduced.get(event.producer)) is not None and _identity(who) < newest[
+                who.transactional_id
+            ]:
                 late.update(record.id for record in event.records)
             case Acknowledged():
                 for record in event.ids:
                     if record in late:
                         yield Anomaly("zombie", f"{record} of {facts.sent[record].producer}, which was fenced")
+
+
+def _identity(event: Introduced) -> tuple[int, int]:
+    return event.producer_id, event.epoch
 
 
 # ---- groups ------------------------------------------------------------------------------------------------------------------

@@ -67,10 +67,12 @@ class GivenUp(Event):
 
 @attrs.frozen(kw_only=True)
 class Introduced(Event):
-    """A transactional producer got its epoch: those before it are fenced."""
+    """A transactional producer got its epoch: those of lower ones are fenced, whoever hears of it first."""
 
     transactional_id: str
     producer: str
+    producer_id: int
+    epoch: int
 
 
 @attrs.frozen(kw_only=True)

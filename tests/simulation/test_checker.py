@@ -224,13 +224,15 @@ def test_offset_went_back() -> None:
 
 
 def test_zombie() -> None:
-    def introduced(producer: str) -> Introduced:
-        return Introduced(**WHO, transactional_id="id", producer=producer)
+    def introduced(producer: str, epoch: int) -> Introduced:
+        return Introduced(**WHO, transactional_id="id", producer=producer, producer_id=7, epoch=epoch)
 
     late = [send("a:0", producer="old"), acknowledged(0, "a:0")]
-    assert kinds(introduced("old"), introduced("new"), late, stored(A)) == {"zombie"}
-    assert kinds(introduced("old"), late, introduced("new"), stored(A)) == set()
-    assert kinds(introduced("old"), introduced("new"), introduced("old"), late, stored(A)) == set()
+    assert kinds(introduced("old", 0), introduced("new", 1), late, stored(A)) == {"zombie"}
+    assert kinds(introduced("old", 0), late, introduced("new", 1), stored(A)) == set()
+    assert kinds(introduced("old", 0), introduced("new", 1), introduced("old", 2), late, stored(A)) == set()
+    assert kinds(introduced("new", 1), introduced("old", 0), late, stored(A)) == {"zombie"}, "it hears of its epoch late"
+    assert kinds(introduced("old", 1), introduced("new", 0), late, stored(A)) == set(), "the other one hears of its own late"
 
 
 def test_inexact_pipe() -> None:

@@ -196,6 +196,10 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
     },
     "statistics": {},
     "hello": {"client_id": World.text},
+    "authenticate": {
+        "mechanism": lambda world: world.mostly("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "?"),
+        "data": lambda world: world.mostly(b"n,,n=user,r=nonce", b"", b"\0user\0password", b"c=biws,r=nonce,p=AAAA"),
+    },
 }
 """By call, what draws each key."""
 

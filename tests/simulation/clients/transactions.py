@@ -75,7 +75,15 @@ class Transactional(Inhabitant):
         identity = producer._transactions.state.producer
         if identity != self._identity:
             self._identity = identity
-            self.world.add(Introduced(**self.now(), transactional_id=self.transactional_id, producer=self._name))
+            self.world.add(
+                Introduced(
+                    **self.now(),
+                    transactional_id=self.transactional_id,
+                    producer=self._name,
+                    producer_id=identity.producer_id,
+                    epoch=identity.producer_epoch,
+                )
+            )
 
     async def one(self, producer: Producer, step: Step) -> bool:
         """Do a step; whether the producer is still good."""

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
+from tests.support.process_state import process_as_it_was
 from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
 
 RETENTION_OFF = {"retention.ms": "-1"}
@@ -20,7 +21,8 @@ RETENTION_OFF = {"retention.ms": "-1"}
 
 def call(*arguments: object, **how: Any) -> Result:
     """The outcome of `triolog ARGUMENTS`; an exception that is not an exit is raised. `how` as for `CliRunner.invoke`."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments], **how)
+    with process_as_it_was():
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments], **how)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

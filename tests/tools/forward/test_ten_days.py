@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
@@ -102,12 +102,12 @@ def an_hour_passes(server: ServerProcess) -> int:
     now_ms = 0
     host, _, port = json.loads(server.ready_file.read_text())["control"].rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
-    for path, told in (("/clock/advance", {"seconds": HOUR_S}), ("/retention", {})):
-        connection.request("POST", path, json.dumps(told))
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-        now_ms = json.loads(answer.read()).get("now_ms", now_ms)
-    connection.close()
+    with closing(connection):
+        for path, told in (("/clock/advance", {"seconds": HOUR_S}), ("/retention", {})):
+            connection.request("POST", path, json.dumps(told), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            now_ms = json.loads(answer.read()).get("now_ms", now_ms)
     return now_ms
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -21,16 +20,6 @@ from triolog.tools.forward.process.place import LinkPlace
 from tests.support.forwarding import GROUP, LINK, NODE, TOPIC, Forwarding, forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.tools.cli.conftest import call
-
-
-@pytest.fixture(autouse=True)
-def _log_of_the_process() -> Iterator[None]:
-    """A link that runs in this process configures its log."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture
