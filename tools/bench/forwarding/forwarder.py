@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -58,13 +59,18 @@ def missing() -> str:
 def forwarding(
     directory: str, source: Address, to: str, *, topic: str, target: str, is_child: bool = False, options: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """One link for the time of the block, from the beginning of the topic. `is_child`: as a server starts one."""
+    """One link for the time of the block, from the beginning of the topic. `is_child`: as a server starts one. Its state is
+    elsewhere: the name of a socket must be short."""
+    with TemporaryDirectory() as state_dir:
+        command = _command(source, to, topic, target, state_dir, options)
+        command += ["--parent", str(os.getpid())] if is_child else []
+        with running(command, Path(directory, f"{target}.log")) as process:
+            yield process
+
+
+def _command(source: Address, to: str, topic: str, target: str, state_dir: str, options: Sequence[str]) -> list[str]:
     command = [*COMMAND, "forward", "--server", f"{source[0]}:{source[1]}", "--to", to, "--topics", topic, "--target", target]
-    command += ["--link", target, "--node", "bench", "--state-dir", f"{directory}/links", "--log-level", "warning", *options]
-    command += ["--parent", str(os.getpid())] if is_child else []
-    log = Path(directory, f"{target}.log")
-    with running(command, log) as process:
-        yield process
+    return [*command, "--link", target, "--node", "bench", "--state-dir", state_dir, "--log-level", "warning", *options]
 
 
 @contextmanager
