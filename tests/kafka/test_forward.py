@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 RUNS: Final = 10
 RUNS_WITH_KAFKA: Final = int(os.environ.get("TRIOLOG_TEST_FORWARD_KILLS") or 4)
 HERE: Final = ("source", "forwarder")
-STORM_S: Final = 10
+STORM_S: Final = 60
 SEED: Final = os.environ.get("TRIOLOG_TEST_FORWARD_SEED") or "kafka"
 SETTINGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
