@@ -14,7 +14,7 @@
 | circular information flow (G1c) | transactions that have read each other's records |
 | write cycle (G0) | transactions whose records stand in different orders in two partitions: Kafka allows it, it is counted |
 | offset went back | a group's committed offset is not what was committed last, nor anything that may have been |
-| zombie | a fenced producer's record is acknowledged after its successor was introduced |
+| zombie | a record that a producer has sent after somebody got a higher epoch of its transactional id is acknowledged |
 | inexact pipe | a copy of what was not committed, or of the input before the pipe's offset too few or too many |
 | wrong time | an answer to offsets-for-times that no scan between the question and the answer would give |
 """

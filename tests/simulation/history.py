@@ -151,21 +151,6 @@ class Trims(Event):
 
 
 @attrs.frozen(kw_only=True)
-class Deletes(Event):
-    """A topic is to be deleted."""
-
-    topic: str
-
-
-@attrs.frozen(kw_only=True)
-class Recovered(Event):
-    """The server is there again after a power cut, without durability: what a partition has lost at its end may be lost."""
-
-    partition: TopicPartition
-    end_offset: int
-
-
-@attrs.frozen(kw_only=True)
 class Happened(Event):
     """Something that is nobody's promise: a kill, a cut, a move of the clock."""
 

@@ -42,7 +42,6 @@ class Server:
     durability: str
     nursery: trio.Nursery
     broker: Broker | None = None
-    lives: int = 0
     refusals: list[str] = attrs.field(factory=list)
     """Why it did not start."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -51,7 +50,6 @@ class Server:
 
     async def start(self) -> bool:
         """Begin a life; whether it serves."""
-        self.lives += 1
         self._scope, self._stopping, self._ended = trio.CancelScope(), trio.Event(), trio.Event()
         return bool(await self.nursery.start(self._live))
 

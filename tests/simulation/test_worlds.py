@@ -24,11 +24,18 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SEED: Final = "7"
 
 
+def simulation(*arguments: str) -> str:
+    """What the command says, in a process whose sets are ordered as everywhere: a seed is the same world here and by hand."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
-def test_every_promise_is_kept(first: int) -> None:
-    verdicts = [judge(script_of(str(seed))) for seed in range(first, first + PER_TEST)]
-    assert not [str(verdict) for verdict in verdicts if not verdict.is_good]
-    assert all(verdict.events > len(script_of(verdict.seed).steps) for verdict in verdicts), "hardly anything happened"
+def test_every_promise_is_kept(first: int, tmp_path: Path) -> None:
+    said = simulation("--first", str(first), "--seeds", str(PER_TEST), "--jobs", "1", "--keep", str(tmp_path))
+    assert f"{PER_TEST} worlds, 0 wrong" in said
 
 
 def test_a_seed_is_one_world(tmp_path: Path) -> None:
@@ -36,8 +43,7 @@ def test_a_seed_is_one_world(tmp_path: Path) -> None:
     histories = []
     for number in range(2):
         path = tmp_path / str(number)
-        command = [sys.executable, "-m", "tests.simulation", "--seed", SEED, "--history", str(path)]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+        simulation("--seed", SEED, "--history", str(path))
         histories.append(path.read_text())
     assert histories[0] == histories[1]
     assert len(histories[0].splitlines()) > len(script_of(SEED).steps)

@@ -24,8 +24,6 @@ class Fetched(NamedTuple):
     markers: tuple[tuple[int, int], ...] = ()
     """Offset and timestamp of each."""
     next_position: int = -1
-    log_start_offset: int = -1
-    high_watermark: int = -1
 
 
 async def fetch(
@@ -50,7 +48,7 @@ async def fetch(
     if found.error_code:
         return Fetched(found.error_code)
     records, markers, next_position = _read(bytes(found.records or b""), position, found.aborted_transactions or ())
-    return Fetched(0, records, markers, next_position, found.log_start_offset, found.high_watermark)
+    return Fetched(0, records, markers, next_position)
 
 
 def _read(

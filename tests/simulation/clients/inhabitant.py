@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
@@ -49,7 +49,6 @@ class Inhabitant:
     world: Surroundings
     who: str
     rng: random.Random
-    kind: ClassVar[str] = ""
 
     async def do(self, step: Step) -> None:
         await getattr(self, step.what)(**step.args)

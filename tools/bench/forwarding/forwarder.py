@@ -22,6 +22,7 @@ from ..measuring.process import cpu_s, memory_mib
 from ..measuring.scale import Scale
 from ..measuring.server import COMMAND, Server
 from ..measuring.wire import Address
+from ..peers.peer import ended_after
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -76,19 +77,11 @@ def _command(source: Address, to: str, topic: str, target: str, state_dir: str, 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process for the time of the block; its failure has what it wrote."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=log.parent)
-    try:
-        yield process
-    except LoadFailedError as exc:
-        raise LoadFailedError(f"{exc}: {log.read_text(encoding='utf-8', errors='replace')[-1000:]}") from exc
-    finally:
-        process.terminate()
+    with ended_after(command, log, END_S) as process:
         try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield process
+        except LoadFailedError as exc:
+            raise LoadFailedError(f"{exc}: {log.read_text(encoding='utf-8', errors='replace')[-1000:]}") from exc
 
 
 def watch(process: subprocess.Popen[bytes], to: str, target: str, records: int) -> CaughtUp:

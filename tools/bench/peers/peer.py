@@ -47,10 +47,17 @@ def running(
     command: Sequence[str], port: int, log: Path, *, timeout_s: float = READY_TIMEOUT_S
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A peer that accepts connections, for the time of the block. Raises LoadFailedError when it does not come up."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-    try:
+    with ended_after(command, log, timeout_s) as process:
         _wait_until_accepting(process, command[0], port, log, timeout_s)
+        yield process
+
+
+@contextmanager
+def ended_after(command: Sequence[str], log: Path, timeout_s: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for the time of the block, in the folder of its log; killed when it does not end within `timeout_s`."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent)
+    try:
         yield process
     finally:
         process.terminate()

@@ -80,55 +80,35 @@ def server_option_beside_user(command: F) -> F:
 def _with_options(command: F, user: str) -> F:
     file = click.Path(exists=True, dir_okay=False)
     for option in (
-        click.option(
+        _kept(
             "--password-file",
+            variable="TRIOLOG_PASSWORD_FILE",
             type=file,
-            envvar="TRIOLOG_PASSWORD_FILE",
-            show_envvar=True,
-            expose_value=False,
-            callback=_keep,
             help="File with the user's password; without it TRIOLOG_PASSWORD has it, or it is asked for.",
         ),
-        click.option(
-            user,
-            "login_user",
-            envvar="TRIOLOG_USER",
-            show_envvar=True,
-            expose_value=False,
-            callback=_keep,
-            help="User who logs in at a server with logins.",
-        ),
-        click.option(
-            "--tls-cert",
-            type=file,
-            envvar="TRIOLOG_TLS_CERT",
-            show_envvar=True,
-            expose_value=False,
-            callback=_keep,
-            help="PEM with a certificate of your own and its key.",
-        ),
-        click.option(
+        _kept(user, "login_user", variable="TRIOLOG_USER", help="User who logs in at a server with logins."),
+        _kept("--tls-cert", variable="TRIOLOG_TLS_CERT", type=file, help="PEM with a certificate of your own and its key."),
+        _kept(
             "--tls-ca",
+            variable="TRIOLOG_TLS_CA",
             type=file,
-            envvar="TRIOLOG_TLS_CA",
-            show_envvar=True,
-            expose_value=False,
-            callback=_keep,
             help="TLS with a server whose certificate is from a CA in this PEM.",
         ),
-        click.option(
+        _kept(
             "--tls",
+            variable="TRIOLOG_TLS",
             is_flag=True,
-            envvar="TRIOLOG_TLS",
-            show_envvar=True,
-            expose_value=False,
-            callback=_keep,
             help="TLS with a server whose certificate is from a CA that the system trusts.",
         ),
         plain_server_option,
     ):
         command = option(command)
     return command
+
+
+def _kept(*names: str, variable: str, **how: Any) -> Callable[[F], F]:
+    """An option that is no argument of the command: `_said` has it."""
+    return click.option(*names, envvar=variable, show_envvar=True, expose_value=False, callback=_keep, **how)
 
 
 def _said() -> dict[str, Any]:
