@@ -31,6 +31,7 @@ def run_seeded(seed: str, main: Callable[[], Awaitable[T]], latency: Latency, *,
     """What `main` returns. `open_listeners` stands for `trio.open_tcp_listeners`."""
     with _chances_of(seed), _threads_on_the_spot(latency), patch.object(trio, "open_tcp_listeners", open_listeners):
         gc.collect()
+        gc.freeze()
         gc.disable()
         try:
             return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -68,8 +69,8 @@ def _threads_on_the_spot(latency: Latency) -> Iterator[None]:
         limiter = limiter or places
         await limiter.acquire_on_behalf_of(borrower)
         try:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(latency())
+            with trio.CancelScope(deadline=trio.current_time() + latency(), shield=True):
+                await trio.sleep_forever()
             return function(*args)
         finally:
             limiter.release_on_behalf_of(borrower)
