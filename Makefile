@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo edge-demo spark-demo test test-spark-kill simulate lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo edge-demo spark-demo test test-spark-kill simulate simulate-planted lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -42,6 +42,10 @@ test-spark-kill: $(VENV)/.installed-test
 # Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
 simulate: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Which of the planted faults the worlds find: NAMES="last-five ..." or all of them, in SEEDS worlds each.
+simulate-planted: $(VENV)/.installed-test
+	$(BIN)/python -m tests.simulation.planted --seeds $(or $(SEEDS),100) $(NAMES)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

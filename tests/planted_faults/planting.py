@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self
 from xml.etree import ElementTree
 
@@ -96,14 +97,7 @@ class Copy:
         arguments = ["-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
         arguments += [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *tests]
         started = time.monotonic()
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments],
-            cwd=self.folder,
-            env=self._environment(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        run = self.run_module("pytest", arguments, environment)
         seconds = time.monotonic() - started
         failures = list(_failures(report)) if report.exists() else []
         failed = tuple(test for test in tests if any(_is_of(case, test) for case in failures))
@@ -112,6 +106,19 @@ class Copy:
             # Nothing was collected, or something else failed than what was asked: that is no verdict.
             raise RuntimeError(f"pytest ended with {run.returncode}:\n{run.stdout}{run.stderr}")
         return Verdict(failed, passed, seconds, run.stdout)
+
+    def run_module(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
+        """`python -m NAME` in the copy, with what it printed."""
+        return subprocess.run(
+            [sys.executable, "-m", name, *arguments],
+            cwd=self.folder,
+            env=self._environment(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """What is compiled lies where it does for this process, so that `_write` finds it."""

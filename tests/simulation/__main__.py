@@ -41,15 +41,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--script", type=Path, help="a world from a file")
     parser.add_argument("--history", type=Path, help="write what happened to a file")
     parser.add_argument("--keep", type=Path, default=Path("build/simulation"), help="where worlds that failed are kept")
+    parser.add_argument("--until-wrong", action="store_true", help="end with the first world that is wrong, as it is")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     if options.seed is not None or options.script is not None:
         script = Script.from_json(options.script.read_text()) if options.script else script_of(options.seed)
         return _one(script, options.history)
     seeds = [str(seed) for seed in range(options.first, options.first + options.seeds)]
-    failed = _many(seeds, options.jobs)
-    for verdict in failed[:5]:
-        _keep(verdict, options.keep)
+    failed = _many(seeds, options.jobs, until_wrong=options.until_wrong)
+    if not options.until_wrong:
+        for verdict in failed[:5]:
+            _keep(verdict, options.keep)
     return 1 if failed else 0
 
 
@@ -63,7 +65,7 @@ def _one(script: Script, path: Path | None) -> int:
     return 0 if verdict.is_good else 1
 
 
-def _many(seeds: Sequence[str], jobs: int) -> list[Verdict]:
+def _many(seeds: Sequence[str], jobs: int, *, until_wrong: bool) -> list[Verdict]:
     began_s, failed, kinds = time.perf_counter(), [], Counter[str]()
     simulated_s, worked_s, cycles = 0.0, 0.0, 0
     with Progress(console=CONSOLE) as progress:
@@ -76,6 +78,8 @@ def _many(seeds: Sequence[str], jobs: int) -> list[Verdict]:
                 failed.append(verdict)
                 kinds.update(verdict.kinds)
                 progress.print(str(verdict))
+                if until_wrong:
+                    break
     CONSOLE.print(f"{len(seeds)} worlds, {len(failed)} wrong {dict(kinds)}; {cycles} write cycles, which are allowed")
     CONSOLE.print(
         f"{simulated_s / worked_s:.0f} simulated seconds a second on a core, {time.perf_counter() - began_s:.0f} s in all"
