@@ -91,6 +91,8 @@ WEIGHTS: Final = {
     "kafka 1": 10,
     "mover 0": 5,
     "mover 1": 5,
+    "zombie 0": 4,
+    "zombie 1": 4,
     "pipe 0": 4,
     "pipe 1": 4,
     "reader 0": 10,
@@ -119,7 +121,8 @@ class _Chances:
         return [Step(at_ms, who, "send", {**self._partition(), "count": self.rng.choice((1, 1, 2, 5, 12))})]
 
     def _kafka(self, who: str, at_ms: int) -> list[Step]:
-        return [Step(at_ms, who, "send", {**self._partition(), "count": self.rng.choice((1, 1, 2, 5, 12))})]
+        count, batches = self.rng.choice(((1, 1), (1, 1), (2, 1), (12, 1), (1, 5), (1, 6), (2, 5)))
+        return [Step(at_ms, who, "send", {**self._partition(), "count": count, "batches": batches})]
 
     def _mover(self, who: str, at_ms: int) -> list[Step]:
         parts = [
@@ -127,6 +130,10 @@ class _Chances:
         ]
         ends = self.rng.choice(("commit", "commit", "abort"))
         return [Step(at_ms, who, "transaction", {"parts": parts, "end": ends, "pause_ms": self.rng.choice((0, 0, 200, 2000))})]
+
+    def _zombie(self, who: str, at_ms: int) -> list[Step]:
+        [step] = self._mover(who, at_ms)
+        return [attrs.evolve(step, args={**step.args, "is_careless": self.rng.random() < 0.5})]
 
     def _pipe(self, who: str, at_ms: int) -> list[Step]:
         return [Step(at_ms, who, "pipe", {"end": self.rng.choice(("commit", "commit", "commit", "abort"))})]

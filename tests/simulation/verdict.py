@@ -41,7 +41,7 @@ class Verdict:
 
 def judge(script: Script) -> Verdict:
     """Simulate a world and check its history. What the server logs meanwhile is not shown."""
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     history, error = History(), ""
@@ -59,7 +59,7 @@ def judge(script: Script) -> Verdict:
         events=len(history.events),
         write_cycles=write_cycles(history.events),
         simulated_s=history.events[-1].at_ms / 1000 if history.events else 0.0,
-        took_s=time.perf_counter() - began_s,
+        took_s=time.process_time() - began_s,
     )
 
 

@@ -13,6 +13,7 @@ from triolog.server.broker import Broker
 
 from .clients.fetching import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
+from .clients.kafka_transactions import KafkaMover
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
@@ -28,6 +29,7 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "native": NativeProducer,
     "kafka": KafkaProducer,
     "mover": Mover,
+    "zombie": KafkaMover,
     "pipe": Pipe,
     "reader": Reader,
     "group": Group,

@@ -115,13 +115,19 @@ class KafkaProducer(Inhabitant):
         finally:
             await self._kafka.close()
 
-    async def send(self, topic: str, partition: int, count: int) -> None:
+    async def send(self, topic: str, partition: int, count: int, batches: int = 1) -> None:
+        """Batches of `count` records each, which leave together."""
         deadline = trio.current_time() + PATIENCE_S
         while self._identity is None:
             if trio.current_time() > deadline:
                 return
             await self._introduce()
-        where = TopicPartition(topic, partition)
+        for _ in range(batches):
+            self._take(TopicPartition(topic, partition), count, deadline)
+        self._given.set()
+
+    def _take(self, where: TopicPartition, count: int, deadline: float) -> None:
+        assert self._identity is not None
         records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
         self._sent += count
         producer = f"{self.who}/{self._incarnation}"
@@ -134,7 +140,6 @@ class KafkaProducer(Inhabitant):
         )
         self._sequences[where] += count
         self._batches.append(_Batch(where, tuple(each.id for each in records), data, deadline))
-        self._given.set()
 
     async def _introduce(self) -> None:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
