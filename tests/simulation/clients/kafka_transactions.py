@@ -20,6 +20,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 
 from ..history import Acknowledged, Ended, GivenUp, Introduced, Send, Sent
+from ..script import Step
 from .inhabitant import Inhabitant, KafkaConnection
 from .producers import PAUSE_S, PRODUCE_VERSION, RETRIABLE
 
