@@ -14,6 +14,7 @@
 | circular information flow (G1c) | transactions that have read each other's records |
 | write cycle (G0) | transactions whose records stand in different orders in two partitions: Kafka allows it, it is counted |
 | offset went back | a group's committed offset is not what was committed last, nor anything that may have been |
+| out of sequence | an idempotent producer that kept its batches in order is told that they are not |
 | zombie | a record that a producer has sent after somebody got a higher epoch of its transactional id is acknowledged |
 | inexact pipe | a copy of what was not committed, or of the input before the pipe's offset too few or too many |
 | wrong time | an answer to offsets-for-times that no scan between the question and the answer would give |
@@ -27,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
 from .history import (
@@ -113,7 +115,7 @@ def check(events: Iterable[Event]) -> list[Anomaly]:
     events = list(events)
     facts = _Facts.of(events)
     found: list[Anomaly] = []
-    for part in (_offsets, _polls, _stored, _transactions, _flows, _group_offsets, _zombies, _pipes, _times):
+    for part in (_offsets, _sequences, _polls, _stored, _transactions, _flows, _group_offsets, _zombies, _pipes, _times):
         found += part(events, facts)
     return found
 
@@ -133,6 +135,12 @@ def _offsets(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
             place = where.setdefault(record, (partition, offset))
             if place != (partition, offset):
                 yield Anomaly("duplicate", f"{record} is at {place[0]}@{place[1]} and at {partition}@{offset}")
+
+
+def _sequences(events: list[Event], _: _Facts) -> Iterator[Anomaly]:
+    for event in events:
+        if isinstance(event, GivenUp) and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
+            yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
 
 
 def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:

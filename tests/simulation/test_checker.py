@@ -235,6 +235,14 @@ def test_zombie() -> None:
     assert kinds(introduced("old", 1), introduced("new", 0), late, stored(A)) == set(), "the other one hears of its own late"
 
 
+def test_out_of_sequence() -> None:
+    def given_up(error: str) -> GivenUp:
+        return GivenUp(**WHO, ids=("c:0",), error=error)
+
+    assert kinds(send("c:0"), given_up("OUT_OF_ORDER_SEQUENCE_NUMBER"), stored()) == {"out of sequence"}
+    assert kinds(send("c:0"), given_up("no answer in time"), stored()) == set()
+
+
 def test_inexact_pipe() -> None:
     copies = [copy_id(each, "t") for each in ("a:0", "a:1")]
     written = [send(*copies, partition=OUT, transaction="t")]
