@@ -27,6 +27,11 @@ def topics(asker: Asker, body: Body) -> None:
             topic["config"] = {}
 
 
+def topics_with_gaps(asker: Asker, body: Body) -> None:
+    """Topics that may not be described, where all were asked for."""
+    body["topics"] = [topic for topic in body["topics"] if _may_see(asker, TOPIC, topic["name"])]
+
+
 def offsets(asker: Asker, body: Body) -> None:
     """Offsets in topics that may not be described; where they are asked for by name the request was refused them."""
     body["partitions"] = [each for each in body["partitions"] if _may_see(asker, TOPIC, each["topic"])]
