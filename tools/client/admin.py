@@ -75,7 +75,7 @@ class Admin:
         """Delete records below an offset per partition, -1 for all there are; the log start offsets from then on."""
         return await self._client.run(procedures.delete_records(before))
 
-    async def list_gaps(self, *topics: str) -> Sequence[TopicGaps]:
+    async def list_gaps(self, *topics: str) -> list[TopicGaps]:
         """The offsets that damage took out of these topics, or of all; partitions that have none are left out."""
         return await self._client.run(gap_procedures.list_gaps(topics or None))
 
