@@ -59,6 +59,7 @@ def _hidden(group: str) -> Body:
 
 SAYS: Final[dict[Callable[..., None], str]] = {
     topics: "without DESCRIBE TOPIC topics, where all are asked for; without DESCRIBE_CONFIGS TOPIC their configuration",
+    topics_with_gaps: "topics without DESCRIBE TOPIC, where all are asked for",
     offsets: "topics without DESCRIBE TOPIC, where all are asked for",
     listed_groups: "groups without DESCRIBE GROUP, unless the client has DESCRIBE CLUSTER",
     described_groups: "groups that read topics without DESCRIBE TOPIC, whose error says so",
