@@ -52,6 +52,9 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
     "edge-demo": Subcommand("triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives."),
+    "damage-demo": Subcommand(
+        "triolog.tools.demo.damage", "One flipped bit, and an ordinary Kafka consumer that reads on behind it."
+    ),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
     "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
     "completion": Subcommand("triolog.tools.cli.reference.completion", "Let bash, zsh or fish complete commands and options."),
