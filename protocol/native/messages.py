@@ -171,14 +171,14 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (DeleteGroupsRequest, DeleteGroupsResponse),
     (DescribeQuotasRequest, DescribeQuotasResponse),
     (AlterQuotasRequest, AlterQuotasResponse),
+    (ListGapsRequest, ListGapsResponse),
+    (AcceptGapsRequest, AcceptGapsResponse),
     (SplitPointsRequest, SplitPointsResponse),
     (StageRequest, StageResponse),
     (CommitStageRequest, CommitStageResponse),
     (AbortStageRequest, AbortStageResponse),
     (LastCommitRequest, LastCommitResponse),
     (LeaseSegmentsRequest, LeaseSegmentsResponse),
-    (ListGapsRequest, ListGapsResponse),
-    (AcceptGapsRequest, AcceptGapsResponse),
     (StatisticsRequest, StatisticsResponse),
 )
 REQUESTS: Final = {request.api: request for request, _ in _CALLS}
