@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo edge-demo spark-demo test test-spark-kill simulate simulate-planted lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -23,6 +23,10 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo
+
+# ARGS=... goes to the demo: --seed N, --data-dir DIR, --json. With librdkafka, which comes with the edge demo.
+damage-demo: $(VENV)/.installed-edge-demo
+	$(BIN)/triolog damage-demo $(ARGS)
 
 # ARGS=... goes to the demo: --to HOST:PORT, --seed N, --json.
 edge-demo: $(VENV)/.installed-edge-demo

@@ -169,8 +169,9 @@ def _items(source: Source, cls: type, struct: str) -> str:
         value = f"{struct}.{field.name}"
         if field.flat and isinstance(field.shape, type):
             items.append(_items(source, field.shape, value))
-        elif field.alternative:
-            items.append(f"**({{}} if {value} is None else {{{field.name!r}: {value}}})")
+        elif field.alternative or field.left_out:
+            written = _written(source, field, value)
+            items.append(f"**({{}} if {value} is None else {{{field.name!r}: {written}}})")
         else:
             items.append(f"{field.name!r}: {_written(source, field, value)}")
     return ", ".join(items)

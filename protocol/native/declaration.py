@@ -41,6 +41,7 @@ class Field:
     last: bool
     flat: bool
     alternative: bool
+    left_out: bool
     max_count: int
 
     @property
@@ -64,6 +65,7 @@ def wire(
     last: bool = False,
     flat: bool = False,
     alternative: bool = False,
+    left_out: bool = False,
     max_count: int = limits.MAX_PARTITIONS_PER_REQUEST,
     shown: bool = True,
 ) -> Any:
@@ -71,11 +73,19 @@ def wire(
 
     `nullable`: nil and a key that is absent are None. `later`: answers of servers that are older than the key lack it. `last`:
     written behind the others, where records can be sent as a buffer of their own. `flat`: the keys of this struct stand among
-    those of the outer one. `alternative`: exactly one of a struct's two alternatives is there, the other one is None.
+    those of the outer one. `alternative`: exactly one of a struct's two alternatives is there, the other one is None. None
+    of a `left_out` is written by leaving the key out: servers that are older than its being nullable refuse nil.
     `max_count`: of an array's entries. `shown`: whether a `repr` has the value.
     """
     options = Field(
-        shape=shape, nullable=nullable, later=later, last=last, flat=flat, alternative=alternative, max_count=max_count
+        shape=shape,
+        nullable=nullable,
+        later=later,
+        last=last,
+        flat=flat,
+        alternative=alternative,
+        left_out=left_out,
+        max_count=max_count,
     )
     default = default if factory is None else attrs.Factory(factory)
     return attrs.field(default=default, repr=shown, metadata={_METADATA: options})

@@ -10,8 +10,19 @@ from typing import Final
 
 from ..errors import RemoteProtocolError, UnsupportedVersionError
 from ..types import Isolation
-from .calls.explain import ExplainPartition, ExplainPartitionResponse, ExplainRequest, ExplainResponse
 from .calls.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Format, Gaps
+from .calls.gaps import (
+    NOT_KNOWN,
+    AcceptGapsPartition,
+    AcceptGapsPartitionResponse,
+    AcceptGapsRequest,
+    AcceptGapsResponse,
+    Gap,
+    ListGapsRequest,
+    ListGapsResponse,
+    PartitionGaps,
+    TopicGaps,
+)
 from .calls.group_members import (
     Deliveries,
     DescribedGroup,
@@ -37,6 +48,10 @@ from .calls.groups import (
 )
 from .calls.hello import AuthenticateRequest, AuthenticateResponse, HelloRequest, HelloResponse
 from .calls.lookups import (
+    ExplainPartition,
+    ExplainPartitionResponse,
+    ExplainRequest,
+    ExplainResponse,
     OffsetsForTimesPartition,
     OffsetsForTimesPartitionResponse,
     OffsetsForTimesRequest,
@@ -156,6 +171,8 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (DeleteGroupsRequest, DeleteGroupsResponse),
     (DescribeQuotasRequest, DescribeQuotasResponse),
     (AlterQuotasRequest, AlterQuotasResponse),
+    (ListGapsRequest, ListGapsResponse),
+    (AcceptGapsRequest, AcceptGapsResponse),
     (SplitPointsRequest, SplitPointsResponse),
     (StageRequest, StageResponse),
     (CommitStageRequest, CommitStageResponse),
@@ -212,6 +229,7 @@ __all__ = [
     "ACKS_NONE",
     "API_VERSIONS",
     "DEFAULT_TRANSACTION_TIMEOUT_MS",
+    "NOT_KNOWN",
     "NO_VERSION",
     "REQUESTS",
     "RESPONSES",
@@ -219,6 +237,10 @@ __all__ = [
     "VERSION",
     "AbortStageRequest",
     "AbortStageResponse",
+    "AcceptGapsPartition",
+    "AcceptGapsPartitionResponse",
+    "AcceptGapsRequest",
+    "AcceptGapsResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "AlterQuotasRequest",
@@ -272,6 +294,7 @@ __all__ = [
     "FetchRequest",
     "FetchResponse",
     "Format",
+    "Gap",
     "Gaps",
     "GroupMember",
     "HelloRequest",
@@ -286,6 +309,8 @@ __all__ = [
     "LeaseSegmentsRequest",
     "LeaseSegmentsResponse",
     "LeasedSegment",
+    "ListGapsRequest",
+    "ListGapsResponse",
     "ListGroupsRequest",
     "ListGroupsResponse",
     "MetadataRequest",
@@ -297,6 +322,7 @@ __all__ = [
     "OffsetsForTimesRequest",
     "OffsetsForTimesResponse",
     "OffsetsPartition",
+    "PartitionGaps",
     "PartitionMetadata",
     "PlainRecord",
     "ProducePartition",
@@ -324,6 +350,7 @@ __all__ = [
     "StatisticsRequest",
     "StatisticsResponse",
     "TopicConfig",
+    "TopicGaps",
     "TopicMetadata",
     "TransactionProducer",
     "checked_request",

@@ -13,6 +13,7 @@ from ..actors.disk.gathering import Gathering as Gathering
 from ..actors.manager.descriptions import DirectoryContents as DirectoryContents
 from ..actors.manager.descriptions import TopicDescription as TopicDescription
 from ..actors.manager.descriptions import TopicMetadata as TopicMetadata
+from ..actors.manager.gaps.gaps import ListedGap as ListedGap
 from ..actors.manager.log_opening import Report as Report
 from ..actors.manager.log_opening import StartProgress as StartProgress
 from ..actors.manager.security import Security as Security
@@ -98,6 +99,7 @@ from .fetches import DEFAULT_VIEW as DEFAULT_VIEW
 from .fetches import FetchAnswer as FetchAnswer
 from .fetches import FetchPartition as FetchPartition
 from .fetches import ReaderView as ReaderView
+from .fetches import note_gaps as note_gaps
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
 from .reader import READER_TASKS as READER_TASKS
 from .share_fetches import ShareFetch as ShareFetch

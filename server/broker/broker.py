@@ -14,6 +14,7 @@ from ..actors.coordinators.group_coordinator import GroupCoordinator
 from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
 from ..actors.disk.descriptors import DescriptorBudget
 from ..actors.disk.disk import Disk
+from ..actors.manager.gaps.gaps import Gaps
 from ..actors.manager.log_manager import LogManager, open_log_manager
 from ..actors.manager.log_opening import Report
 from ..actors.manager.maintenance import run_maintenance
@@ -59,6 +60,8 @@ class Broker:
     """The server's wall clock, ms since the epoch."""
     topics: TopicAdmin
     logs: Logs
+    gaps: Gaps
+    """What damage took out of them."""
     writer: LogWriter
     reader: LogReader
     groups: GroupCoordinator
@@ -117,6 +120,7 @@ class Broker:
             now_ms=manager.now_ms,
             topics=TopicAdmin(manager, committed, shares),
             logs=Logs(manager, compaction),
+            gaps=Gaps(manager.topics, manager.gap_passes),
             writer=LogWriter(manager, manager.now_ms),
             reader=reader,
             groups=coordinators.group_coordinator,
@@ -129,7 +133,7 @@ class Broker:
             ),
             offsets=OffsetCommits(committed, coordinators.group_coordinator, transactions),
             shares=shares,
-            share_fetches=ShareFetches(shares, manager.topics, reader),
+            share_fetches=ShareFetches(shares, manager.topics, reader, manager.gap_passes),
             share_views=ShareViews(coordinators.group_coordinator.share, shares, manager.topics, manager.now_ms),
             producers=Producers(manager, coordinators.producer_ids, transactions),
             transactions=transactions,

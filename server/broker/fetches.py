@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
+from ..actors.manager.gaps.passes import GapPasses
 from ..actors.partition.partition import PartitionActor
+from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 
 
@@ -21,10 +24,11 @@ class FetchPartition(NamedTuple):
 
 
 class ReaderView(NamedTuple):
-    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused."""
+    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused; None: as
+    the topic's gap.policy says."""
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
-    skip_gaps: bool = False
+    skip_gaps: bool | None = None
 
 
 DEFAULT_VIEW: Final = ReaderView()
@@ -36,6 +40,16 @@ class FetchAnswer(NamedTuple):
     topic_partition: TopicPartition
     fetched: FetchedRecords | None
     error: RequestError | None
+
+
+def note_gaps(passes: GapPasses, client_id: str, host: str, answers: Iterable[FetchAnswer]) -> None:
+    """A client is told these answers: what it passes over, or stands before, is noted."""
+    for topic_partition, fetched, error in answers:
+        if fetched is not None:
+            if fetched.passed:
+                passes.passed(f"client {client_id!r} at {host}", topic_partition, fetched.passed)
+        elif isinstance(error, OffsetInGapError) and error.by_policy:
+            passes.refused(f"client {client_id!r} at {host}", error)
 
 
 @attrs.define(eq=False)

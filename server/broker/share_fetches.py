@@ -13,10 +13,12 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
+from ..actors.manager.gaps.passes import GapPasses
 from ..actors.manager.topics import Topics
 from ..actors.partition.waiters import Waiters, waiting_on
 from ..actors.share.share_partition import SharePartition, Wanted
 from ..groups.share.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey
+from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
 from .reader import LogReader
@@ -68,6 +70,7 @@ class ShareFetches:
     shares: SharePartitions
     _topics: Topics
     _reader: LogReader
+    _gap_passes: GapPasses
 
     async def take(self, fetch: ShareFetch, *, is_last: bool) -> tuple[list[ShareFetched], bool]:
         """What there is for a member, and whether waiting for more is pointless. Unless it `is_last` nothing is given before
@@ -142,6 +145,8 @@ class ShareFetches:
         for (share, question), answer in zip(asked.items(), answers, strict=True):
             if answer.fetched is None:
                 if answer.error is not None and answer.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    if isinstance(answer.error, OffsetInGapError):
+                        self._gap_passes.refused(f"share group {fetch.group_id!r}", answer.error)
                     taken.append(ShareFetched(share.key, error=answer.error))
             elif not share.is_over and left > 0:
                 headers = [header for header, _ in iter_batches(answer.fetched.records)]
@@ -155,8 +160,10 @@ class ShareFetches:
                 )
                 if acquired:
                     left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
-                    records = _cut(answer.fetched.records, headers, acquired[0].first_offset, acquired[-1].last_offset)
-                    taken.append(ShareFetched(share.key, records, acquired))
+                    first, last = acquired[0].first_offset, acquired[-1].last_offset
+                    passed = [gap for gap in answer.fetched.passed if gap.end_offset <= last]
+                    self._gap_passes.shared(fetch.group_id, share.topic_partition, passed)
+                    taken.append(ShareFetched(share.key, _cut(answer.fetched.records, headers, first, last), acquired))
         return taken
 
 
@@ -173,7 +180,7 @@ def _reading(share: SharePartition) -> Iterator[None]:
 
 def _view(asked: dict[SharePartition, FetchPartition]) -> ReaderView:
     """As the group reads; all are of one group."""
-    return ReaderView(next(iter(asked)).state.config.isolation, skip_gaps=True)
+    return ReaderView(next(iter(asked)).state.config.isolation)
 
 
 def aborted_ranges(fetched: FetchedRecords, headers: Sequence[BatchHeader]) -> list[OffsetRange]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -22,6 +22,7 @@ from ..actors.compaction.cleaner_counters import CleanerCounters
 from ..actors.compaction.scrub import Scrub, ScrubStatistics
 from ..actors.disk.disk import Disk, DiskStatistics
 from ..actors.manager.descriptions import DirectoryDescription, describe_directories
+from ..actors.manager.gaps.passes import GapCounts
 from ..actors.manager.log_manager import LogManager
 from ..actors.manager.topics import HostedTopic, OfflinePartition
 from ..actors.partition.partition import PartitionActor
@@ -78,6 +79,16 @@ class TopicFigures:
     dropped_records: int = 0
     """Went though a group of `retention.hold.groups` had not committed them; since the logs were made."""
     dropped_bytes: int = 0
+    gaps: int = 0
+    """Ranges of offsets that damage took out, of those that are not deleted yet."""
+    gap_records: int = 0
+    """The offsets in them."""
+    open_gaps: int = 0
+    """Those of the ranges that nobody has accepted."""
+    gap_passes: int = 0
+    """Ranges that clients have passed over since the start, each once a client."""
+    gap_refusals: int = 0
+    """The same for those that a client was refused to pass over."""
     unsynced_ms: float = 0.0
     """The largest of any partition."""
 
@@ -126,6 +137,8 @@ class BrokerStatistics:
     """Committed offsets that were looked at."""
     group_count: int
     total_lag: int
+    group_gap_passes: Mapping[tuple[str, str], int]
+    """By group and topic: ranges that damage took out and the group has passed over, since the start."""
     unsynced_records: int
     """What a power cut could take back, all partitions together."""
     waiting_appends: int
@@ -156,8 +169,9 @@ class Collector:
     _logs: int = 0
 
     async def collect(self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub, wear: Wear) -> BrokerStatistics:
+        passes = self.manager.gap_passes.counts()
         for hosted in list(self.manager.topics):
-            await self._add_topic(hosted)
+            await self._add_topic(hosted, passes)
         names, lags = await self._lags()
         spaces = await disk.call(_spaces, describe_directories(self.manager))
         return BrokerStatistics(
@@ -169,6 +183,7 @@ class Collector:
             offset_count=len(lags),
             group_count=names,
             total_lag=sum(each.lag for each in lags),
+            group_gap_passes=passes.groups,
             unsynced_records=self.unsynced_records,
             waiting_appends=self.waiting_appends,
             open_transactions=sum(
@@ -186,8 +201,9 @@ class Collector:
 
     # ---- logs ------------------------------------------------------------------------------------------------------------
 
-    async def _add_topic(self, hosted: HostedTopic) -> None:
-        topic = TopicFigures(topic=hosted.topic.name)
+    async def _add_topic(self, hosted: HostedTopic, passes: GapCounts) -> None:
+        name = hosted.topic.name
+        topic = TopicFigures(topic=name, gap_passes=passes.passed.get(name, 0), gap_refusals=passes.refused.get(name, 0))
         for number, partition in enumerate(list(hosted.partitions)):
             self._logs += 1
             if not self._logs % LOGS_PER_TURN:
@@ -222,6 +238,11 @@ class Collector:
         topic.fetched_bytes += done.fetched_bytes
         topic.dropped_records += log.derived.dropped.records
         topic.dropped_bytes += log.derived.dropped.size_bytes
+        for gap in log.gaps:
+            if gap.end_offset > log.log_start_offset:
+                topic.gaps += 1
+                topic.gap_records += gap.end_offset - max(gap.start_offset, log.log_start_offset)
+                topic.open_gaps += not gap.is_accepted
         topic.unsynced_ms = max(topic.unsynced_ms, done.unsynced_ms)
         if len(self.partitions) < MAX_PARTITIONS:
             self.partitions.append(
@@ -283,6 +304,11 @@ def _add(total: TopicFigures, topic: TopicFigures) -> None:
     total.fetched_bytes += topic.fetched_bytes
     total.dropped_records += topic.dropped_records
     total.dropped_bytes += topic.dropped_bytes
+    total.gaps += topic.gaps
+    total.gap_records += topic.gap_records
+    total.open_gaps += topic.open_gaps
+    total.gap_passes += topic.gap_passes
+    total.gap_refusals += topic.gap_refusals
     total.unsynced_ms = max(total.unsynced_ms, topic.unsynced_ms)
 
 

@@ -16,4 +16,5 @@ from .topic_keys import TOPIC_KEYS as TOPIC_KEYS
 from .values import DiskFullPolicy as DiskFullPolicy
 from .values import Durability as Durability
 from .values import DurabilityMode as DurabilityMode
+from .values import GapPolicy as GapPolicy
 from .values import RecordValidation as RecordValidation

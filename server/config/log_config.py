@@ -11,7 +11,7 @@ from ...protocol.errors import InvalidConfigError
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey
 from .topic_keys import KNOWN_KEYS, TOPIC_KEYS
-from .values import DiskFullPolicy, Durability, RecordValidation
+from .values import DiskFullPolicy, Durability, GapPolicy, RecordValidation
 
 
 def _read_value(key: ConfigKey, text: str) -> Any:
@@ -45,6 +45,7 @@ class LogConfig:
     durability: Durability = TOPIC_KEYS["durability"].default
     record_validation: RecordValidation = TOPIC_KEYS["record.validation"].default
     fetch_check_crcs: bool = TOPIC_KEYS["fetch.check.crcs"].default
+    gap_policy: GapPolicy = TOPIC_KEYS["gap.policy"].default
     min_insync_replicas: int = TOPIC_KEYS["min.insync.replicas"].default
     disk_full_policy: DiskFullPolicy = TOPIC_KEYS["disk.full.policy"].default
     disk_full_priority: int = TOPIC_KEYS["disk.full.priority"].default

@@ -8,7 +8,7 @@ from typing import Final
 from ...protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX, MAX_MESSAGE_BYTES, MIB
 from ...protocol.types import CompressionType, TimestampType
 from .key import ConfigKey, choice, number, ratio, switch, write_switch
-from .values import DAY_MS, FORMER_POLICIES, DiskFullPolicy, Durability, DurabilityMode, RecordValidation
+from .values import DAY_MS, FORMER_POLICIES, DiskFullPolicy, Durability, DurabilityMode, GapPolicy, RecordValidation
 
 
 def _read_cleanup_policy(text: str) -> tuple[str, ...]:
@@ -107,6 +107,12 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             "`compression.type` does not look for `max_headers_per_record` either.",
         ),
         switch("fetch.check.crcs", False, "Check CRC and header of every batch before it is answered to a reader."),
+        choice(
+            "gap.policy",
+            GapPolicy.SKIP,
+            {policy.value: policy for policy in GapPolicy},
+            "At offsets that damage took out of the log: go on behind them, or answer an error until they are accepted.",
+        ),
         number(
             "min.insync.replicas",
             1,

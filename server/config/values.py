@@ -55,5 +55,13 @@ class DiskFullPolicy(enum.Enum):
     DROP_OLDEST = "drop-oldest"
 
 
+class GapPolicy(enum.Enum):
+    """What a reader gets who comes to offsets whose records were damaged and taken out, unless it says itself what it wants: an
+    error, until somebody has accepted them, or what lies behind them."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
 FORMER_POLICIES: Final = {"expire-oldest": DiskFullPolicy.DROP_OLDEST}
 """Names that directories and settings may still have."""

@@ -6,6 +6,7 @@ import errno
 from typing import ClassVar, Final
 
 from ...protocol.errors import ErrorCode, RequestError, TriologError
+from ...protocol.types import TopicPartition
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -81,9 +82,17 @@ class WaitsForSpaceError(AppendFailedError):
 
 
 class OffsetInGapError(RequestError):
-    """A fetch from an offset whose records were damaged on disk and taken out of the log."""
+    """A fetch that cannot go on, because the next records were damaged on disk and taken out of the log."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, message: str, topic_partition: TopicPartition, offsets: tuple[int, int], *, by_policy: bool) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offsets = offsets
+        """From, and up to which, exclusive."""
+        self.by_policy = by_policy
+        """Whether the topic's configuration says so, and not the reader."""
 
 
 def is_out_of_space(error: BaseException) -> bool:

@@ -256,9 +256,25 @@ READING: Final = (
         name="read-into-a-gap",
         why="A consumer passes lost records over without being told.",
         file="server/storage/lookups/fetch.py",
-        old="                end = min(end, (yield from _gap_position(snapshot, slot, offset)))\n",
+        old="                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap)))\n",
         new="                pass\n",
         tests=(f"{STORAGE}/log/test_gaps.py::test_a_read_ends_before_a_gap_and_the_next_one_meets_it",),
+    ),
+    Fault(
+        name="nothing-before-a-gap",
+        why="A consumer before a gap that compaction has emptied up to there is answered with nothing for ever.",
+        file="server/storage/lookups/fetch.py",
+        old="                if found.header.base_offset >= gap.start_offset:",
+        new="                if False:",
+        tests=(f"{STORAGE}/log/test_gaps.py::test_a_read_before_a_gap_that_compaction_has_emptied_meets_the_gap",),
+    ),
+    Fault(
+        name="accepted-in-memory",
+        why="What somebody has accepted stops consumers again after the next start.",
+        file="server/storage/log/accept_gap.py",
+        old="encode_gaps(gaps), durable",
+        new="encode_gaps(log.gaps), durable",
+        tests=(f"{STORAGE}/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",),
     ),
 )
 

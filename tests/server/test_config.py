@@ -27,6 +27,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "record.validation": ("full", "header"),
     "disk.full.policy": ("refuse", "drop-oldest"),
+    "gap.policy": ("refuse", "skip"),
     "retention.hold.groups": ("", "one", "one,two"),
     "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
     "durability": ("fsync", "os", "group:1", "group:3600000"),

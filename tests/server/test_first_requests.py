@@ -61,6 +61,8 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.DeleteGroupsRequest((NAME,)),
     messages.AlterQuotasRequest((messages.Quota((messages.QuotaPart("user", NAME),), (messages.QuotaValue("k", 1.0),)),)),
     messages.DescribeQuotasRequest(),
+    messages.ListGapsRequest((NAME,)),
+    messages.AcceptGapsRequest((messages.AcceptGapsPartition(NAME, 0, 0),)),
     messages.SplitPointsRequest((messages.SplitPointsPartition(NAME, 0, 0, 1, 1),)),
     messages.LeaseSegmentsRequest((messages.LeasePartition(NAME, 0),), 1000),
     messages.StageRequest("application", 1, "task", (messages.StagePartition(NAME, 0, batch()),)),

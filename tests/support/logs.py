@@ -6,7 +6,7 @@ stays open between calls except maps of indexes, which end with their index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,6 +29,7 @@ from triolog.server.storage.disk.diskops import DiskOp, Procedure, drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 from triolog.server.storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from triolog.server.storage.log.gaps import UNKNOWN_MS, OffsetGap
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.log.log_snapshot import LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
@@ -198,6 +199,11 @@ def open_driven(
         sync_metadata=sync_metadata,
     )
     return DrivenLog(fs, open_log(fs, request), clock)
+
+
+def untimed(gaps: Iterable[OffsetGap]) -> tuple[OffsetGap, ...]:
+    """Gaps without the time when they were found."""
+    return tuple(gap._replace(found_ms=UNKNOWN_MS) for gap in gaps)
 
 
 def read_all(

@@ -56,6 +56,8 @@ QUOTAS: Final = tuples_of(
         tuples_of(st.builds(messages.QuotaValue, NAMES, st.none() | st.floats(allow_nan=False))),
     )
 )
+GAPS: Final = tuples_of(st.builds(messages.Gap, INT64, INT64, st.none() | TEXT, *[INT64_OR_NONE_KNOWN] * 3))
+PARTITION_GAPS: Final = tuples_of(st.builds(messages.PartitionGaps, INT32, ERRORS, GAPS))
 SHARED: Final = tuples_of(
     st.builds(
         messages.SharedPartition,
@@ -92,7 +94,7 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
         INT32,
         st.sampled_from(messages.Isolation),
         st.sampled_from(messages.Format),
-        st.sampled_from(messages.Gaps),
+        st.none() | st.sampled_from(messages.Gaps),
     ),
     "offsets_for_times": st.builds(
         messages.OffsetsForTimesRequest,
@@ -142,6 +144,10 @@ REQUESTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "delete_groups": st.builds(messages.DeleteGroupsRequest, tuples_of(NAMES)),
     "describe_quotas": st.builds(messages.DescribeQuotasRequest),
     "alter_quotas": st.builds(messages.AlterQuotasRequest, QUOTAS),
+    "list_gaps": st.builds(messages.ListGapsRequest, st.none() | tuples_of(NAMES)),
+    "accept_gaps": st.builds(
+        messages.AcceptGapsRequest, tuples_of(st.builds(messages.AcceptGapsPartition, NAMES, INT32, INT64))
+    ),
     "split_points": st.builds(
         messages.SplitPointsRequest,
         tuples_of(st.builds(messages.SplitPointsPartition, NAMES, INT32, INT64, INT64, st.integers(1, limits.INT64_MAX))),
@@ -304,6 +310,11 @@ RESPONSES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "describe_quotas": st.builds(messages.DescribeQuotasResponse, QUOTAS),
     "alter_quotas": st.builds(
         messages.AlterQuotasResponse, tuples_of(st.builds(messages.AlteredQuota, QUOTA_ENTITIES, ERRORS))
+    ),
+    "list_gaps": st.builds(messages.ListGapsResponse, tuples_of(st.builds(messages.TopicGaps, NAMES, ERRORS, PARTITION_GAPS))),
+    "accept_gaps": st.builds(
+        messages.AcceptGapsResponse,
+        tuples_of(st.builds(messages.AcceptGapsPartitionResponse, NAMES, INT32, ERRORS, INT64_OR_NONE_KNOWN)),
     ),
     "split_points": st.builds(
         messages.SplitPointsResponse,

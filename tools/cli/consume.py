@@ -63,7 +63,11 @@ class Selection:
     help="Whether records of open and aborted transactions are printed.",
 )
 @click.option("--group", metavar="NAME", help="Start where this group is, and commit what is printed.")
-@click.option("--skip-gaps", is_flag=True, help="Pass over offsets that damage took out of the log.")
+@click.option(
+    "--skip-gaps/--refuse-gaps",
+    default=None,
+    help="Pass over offsets that damage took out of the log, or end with an error there.  [default: the topic's gap.policy]",
+)
 @click.option("--follow", is_flag=True, help="Wait for new records at the end of the log.")
 @click.option("--max-records", type=click.IntRange(1), help="Stop after so many.")
 @click.option(
@@ -84,7 +88,7 @@ def command(
     partitions: tuple[int, ...],
     isolation: str,
     group: str | None,
-    skip_gaps: bool,
+    skip_gaps: bool | None,
     follow: bool,
     max_records: int | None,
     format_name: str | None,

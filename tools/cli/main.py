@@ -33,6 +33,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "consume": Subcommand("triolog.tools.cli.consume", "Print records, by offset or by time."),
     "offsets": Subcommand("triolog.tools.cli.offsets", "Look up the offsets of a time in topics."),
     "groups": Subcommand("triolog.tools.cli.groups.command", "List, describe, reset and delete groups."),
+    "gaps": Subcommand("triolog.tools.cli.gaps.command", "List what damage took out of logs, and accept it."),
     "quotas": Subcommand("triolog.tools.cli.quotas.command", "List, set and remove client quotas."),
     "forward": Subcommand("triolog.tools.cli.forward.command", "Hand records on to a Kafka upstream, in order and once."),
     "top": Subcommand(
@@ -51,6 +52,9 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights."),
     "edge-demo": Subcommand("triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives."),
+    "damage-demo": Subcommand(
+        "triolog.tools.demo.damage", "One flipped bit, and an ordinary Kafka consumer that reads on behind it."
+    ),
     "bench": Subcommand("triolog.tools.bench.command", "Measure speed and memory, side by side with peers."),
     "bench-kafka": Subcommand("triolog.tools.bench.kafka.command", "The same beside Apache Kafka and kfake."),
     "completion": Subcommand("triolog.tools.cli.reference.completion", "Let bash, zsh or fish complete commands and options."),

@@ -15,10 +15,12 @@ from ...protocol.native.messages import (
     OffsetsForTimesPartitionResponse,
     SplitPoint,
     StagedPartition,
+    TopicGaps,
     TopicMetadata,
 )
 from ...protocol.types import Bytes, TopicPartition
 from .connection import Client
+from .procedures import gaps as gap_procedures
 from .procedures import groups as group_procedures
 from .procedures import quotas as quota_procedures
 from .procedures import stages as stage_procedures
@@ -72,6 +74,14 @@ class Admin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete records below an offset per partition, -1 for all there are; the log start offsets from then on."""
         return await self._client.run(procedures.delete_records(before))
+
+    async def list_gaps(self, *topics: str) -> list[TopicGaps]:
+        """The offsets that damage took out of these topics, or of all; partitions that have none are left out."""
+        return await self._client.run(gap_procedures.list_gaps(topics or None))
+
+    async def accept_gap(self, partition: TopicPartition, start_offset: int) -> int:
+        """Let readers pass over the gap that starts there, whatever the topic's gap.policy is; answers its end, exclusive."""
+        return await self._client.run(gap_procedures.accept_gap(partition, start_offset))
 
     async def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""

@@ -112,7 +112,8 @@ class ConsumerConfig:
 
     Under `isolation` read_committed reading stays behind the last stable offset, where the oldest open transaction begins, and
     leaves out the records of aborted ones. With `skip_gaps` reading passes over offsets that were taken out because their
-    bytes were damaged; without, they are an error. `group` is whose offsets `commit` and `committed` mean.
+    bytes were damaged; with False they are an error; with None the topic's gap.policy decides, and what somebody has accepted
+    is passed over. `group` is whose offsets `commit` and `committed` mean.
     """
 
     follow: bool = True
@@ -123,7 +124,7 @@ class ConsumerConfig:
     prefetch_bytes: int = _size(16 * limits.MIB)
     check_crcs: bool = True
     isolation: Isolation = attrs.field(default=Isolation.READ_UNCOMMITTED, converter=Isolation)
-    skip_gaps: bool = False
+    skip_gaps: bool | None = None
     group: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
     offset_reset: str | None = attrs.field(default=None, validator=optional(in_(("earliest", "latest"))))
     retry_backoff_ms: int = _duration(100)

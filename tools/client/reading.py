@@ -140,7 +140,7 @@ class Reading:
             config.min_bytes,
             config.max_bytes,
             config.isolation,
-            gaps=Gaps.SKIP if config.skip_gaps else Gaps.REFUSE,
+            gaps=None if config.skip_gaps is None else Gaps.SKIP if config.skip_gaps else Gaps.REFUSE,
         )
         return Fetch(request, {part.name: part.generation for part in wanted})
 

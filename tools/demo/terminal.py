@@ -50,6 +50,22 @@ class Lines:
         self._console.print(f"  {text}", soft_wrap=True)
 
 
+class PlainTerminal(Lines):
+    """For a story that says by itself what there is to be seen."""
+
+    def chapter(self, title: str) -> None:
+        """What comes now."""
+        self._chapter(title)
+
+    def say(self, text: str) -> None:
+        """A line of it."""
+        self._say(text)
+
+    def ended(self, failed: int, checks: int) -> None:
+        """Whether all claims held."""
+        self._verdict(failed, checks)
+
+
 class FlightsTerminal(Lines, FlightsNarrator):
     """Tells the story on a console; the progress bar only where that is a terminal."""
 

@@ -32,7 +32,8 @@ class Format(enum.Enum):
 
 
 class Gaps(enum.Enum):
-    """What a fetch at an offset inside a quarantined range gets: an error that names the range, or what follows it."""
+    """What a fetch at an offset inside a quarantined range gets: an error that names the range, or what follows it. Where a
+    request says nothing the topic's gap.policy does."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -86,7 +87,7 @@ class FetchRequest(RequestMessage):
     max_bytes: int = wire(INT32, default=DEFAULT_MAX_BYTES)
     isolation: Isolation = wire(ISOLATION, default=Isolation.READ_UNCOMMITTED)
     format: Format = wire(choice(Format), default=Format.BATCHES)
-    gaps: Gaps = wire(choice(Gaps), default=Gaps.REFUSE)
+    gaps: Gaps | None = wire(choice(Gaps), nullable=True, default=None, left_out=True)
 
 
 @struct

@@ -1,4 +1,5 @@
-"""The call `offsets_for_times`: which offset a time has; and how a time to look up is written."""
+"""The calls `offsets_for_times`, which offset a time has, and `explain`, the walk that leads to an answer; and how a time to
+look up is written."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ...types import (
 )
 from ..declaration import wire
 from ..fields import unexpected
-from ..kinds import INT64_OR_NONE, Kind, integer
+from ..kinds import INT64, INT64_OR_NONE, MAP, Kind, integer
 from ..places import Partition, PartitionAnswer
 from ..structs import RequestMessage, ResponseMessage, struct
 from .fetch import ISOLATION
@@ -76,3 +77,36 @@ class OffsetsForTimesResponse(ResponseMessage):
     api = "offsets_for_times"
 
     partitions: tuple[OffsetsForTimesPartitionResponse, ...] = wire([OffsetsForTimesPartitionResponse])
+
+
+@struct
+class ExplainPartition(Partition):
+    """What to look up in one partition: an offset or a timestamp, the other one is None."""
+
+    offset: int | None = wire(INT64, alternative=True, default=None)
+    timestamp: int | None = wire(TIMESTAMP, alternative=True, default=None)
+
+
+@struct
+class ExplainRequest(RequestMessage):
+    """Lookups to be explained, each answered alone."""
+
+    api = "explain"
+
+    partitions: tuple[ExplainPartition, ...] = wire([ExplainPartition])
+
+
+@struct
+class ExplainPartitionResponse(PartitionAnswer):
+    """The walk as data, for people and their tools; its keys stand in docs/native-protocol.md. None on error."""
+
+    walk: dict[str, Any] | None = wire(MAP, nullable=True, default=None)
+
+
+@struct
+class ExplainResponse(ResponseMessage):
+    """One entry per partition asked for, in the same order."""
+
+    api = "explain"
+
+    partitions: tuple[ExplainPartitionResponse, ...] = wire([ExplainPartitionResponse])

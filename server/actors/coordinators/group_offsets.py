@@ -61,6 +61,10 @@ class GroupRecord(NamedTuple):
 _NO_RECORD: Final = GroupRecord(has_members=False, since_ms=-1)
 
 
+Moved = Callable[[str, TopicPartition, int, int], None]
+"""(group, partition, offset before, offset): a group that had committed an offset has committed another one."""
+
+
 @attrs.define(eq=False)
 class GroupOffsets:
     """See the module. Changed only in log order: while loading, then by what the partition's actor has stored."""
@@ -76,6 +80,8 @@ class GroupOffsets:
         factory=lambda: {kinds: {} for kinds in MANAGED_KINDS}
     )
     """The newest record of each key of groups whose assignments the server makes, by kind, until somebody has taken them."""
+    on_moved: Moved | None = None
+    """Told of what is committed from now on; None while the log is replayed."""
     commits_under_way: Counter[str] = attrs.field(factory=Counter)
     """By group: commits that were enqueued and not answered."""
 
@@ -140,7 +146,13 @@ class GroupOffsets:
         elif producer_id != NO_PRODUCER_ID:
             self._pending.setdefault(producer_id, {})[key] = CommittedOffset(value, record_offset)
         else:
-            self._offsets.setdefault(key.group, {})[key.topic_partition] = CommittedOffset(value, record_offset)
+            self._commit(key, CommittedOffset(value, record_offset))
+
+    def _commit(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
+        offsets = self._offsets.setdefault(key.group, {})
+        if self.on_moved is not None and (before := offsets.get(key.topic_partition)) is not None:
+            self.on_moved(key.group, key.topic_partition, before.value.offset, committed.value.offset)
+        offsets[key.topic_partition] = committed
 
     def put_group(self, group: str, value: GroupMetadataValue | None) -> None:
         """A group metadata record, or that it was taken away."""
@@ -154,7 +166,7 @@ class GroupOffsets:
         for key, pending in self._pending.pop(producer_id, {}).items():
             current = self._offsets.get(key.group, {}).get(key.topic_partition)
             if commit and (current is None or current.record_offset < pending.record_offset):
-                self._offsets.setdefault(key.group, {})[key.topic_partition] = pending
+                self._commit(key, pending)
 
     def _remove(self, key: OffsetCommitKey) -> None:
         offsets = self._offsets.get(key.group)

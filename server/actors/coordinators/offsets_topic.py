@@ -88,6 +88,7 @@ class OffsetsTopic:
         offsets = GroupOffsets()
         try:
             await self._log.replay(topic_partition, offsets.replay)
+            offsets.on_moved = self._log.manager.gap_passes.committed
         except (TriologError, OSError) as exc:
             error = LogOfflineError(
                 f"the groups of {topic_partition} cannot be served: {exc}; `triolog verify` says what is wrong with the log"
@@ -100,7 +101,9 @@ class OffsetsTopic:
 
     def contents(self, topic_partition: TopicPartition) -> GroupOffsets:
         """What a partition of the topic says. Raises RequestError."""
-        found = self._loaded.setdefault(topic_partition.partition, GroupOffsets())
+        found = self._loaded.get(topic_partition.partition)
+        if found is None:
+            found = self._loaded[topic_partition.partition] = GroupOffsets(on_moved=self._log.manager.gap_passes.committed)
         if isinstance(found, RequestError):
             raise found.as_answer()
         return found

@@ -5,7 +5,8 @@ mailboxes, let the actors drain, flush and trim every log, write checkpoints, pu
 
 What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
 at a time), `retention` (what is deleted while it runs), `holds` (what of that groups still need), `guard` (the reserve of the
-disks), `waiting` (logs that found no space at the start). `maintenance` runs them.
+disks), `waiting` (logs that found no space at the start), `gap_passes` (who has passed over what damage took out).
+`maintenance` runs them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ...system.clock import NowMs
 from ..disk.disk import Disk
 from ..partition.partition import PartitionActor
 from .disk_guard import DiskGuard
+from .gaps.passes import GapPasses
 from .log_closing import close_logs
 from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
@@ -58,6 +60,7 @@ class LogManager:
     log_directories: LogDirectories = attrs.field(init=False)
     changes: TopicChanges = attrs.field(init=False)
     holds: Holds = attrs.field(factory=Holds)
+    gap_passes: GapPasses = attrs.field(init=False)
     retention: LogRetention = attrs.field(init=False)
     guard: DiskGuard = attrs.field(init=False)
     batch_limits: BatchLimits = attrs.field(init=False)
@@ -73,6 +76,7 @@ class LogManager:
         self.batch_limits = BatchLimits(
             config.max_records_per_batch, config.max_headers_per_record, unpacked_bytes=config.max_unpacked_bytes
         )
+        self.gap_passes = GapPasses(self.topics)
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms, self.holds)

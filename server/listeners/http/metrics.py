@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, Durations, QuotaStatistics, Series, ShareStatistics
 from ..connections.counters import ApiCounters, ProtocolCounters
 from ..native.statistics import error_name
+from .gap_metrics import gap_metrics
 from .wear_metrics import wear_metrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -76,6 +77,7 @@ class Scraped:
         yield from _quotas(self.quotas)
         yield from _topics(self.broker)
         yield from _partitions(self.broker)
+        yield from gap_metrics(self.broker)
         yield from _groups(self.broker)
         yield from _share_groups(self.shares)
         if self.telemetry.pushes:

@@ -19,7 +19,7 @@ from ....protocol.errors import RequestError
 from ....protocol.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
-from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView
+from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ..connections.connection_task import Work
 from ..connections.in_turns import in_turns
 from .door import Call
@@ -106,6 +106,11 @@ class _Fetch:
             topic = topics[name, topic_id] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
         topic.partitions.append(data)
 
+    def note_gaps(self, answers: Iterable[FetchAnswer]) -> None:
+        """What the client is told of offsets that damage took out; see `note_gaps`."""
+        session = self.call.session
+        note_gaps(self.call.broker.gaps.passes, session.client_id, session.transport.host, answers)
+
     # ---- quotas --------------------------------------------------------------------------------------------------------
 
     def _within_quota(self, max_bytes: int) -> int:
@@ -155,6 +160,7 @@ def take_fetch(call: Call, turn: Turn, body: FetchRequest) -> Work | None:
     if (throttled := begun.throttled(answers)) is not None:
         turn.answer(throttled)
         return None
+    begun.note_gaps(answers)
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
     for each in wanted:
@@ -198,6 +204,7 @@ async def _answer(begun: _Fetch, wanted: Sequence[WantedPartition] | None = None
         answers, _ = await _read_now(call, question._replace(min_bytes=0))
     if (throttled := begun.throttled(answers)) is not None:
         return throttled
+    begun.note_gaps(answers)
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
     async for each in in_turns(wanted):

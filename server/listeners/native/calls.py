@@ -24,7 +24,7 @@ from ..connections.counters import ProtocolCounters
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import file_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
+from . import file_calls, gap_calls, group_calls, group_descriptions, lookup_calls, quota_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
 from .access.guard import Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
@@ -279,6 +279,8 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.DeleteGroupsRequest: group_calls.delete_groups,
     messages.DescribeQuotasRequest: quota_calls.describe_quotas,
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
+    messages.ListGapsRequest: gap_calls.list_gaps,
+    messages.AcceptGapsRequest: gap_calls.accept_gaps,
     messages.SplitPointsRequest: file_calls.split_points,
     messages.LeaseSegmentsRequest: file_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,

@@ -10,7 +10,7 @@ import trio
 
 from ....protocol.limits import MIB
 from ....protocol.native import messages
-from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView
+from ...broker import Broker, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ..connections.connection_task import Work
 from .fetched import fetch_body
 from .session import NativeSession
@@ -55,7 +55,7 @@ class Fetches:
             message,
             [FetchPartition(each.topic_partition, each.offset, each.max_bytes) for each in message.partitions],
             min(message.max_bytes, self.broker.config.max_frame_bytes - FRAME_RESERVE),
-            ReaderView(message.isolation, message.gaps is messages.Gaps.SKIP),
+            ReaderView(message.isolation, None if message.gaps is None else message.gaps is messages.Gaps.SKIP),
         )
         is_small = len(fetch.partitions) <= PARTITIONS_AT_ONCE and message.format is messages.Format.BATCHES
         found = self._read_if_cached(fetch) if is_small else None
@@ -63,6 +63,7 @@ class Fetches:
             return partial(self._fetch, fetch)
         answers, is_enough = found
         if is_enough or message.max_wait_ms <= 0:
+            self._note_gaps(answers)
             self.session.respond(correlation_id, None, fetch_body(answers, fetch.partitions, message))
         else:
             self.session.nursery.start_soon(self._answer_late, fetch)
@@ -115,11 +116,16 @@ class Fetches:
                 fetch.partitions, max_bytes=max_bytes, min_bytes=min(fetch.message.min_bytes, max_bytes), view=fetch.view
             )
             if is_enough or not wants_more:
+                self._note_gaps(answers)
                 self.session.respond(fetch.correlation_id, None, await self._body(fetch, answers, max_bytes))
                 return True
             return False
         finally:
             transport.unreserve(room)
+
+    def _note_gaps(self, answers: list[FetchAnswer]) -> None:
+        session = self.session
+        note_gaps(self.broker.gaps.passes, session.client_id, session.transport.host, answers)
 
     async def _body(self, fetch: _Fetch, answers: list[FetchAnswer], max_bytes: int) -> Any:
         plain = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from ...broker import DURATION_BOUNDS_S, Broker, BrokerStatistics, DirectoryWear
 from ..connections.counters import ProtocolCounters
 
 MAX_LAGS: Final = 200
-"""Of an answer, the largest; metrics have more."""
+"""Of an answer, the largest, and as many groups that have passed over gaps; metrics have more."""
 
 
 def error_name(code: int) -> str:
@@ -54,6 +55,10 @@ def statistics_body(told: BrokerStatistics, now_ms: int, protocols: Iterable[Pro
                     "lag": each.lag,
                 }
                 for each in told.lags[:MAX_LAGS]
+            ],
+            "gap_passes": [
+                {"group": group, "topic": topic, "ranges": count}
+                for (group, topic), count in heapq.nlargest(MAX_LAGS, told.group_gap_passes.items(), key=lambda each: each[1])
             ],
         },
         **_below(told),

@@ -41,10 +41,10 @@ _VERSION: Final = "0"
 _UUID: Final = re.compile("[A-Za-z0-9_-]{22}")
 
 
-def encode_checkpoint(lines: Iterable[str]) -> bytes:
+def encode_checkpoint(lines: Iterable[str], *, version: str = _VERSION) -> bytes:
     """The generic text checkpoint: version, number of entries, one line each."""
     entries = list(lines)
-    return "".join(f"{line}\n" for line in [_VERSION, str(len(entries)), *entries]).encode()
+    return "".join(f"{line}\n" for line in [version, str(len(entries)), *entries]).encode()
 
 
 def decode_checkpoint(path: str, data: bytes, *, fields: int) -> list[tuple[int, ...]]:
@@ -64,7 +64,7 @@ def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     }
 
 
-def checkpoint_entries(path: str, data: bytes, fields: int) -> list[list[str]]:
+def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _VERSION) -> list[list[str]]:
     """The fields of each line as text. Raises CheckpointError."""
     if not data:
         return []
@@ -74,8 +74,8 @@ def checkpoint_entries(path: str, data: bytes, fields: int) -> list[list[str]]:
         raise CheckpointError(f"{path} is not UTF-8 text: {exc}") from exc
     if lines.pop() != "":
         raise CheckpointError(f"{path} ends in the middle of a line: it was cut off")
-    if lines[0] != _VERSION:
-        raise CheckpointError(f"{path} has version {lines[0]!r}, {_VERSION} is known")
+    if lines[0] != version:
+        raise CheckpointError(f"{path} has version {lines[0]!r}, {version} is known")
     if len(lines) == 1:
         return []
     expected = _number(path, lines[1])

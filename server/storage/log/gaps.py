@@ -1,8 +1,16 @@
 """Offsets whose records were damaged on disk and taken out of the log: `quarantine-checkpoint` of a partition's directory.
 
-The file is a text checkpoint: `0`, the number of entries, then `start_offset end_offset file` for each, ascending and apart.
+The file is a text checkpoint: a version, the number of entries, then a line for each, ascending and apart.
+
+| version | line |
+|---|---|
+| `0` | `start_offset end_offset file` |
+| `1` | `start_offset end_offset file found_ms accepted_ms` |
+
 `file` has the bytes that were taken out, in the same directory; `-` stands for none, where the device gave back zeros or less
-than was written. A log without damage has no such file. Kafka does not know it and steps over the missing offsets.
+than was written. `found_ms` and `accepted_ms` say when the damage was found and when somebody has accepted that it is passed
+over, in ms since the epoch, `-` where it is not known or was not done. Version 0 is written where no entry has either. A log
+without damage has no such file. Kafka does not know it and steps over the missing offsets.
 """
 
 from __future__ import annotations
@@ -11,6 +19,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from ....protocol.errors import InvalidRequestError
+from ....protocol.limits import INT64_MAX
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, encode_checkpoint
 from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
@@ -19,12 +29,34 @@ FILE_NAME: Final = "quarantine-checkpoint"
 NO_FILE: Final = "-"
 
 
+UNKNOWN_MS: Final = -1
+WITHOUT_TIMES: Final = "0"
+WITH_TIMES: Final = "1"
+
+
 class OffsetGap(NamedTuple):
     """The offsets [start_offset, end_offset), and the file that keeps what was found there (`-`: nothing was)."""
 
     start_offset: int
     end_offset: int
     file: str
+    found_ms: int = UNKNOWN_MS
+    accepted_ms: int = UNKNOWN_MS
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it is passed over whatever the topic's gap.policy is."""
+        return self.accepted_ms != UNKNOWN_MS
+
+    @property
+    def side_file(self) -> str | None:
+        """`file`, if there is one."""
+        return None if self.file == NO_FILE else self.file
+
+    def __str__(self) -> str:
+        """As `offsets 5 to 7`, both inclusive."""
+        last = self.end_offset - 1
+        return f"offset {last}" if last == self.start_offset else f"offsets {self.start_offset} to {last}"
 
 
 def gap_at(gaps: Sequence[OffsetGap], offset: int) -> OffsetGap | None:
@@ -55,18 +87,49 @@ def gaps_within(gaps: Iterable[OffsetGap], start_offset: int, end_offset: int) -
     return tuple(gap for gap in cut if gap.start_offset < gap.end_offset)
 
 
+def accepted(gaps: Sequence[OffsetGap], start_offset: int, now_ms: int) -> tuple[OffsetGap, ...]:
+    """The gaps with the one that starts there accepted; one that was accepted before stays so since then. Raises
+    InvalidRequestError where none starts there."""
+    gap = gap_at(gaps, start_offset)
+    if gap is None or gap.start_offset != start_offset:
+        near = f"offset {start_offset} lies in the one from {gap.start_offset}; " if gap is not None else ""
+        raise InvalidRequestError(f"no gap starts at offset {start_offset}; {near}`triolog gaps list` shows those there are")
+    return tuple(each._replace(accepted_ms=now_ms) if each is gap and not gap.is_accepted else each for each in gaps)
+
+
 def encode_gaps(gaps: Iterable[OffsetGap]) -> bytes:
-    return encode_checkpoint(f"{gap.start_offset} {gap.end_offset} {gap.file}" for gap in gaps)
+    gaps = list(gaps)
+    if all(gap.found_ms == UNKNOWN_MS and not gap.is_accepted for gap in gaps):
+        return encode_checkpoint(f"{gap.start_offset} {gap.end_offset} {gap.file}" for gap in gaps)
+    lines = (
+        f"{gap.start_offset} {gap.end_offset} {gap.file} {_written_ms(gap.found_ms)} {_written_ms(gap.accepted_ms)}"
+        for gap in gaps
+    )
+    return encode_checkpoint(lines, version=WITH_TIMES)
+
+
+def _written_ms(ms: int) -> str:
+    return "-" if ms == UNKNOWN_MS else str(ms)
 
 
 def decode_gaps(path: str, data: bytes) -> tuple[OffsetGap, ...]:
     """Raises CheckpointError naming `path` and the line."""
     gaps = []
-    for start, end, file in checkpoint_entries(path, data, 3):
+    has_times = data.startswith(f"{WITH_TIMES}\n".encode())
+    entries = checkpoint_entries(path, data, 5, version=WITH_TIMES) if has_times else checkpoint_entries(path, data, 3)
+    for start, end, file, *times in entries:
         if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
             raise CheckpointError(f"{path}: {start} {end} is no range of offsets")
-        gaps.append(OffsetGap(int(start), int(end), file))
+        gaps.append(OffsetGap(int(start), int(end), file, *(_read_ms(path, each) for each in times)))
     return merge_gaps(gaps)
+
+
+def _read_ms(path: str, text: str) -> int:
+    if text == "-":
+        return UNKNOWN_MS
+    if not text.isdecimal() or int(text) > INT64_MAX:
+        raise CheckpointError(f"{path}: {text} is no time in ms since the epoch, nor `-`")
+    return int(text)
 
 
 def read_gaps(fs: FileSystem, directory: str) -> tuple[OffsetGap, ...]:

@@ -18,7 +18,7 @@ import attrs
 
 from ....protocol.limits import INT32_MAX, MAX_PRODUCERS_PER_PARTITION
 from ....protocol.types import TopicPartition
-from ...config import LogConfig
+from ...config import GapPolicy, LogConfig
 from ...system.clock import NowMs
 from ..disk.diskops import DiskOp, FileHandle, Procedure
 from ..disk.path_ops import CreateFile, RenameEach, SyncDirectory, SyncFile, Unlink, WriteFile
@@ -162,6 +162,7 @@ class Log:
                 self.high_watermark_position,
                 self.truncations,
                 self.gaps,
+                self._refused_gaps(),
                 self.leader_epochs.entries,
                 self.config.fetch_check_crcs,
             )
@@ -173,6 +174,11 @@ class Log:
         for view in views:
             largest.append(max(view.max_timestamp, largest[-1] if largest else -1))
         return views, tuple(view.base_offset for view in views), tuple(largest)
+
+    def _refused_gaps(self) -> tuple[OffsetGap, ...]:
+        if not self.gaps or self.config.gap_policy is GapPolicy.SKIP:
+            return ()
+        return tuple(gap for gap in self.gaps if not gap.is_accepted)
 
     def _earliest_epoch(self) -> int:
         epoch = self.leader_epochs.epoch_for_offset(self.log_start_offset)

@@ -45,6 +45,8 @@ class LogSnapshot:
     """How often the log was cut back before: bytes behind a cut are others in a later snapshot."""
     gaps: tuple[OffsetGap, ...] = ()
     """Offsets whose records were damaged on disk and taken out, ascending."""
+    refused_gaps: tuple[OffsetGap, ...] = ()
+    """Those of them that readers are refused, unless they say themselves what they want (topic key gap.policy)."""
     leader_epochs: tuple[EpochEntry, ...] = ()
     check_crcs: bool = False
     """Whether readers check what they answer (topic key fetch.check.crcs)."""

@@ -20,6 +20,7 @@ def reconfigure(log: Log, *, config: LogConfig) -> Procedure[None]:
     log.config = config
     for segment in log.segments:
         segment.config = config
+    log.changed()
     if config.durability != before.durability and log.sync_metadata:
         plan = log.plan_flush()
         yield from plan.operations

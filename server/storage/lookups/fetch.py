@@ -7,6 +7,7 @@ aborted transactions whose records are among the bytes: leaving those out is the
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import attrs
@@ -17,8 +18,9 @@ from ..disk.diskops import Procedure, Read
 from ..errors import OffsetInGapError
 from ..indexes.file_records import FoundBatch
 from ..indexes.transaction_index import AbortedTxn, collect_aborted
-from ..log.gaps import gap_at, next_gap
+from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
+from ..segments.segment_view import SegmentView
 from .fetch_check import check_end, checked_prefix
 
 
@@ -34,6 +36,8 @@ class FetchedRecords:
     """The read ends with its segment and the log goes on: waiting would not make it longer."""
     aborted: tuple[AbortedTxn, ...] | None = None
     """Of a committed read: the aborted transactions that reach into the bytes, by the offsets of their markers."""
+    passed: tuple[OffsetGap, ...] = ()
+    """What damage has taken out between the asked offset and the last of the batches."""
 
 
 def check_fetch_offset(snapshot: LogSnapshot, offset: int) -> None:
@@ -52,17 +56,16 @@ def fetch_batches(
     *,
     min_one_batch: bool,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    skip_gaps: bool = False,
+    skip_gaps: bool | None = None,
 ) -> Procedure[FetchedRecords]:
     """Readable batches from the one that holds `offset`, up to `max_bytes` of them.
 
-    With `min_one_batch` the first batch comes whole even when it is larger. A read ends before offsets whose records were
-    damaged and taken out; with `skip_gaps` it goes on, and such an offset is read as the next one that is there. Raises
+    With `min_one_batch` the first batch comes whole even when it is larger. `skip_gaps`: a read goes on behind offsets whose
+    records were damaged and taken out, and such an offset is read as the next one that is there; False: it ends before them,
+    and the next one is refused; None: the topic's gap.policy says which, and what somebody has accepted is passed over. Raises
     OffsetOutOfRangeError, OffsetInGapError, ValueError for a negative `max_bytes`, CorruptRecordError when the file holds
     something else than batches (or damaged ones, when the topic has fetch.check.crcs).
     """
-    if not skip_gaps:
-        _check_gap(snapshot, offset)
     located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
     if snapshot.check_crcs:
         yield from _check_passed_over(snapshot, offset, located, isolation)
@@ -94,6 +97,7 @@ def fetch_batches(
         snapshot.last_stable_offset,
         located.slot + 1 < len(snapshot),
         aborted,
+        (yield from _passed(snapshot, located, offset, len(data))) if snapshot.gaps else (),
     )
 
 
@@ -111,22 +115,29 @@ def readable_bytes(
     *,
     min_one_batch: bool,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    skip_gaps: bool = False,
+    skip_gaps: bool | None = None,
 ) -> Procedure[Readable]:
     """How many bytes `fetch_batches` would answer, without reading them; raises what `fetch_batches` raises."""
-    if not skip_gaps:
-        _check_gap(snapshot, offset)
     located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
     return Readable(located.size, located.first is not None and located.slot + 1 < len(snapshot))
 
 
-def _check_gap(snapshot: LogSnapshot, offset: int) -> None:
-    gap = gap_at(snapshot.gaps, offset) if snapshot.gaps else None
-    if gap is not None:
-        raise OffsetInGapError(
-            f"{snapshot.topic_partition}: offset {offset} was damaged on disk with all of {gap.start_offset} to "
-            f"{gap.end_offset - 1}; the bytes are kept in {gap.file}; go on from {gap.end_offset}, or fetch with gaps skipped"
-        )
+def _refused(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy: bool) -> OffsetInGapError:
+    topic, partition = snapshot.topic_partition
+    next_step = (
+        f"`triolog gaps accept {topic} {partition} {gap.start_offset}` lets readers pass over them, gap.policy=skip over all "
+        f"such offsets of the topic; or go on from {gap.end_offset}"
+        if by_policy
+        else f"go on from {gap.end_offset}, or fetch with gaps skipped"
+    )
+    kept = "nothing was left of the bytes" if gap.file == NO_FILE else f"the bytes are kept in {gap.file}"
+    return OffsetInGapError(
+        f"{snapshot.topic_partition}: offset {offset} was damaged on disk with all of {gap.start_offset} to "
+        f"{gap.end_offset - 1}; {kept}; {next_step}",
+        snapshot.topic_partition,
+        (gap.start_offset, gap.end_offset),
+        by_policy=by_policy,
+    )
 
 
 class _Located(NamedTuple):
@@ -138,10 +149,14 @@ class _Located(NamedTuple):
 
 
 def _locate(
-    snapshot: LogSnapshot, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, skip_gaps: bool
+    snapshot: LogSnapshot, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, skip_gaps: bool | None
 ) -> Procedure[_Located]:
     if max_bytes < 0:
         raise ValueError(f"max_bytes is {max_bytes}")
+    refused = snapshot.refused_gaps if skip_gaps is None else () if skip_gaps else snapshot.gaps
+    gap = gap_at(refused, offset) if refused else None
+    if gap is not None:
+        raise _refused(snapshot, offset, gap, by_policy=skip_gaps is None)
     check_fetch_offset(snapshot, offset)
     if offset >= snapshot.end_offset(isolation):
         return _Located(0, None, 0)
@@ -149,8 +164,11 @@ def _locate(
         found = yield from snapshot.segment(slot).translate_offset(offset)
         if found is not None:
             end = yield from snapshot.end_position(slot, isolation)
-            if snapshot.gaps and not skip_gaps:
-                end = min(end, (yield from _gap_position(snapshot, slot, offset)))
+            gap = next_gap(refused, offset) if refused else None
+            if gap is not None:
+                if found.header.base_offset >= gap.start_offset:  # compaction has left nothing before the gap
+                    raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
+                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap)))
             wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
             return _Located(slot, found, max(0, min(end - found.position, wanted)))
     return _Located(0, None, 0)
@@ -163,14 +181,24 @@ def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, is
             yield from check_end(snapshot.segment(slot), offset)
 
 
-def _gap_position(snapshot: LogSnapshot, slot: int, offset: int) -> Procedure[int]:
-    """Where in a segment the first gap behind `offset` lies: a read ends there, so that the next one meets the gap."""
-    view = snapshot.segment(slot)
-    gap = next_gap(snapshot.gaps, offset)
-    if gap is None:
-        return view.size
+def _gap_position(view: SegmentView, gap: OffsetGap) -> Procedure[int]:
+    """Where in a segment a gap lies: a read ends there, so that the next one meets the gap."""
     behind = yield from view.translate_offset(gap.start_offset)
     return view.size if behind is None else behind.position
+
+
+def _passed(snapshot: LogSnapshot, located: _Located, offset: int, size: int) -> Procedure[tuple[OffsetGap, ...]]:
+    """The gaps between `offset` and the last whole batch of what is answered, which has `size` bytes."""
+    assert located.first is not None
+    view, first = snapshot.segment(located.slot), located.first
+    passed: list[OffsetGap] = []
+    for gap in snapshot.gaps[bisect_right(snapshot.gaps, offset, key=lambda gap: gap.end_offset) :]:
+        if gap.end_offset > first.header.base_offset:
+            behind = yield from view.translate_offset(gap.end_offset)
+            if behind is None or behind.position + behind.header.size_bytes > first.position + size:
+                break
+        passed.append(gap)
+    return tuple(passed)
 
 
 def _aborted_among(snapshot: LogSnapshot, located: _Located, offset: int) -> Procedure[tuple[AbortedTxn, ...]]:

@@ -36,7 +36,9 @@ def fetch_at_once(
     """What `fetch_batches` answers, or None where that takes more than one look. Raises what `cached_bytes` raises."""
     high_watermark = snapshot.high_watermark
     is_committed = isolation is Isolation.READ_COMMITTED
-    if snapshot.gaps or snapshot.check_crcs or (is_committed and snapshot.last_stable_offset != high_watermark):
+    if snapshot.check_crcs or (is_committed and snapshot.last_stable_offset != high_watermark):
+        return None
+    if snapshot.gaps and offset < snapshot.gaps[-1].end_offset:
         return None
     if not snapshot.log_start_offset <= offset < high_watermark:
         is_at_end = offset == high_watermark

@@ -204,7 +204,8 @@ class _PartitionRepair:
             text = f"{damage.size} bytes at position {damage.position} go to {_side_file(log_path, damage)}: {damage.reason}"
             self.workshop.tell("quarantine", log_path, text, damage.first_offset, end)
         if not self.workshop.dry_run:
-            self.gaps += quarantine(self.fs, log_path, damages, gap_end=None if end_offset is not None else gap_end)
+            trailing_end = None if end_offset is not None else gap_end
+            self.gaps += quarantine(self.fs, log_path, damages, found_ms=self.workshop.now_ms(), gap_end=trailing_end)
 
     def _keep_indexes(self, segment: SegmentFiles) -> None:
         """Those that are damaged themselves; the others say nothing that the log does not."""
@@ -247,7 +248,7 @@ class _PartitionRepair:
 
     def _document_gaps(self) -> None:
         found = [
-            OffsetGap(finding.first_offset, finding.next_offset, NO_FILE)
+            OffsetGap(finding.first_offset, finding.next_offset, NO_FILE, self.workshop.now_ms())
             for finding in self._of("gap")
             if finding.first_offset is not None and finding.next_offset is not None
         ]

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from ...system.clock import NowMs, system_now_ms
 from ..disk.filesystem import FileSystem, replace_file
 from ..recovery.salvage import Damage
 
@@ -28,9 +29,12 @@ class Action:
 class Workshop:
     """Does what is asked, or in a dry run only tells of it. Owner: one repair."""
 
-    def __init__(self, fs: FileSystem, acted: Callable[[Action], None], *, dry_run: bool) -> None:
+    def __init__(
+        self, fs: FileSystem, acted: Callable[[Action], None], *, dry_run: bool, now_ms: NowMs = system_now_ms
+    ) -> None:
         self.fs = fs
         self.dry_run = dry_run
+        self.now_ms = now_ms
         self._acted = acted
 
     def tell(self, kind: str, file: str, text: str, first_offset: int | None = None, next_offset: int | None = None) -> None:

@@ -14,12 +14,15 @@ from .rebuild import SegmentRebuild
 LOGGER: Final = logging.getLogger(__name__)
 
 
-def contain(fs: FileSystem, rebuild: SegmentRebuild, *, gap_end: int | None = None, durable: bool) -> tuple[OffsetGap, ...]:
+def contain(
+    fs: FileSystem, rebuild: SegmentRebuild, *, found_ms: int, gap_end: int | None = None, durable: bool
+) -> tuple[OffsetGap, ...]:
     """Take every damage out of the segment's log, then let it have its indexes. Answers the new gaps."""
     path = rebuild.segment.log.path
     gaps: tuple[OffsetGap, ...] = ()
     if rebuild.damages:
-        gaps = quarantine(fs, path, rebuild.damages, gap_end=gap_end if rebuild.trailing else None, durable=durable)
+        end = gap_end if rebuild.trailing else None
+        gaps = quarantine(fs, path, rebuild.damages, found_ms=found_ms, gap_end=end, durable=durable)
         for damage in rebuild.damages:
             LOGGER.warning(
                 "%s: %d bytes at position %d: %s; %s",

@@ -43,7 +43,13 @@ def set_aside(fs: FileSystem, log_path: str, position: int, size: int, *, durabl
 
 
 def quarantine(
-    fs: FileSystem, log_path: str, damages: Sequence[Damage], *, gap_end: int | None = None, durable: bool = True
+    fs: FileSystem,
+    log_path: str,
+    damages: Sequence[Damage],
+    *,
+    found_ms: int,
+    gap_end: int | None = None,
+    durable: bool = True,
 ) -> tuple[OffsetGap, ...]:
     """Take the damages out of a log file, or put the stamps of those right that have one; answers the new gaps.
 
@@ -60,7 +66,7 @@ def quarantine(
         if gap_end is not None and damage is damages[-1]:
             end = max(end, gap_end)
         if damage.first_offset < end:
-            gaps.append(OffsetGap(damage.first_offset, end, file))
+            gaps.append(OffsetGap(damage.first_offset, end, file, found_ms))
     if gaps:
         write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
     leave_out(fs, log_path, damages, durable=durable)

@@ -223,7 +223,8 @@ class _Opening:
 
     def _finish(self, rebuild: SegmentRebuild, *, gap_end: int | None = None) -> None:
         """Take what is damaged out of the segment, and let it have its indexes."""
-        self.gaps = merge_gaps([*self.gaps, *contain(self.fs, rebuild, gap_end=gap_end, durable=self.durable)])
+        found = contain(self.fs, rebuild, found_ms=self.request.now_ms(), gap_end=gap_end, durable=self.durable)
+        self.gaps = merge_gaps([*self.gaps, *found])
         self.rebuilt.append(rebuild.segment)
         self.ends[rebuild.segment.base_offset] = Ends(rebuild.first_timestamp, rebuild.next_offset)
 
@@ -280,7 +281,7 @@ class _Opening:
         """
         promised = self.request.recovery_point
         if self.request.was_clean and log.log_end_offset < promised <= log.log_end_offset + INT32_MAX:
-            lost = OffsetGap(log.log_end_offset, promised, NO_FILE)
+            lost = OffsetGap(log.log_end_offset, promised, NO_FILE, self.request.now_ms())
             LOGGER.warning(
                 "%s ends at offset %d and had %d offsets when it was closed: offsets %d to %d are lost",
                 log.active.log.path,

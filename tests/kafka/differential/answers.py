@@ -61,7 +61,7 @@ TIMES: Final = frozenset({"timestamp", "last_timestamp", TRANSACTION_START})
 OUR_TOPIC_KEYS: Final = frozenset(
     {
         *("durability", "record.validation", "fetch.check.crcs", "disk.full.policy", "disk.full.priority"),
-        *("retention.hold.groups", "retention.hold.max.bytes", "retention.hold.max.ms"),
+        *("retention.hold.groups", "retention.hold.max.bytes", "retention.hold.max.ms", "gap.policy"),
     }
 )
 """Configurations that only triolog has."""

@@ -279,7 +279,7 @@ def test_absent_keys_have_their_defaults() -> None:
         max_bytes=50 << 20,
         isolation=messages.Isolation.READ_UNCOMMITTED,
         format=messages.Format.BATCHES,
-        gaps=messages.Gaps.REFUSE,
+        gaps=None,
     )
     assert decode_request("init_producer", 1, {}) == messages.InitProducerRequest(None, 60_000)
     assert decode_request("fetch_offsets", 1, {"group": "g"}) == messages.FetchOffsetsRequest("g", None, False)

@@ -118,7 +118,7 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
         "max_bytes": lambda world: world.mostly(2**20, 0, 1, INT32_MAX),
         "isolation": lambda world: world.one_of(("read_uncommitted", "read_committed")),
         "format": lambda world: world.one_of(("batches", "records")),
-        "gaps": lambda world: world.one_of(("refuse", "skip")),
+        "gaps": lambda world: world.one_of((None, "refuse", "skip")),
     },
     "offsets_for_times": {
         "partitions": _list(**_PLACE, timestamp=World.timestamp),
@@ -168,6 +168,8 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
             ),
         )
     },
+    "list_gaps": {"topics": _names(World.topic, nullable=True)},
+    "accept_gaps": {"partitions": _list(**_PLACE, start_offset=_offset)},
     "split_points": {
         "partitions": _list(
             **_PLACE, start=_offset, end=_offset, target_bytes=lambda world: world.mostly(1000, 1, 0, INT64_MAX)

@@ -52,6 +52,7 @@ CONFIGS: Final[dict[str, tuple[str, ...]]] = {
     "durability": ("os", "fsync", "group:1", "group:-1", ""),
     "min.insync.replicas": ("1", "2"),
     "fetch.check.crcs": ("true", "false"),
+    "gap.policy": ("refuse", "skip"),
     "index.interval.bytes": ("0", "4096"),
     "share.session.timeout.ms": ("20", "45000", "x", "-1"),
     "streams.num.standby.replicas": ("0", "2", "3", "-1"),

@@ -64,7 +64,10 @@ def test_requests_say_isolation_and_gaps() -> None:
     assert (fetching.request.isolation, fetching.request.gaps) == (Isolation.READ_COMMITTED, m.Gaps.SKIP)
     fetching = Fetching()
     fetching.answer()
-    assert (fetching.request.isolation, fetching.request.gaps) == (Isolation.READ_UNCOMMITTED, m.Gaps.REFUSE)
+    assert (fetching.request.isolation, fetching.request.gaps) == (Isolation.READ_UNCOMMITTED, None)
+    fetching = Fetching(skip_gaps=False)
+    fetching.answer()
+    assert fetching.request.gaps is m.Gaps.REFUSE
 
 
 def test_batches_of_aborted_transactions_are_left_out_and_passed() -> None:

@@ -87,7 +87,8 @@ def _clean_shutdown(path: str, data: bytes) -> Iterator[str]:
 def _gaps(path: str, data: bytes) -> Iterator[str]:
     for gap in decode_gaps(path, data):
         kept = "nothing was left of them" if gap.file == NO_FILE else f"what was found there is in {gap.file}"
-        yield f"offsets {gap.start_offset} to {gap.end_offset - 1} are missing; {kept}"
+        accepted = "; readers pass over them: it is accepted" if gap.is_accepted else ""
+        yield f"offsets {gap.start_offset} to {gap.end_offset - 1} are missing; {kept}{accepted}"
 
 
 def _topics(path: str, data: bytes) -> Iterator[str]:

@@ -15,9 +15,11 @@ from ....protocol.native.messages import (
     OffsetsForTimesPartitionResponse,
     SplitPoint,
     StagedPartition,
+    TopicGaps,
     TopicMetadata,
 )
 from ....protocol.types import Bytes, TopicPartition
+from ..procedures import gaps as gap_procedures
 from ..procedures import groups as group_procedures
 from ..procedures import quotas as quota_procedures
 from ..procedures import stages as stage_procedures
@@ -71,6 +73,14 @@ class BlockingAdmin:
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete records below an offset per partition, -1 for all there are; the log start offsets from then on."""
         return self._client.run(procedures.delete_records(before))
+
+    def list_gaps(self, *topics: str) -> list[TopicGaps]:
+        """The offsets that damage took out of these topics, or of all; partitions that have none are left out."""
+        return self._client.run(gap_procedures.list_gaps(topics or None))
+
+    def accept_gap(self, partition: TopicPartition, start_offset: int) -> int:
+        """Let readers pass over the gap that starts there, whatever the topic's gap.policy is; answers its end, exclusive."""
+        return self._client.run(gap_procedures.accept_gap(partition, start_offset))
 
     def list_groups(self) -> list[str]:
         """Every group that has committed offsets, by name."""

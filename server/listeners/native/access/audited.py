@@ -22,6 +22,10 @@ def _partitions(message: messages.DeleteRecordsRequest) -> Iterable[str]:
     return [f"{each.topic}-{each.partition}" for each in message.partitions]
 
 
+def _gaps(message: messages.AcceptGapsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}: offset {each.start_offset}" for each in message.partitions]
+
+
 def _groups(message: messages.DeleteGroupsRequest) -> Iterable[str]:
     return message.groups
 
@@ -39,6 +43,7 @@ AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]
     messages.CreatePartitionsRequest: _topics,
     messages.AlterConfigsRequest: _configs,
     messages.DeleteRecordsRequest: _partitions,
+    messages.AcceptGapsRequest: _gaps,
     messages.DeleteGroupsRequest: _groups,
     messages.AlterQuotasRequest: _quotas,
 }

@@ -221,6 +221,10 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.LeaseSegmentsRequest: Rules(
         (_cluster(AclOperation.CLUSTER_ACTION), Need(AclOperation.READ, TOPIC, _leased_topics, ", all that are named"))
     ),
+    messages.ListGapsRequest: Rules(
+        each=_each("topics", messages.TopicGaps, AclOperation.DESCRIBE), hide=seen_answers.topics_with_gaps
+    ),
+    messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, AclOperation.ALTER)),
     messages.StatisticsRequest: Rules((_cluster(AclOperation.DESCRIBE),)),
 }
 

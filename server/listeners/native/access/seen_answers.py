@@ -27,6 +27,11 @@ def topics(asker: Asker, body: Body) -> None:
             topic["config"] = {}
 
 
+def topics_with_gaps(asker: Asker, body: Body) -> None:
+    """Topics that may not be described, where all were asked for."""
+    body["topics"] = [topic for topic in body["topics"] if _may_see(asker, TOPIC, topic["name"])]
+
+
 def offsets(asker: Asker, body: Body) -> None:
     """Offsets in topics that may not be described; where they are asked for by name the request was refused them."""
     body["partitions"] = [each for each in body["partitions"] if _may_see(asker, TOPIC, each["topic"])]
@@ -54,6 +59,7 @@ def _hidden(group: str) -> Body:
 
 SAYS: Final[dict[Callable[..., None], str]] = {
     topics: "without DESCRIBE TOPIC topics, where all are asked for; without DESCRIBE_CONFIGS TOPIC their configuration",
+    topics_with_gaps: "topics without DESCRIBE TOPIC, where all are asked for",
     offsets: "topics without DESCRIBE TOPIC, where all are asked for",
     listed_groups: "groups without DESCRIBE GROUP, unless the client has DESCRIBE CLUSTER",
     described_groups: "groups that read topics without DESCRIBE TOPIC, whose error says so",

@@ -21,6 +21,7 @@ from tests.support.inline_log import InlineLog
 
 DIRECTORY: Final = "/orders-0"
 LOG: Final = f"{DIRECTORY}/{0:020}.log"
+FOUND_MS: Final = 1_000
 CONFIG: Final = LogConfig(segment_bytes=700, segment_index_bytes=96, index_interval_bytes=100)
 
 
@@ -127,7 +128,7 @@ def test_indexes_are_gone_before_the_log_has_other_positions() -> None:
             fs = file_system(**{f"{0:020}.log": bytes(range(100)), f"{0:020}.index": b"stale"})
             fs.cut_after(cut)
             with contextlib.suppress(PowerCut):
-                quarantine(fs, LOG, [Damage(50, 10, "lost", 3, 5)])
+                quarantine(fs, LOG, [Damage(50, 10, "lost", 3, 5)], found_ms=FOUND_MS)
             fs = fs.crash(random.Random(seed))
             if fs.content(LOG) != bytes(range(100)):
                 assert f"{0:020}.index" not in fs.list_directory(DIRECTORY)
@@ -135,8 +136,9 @@ def test_indexes_are_gone_before_the_log_has_other_positions() -> None:
 
 def test_a_stamp_is_put_in_the_place_of_the_first_bytes() -> None:
     fs = file_system(**{f"{0:020}.log": bytes(range(100)), f"{0:020}.index": b"stale"})
-    gaps = quarantine(fs, LOG, [Damage(10, 30, "stamp", 0, 1, stamp=b"S" * 17), Damage(50, 10, "lost", 3, 5)])
-    assert gaps == (OffsetGap(3, 5, f"{0:020}.log.corrupt-50"),)
+    damages = [Damage(10, 30, "stamp", 0, 1, stamp=b"S" * 17), Damage(50, 10, "lost", 3, 5)]
+    gaps = quarantine(fs, LOG, damages, found_ms=FOUND_MS)
+    assert gaps == (OffsetGap(3, 5, f"{0:020}.log.corrupt-50", FOUND_MS),)
     assert fs.content(LOG) == bytes(range(10)) + b"S" * 17 + bytes(range(27, 50)) + bytes(range(60, 100))
     assert f"{0:020}.index" not in fs.list_directory(DIRECTORY)
 

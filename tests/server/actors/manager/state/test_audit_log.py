@@ -109,6 +109,7 @@ async def test_logins_denials_and_changes_of_a_native_client(tmp_path: Path) -> 
         async with connect(*address, config=_as("root", "more secret")) as root:
             admin = Admin(root)
             await admin.create_topic("t", config={"retention.ms": "7"})
+            await root.call(m.AcceptGapsRequest((m.AcceptGapsPartition("t", 0, 5),)))
             await root.call(m.DeleteTopicsRequest(("t", "missing")))
         async with connect(*address, config=_as("alice", "very secret")) as alice:
             await alice.call(m.CreateTopicsRequest((m.NewTopic("u", 1),)))
@@ -121,6 +122,7 @@ async def test_logins_denials_and_changes_of_a_native_client(tmp_path: Path) -> 
         {"event": "login failed", "user": "alice", **native, **mechanism},
         {"event": "login", "principal": "User:root", **native, **mechanism},
         {"event": "change", **root_is, "api": "create_topics", "names": ["t"], "errors": []},
+        {"event": "change", **root_is, "api": "accept_gaps", "names": ["t-0: offset 5"], "errors": ["INVALID_REQUEST"]},
         {
             "event": "change",
             **root_is,

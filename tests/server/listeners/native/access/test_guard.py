@@ -23,7 +23,7 @@ from triolog.server.listeners.native.calls import native_listener
 from triolog.server.listeners.native.session import error_codes
 from triolog.server.settings.broker_config import Address
 
-from tests.support.brokers import running_broker
+from tests.support.brokers import actor_of, running_broker
 from tests.support.native_stream import NativeStream, native_stream
 
 MINE: Final = "mine"
@@ -98,6 +98,8 @@ CASES: Final = [
     Case(lambda _: m.DeleteGroupsRequest(("group",)), ((Op.DELETE, GROUP, "group"),)),
     Case(lambda _: m.DescribeQuotasRequest(), ((Op.DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.AlterQuotasRequest(()), ((Op.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),)),
+    on_topic(lambda topic: m.ListGapsRequest((topic,)), Op.DESCRIBE),
+    on_topic(lambda topic: m.AcceptGapsRequest((m.AcceptGapsPartition(topic, 0, 0),)), Op.ALTER),
     on_topic(lambda topic: m.SplitPointsRequest((m.SplitPointsPartition(topic, 0, 0, 0, 1),)), Op.DESCRIBE),
     on_topic(lambda topic: m.StageRequest("app", 0, "task", (m.StagePartition(topic, 0, BATCH),)), Op.WRITE, OF_APPLICATION),
     on_topic(
@@ -247,6 +249,15 @@ async def test_all_topics_are_those_that_may_be_described(fast_path: Path) -> No
         await broker.security.create_acls([acl((Op.DESCRIBE_CONFIGS, TOPIC, MINE))])
         [topic] = (await client.call(m.MetadataRequest((MINE,)))).topics
         assert topic.config == {"retention.ms": "-1"}
+
+
+async def test_gaps_are_listed_of_topics_that_may_be_described(fast_path: Path) -> None:
+    async with asking(fast_path, (Op.DESCRIBE, TOPIC, MINE)) as (broker, client):
+        await broker.topics.create("hidden")
+        for name in (MINE, "hidden"):
+            actor_of(broker, TopicPartition(name, 0)).take_offline("a test says so")
+        [topic] = (await client.call(m.ListGapsRequest())).topics
+        assert (topic.name, [each.partition for each in topic.partitions if each.error is not None]) == (MINE, [0])
 
 
 async def test_all_offsets_are_those_of_topics_that_may_be_described(fast_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Who has passed over offsets that damage took out of logs, and who stands before them: told once, and counted.
+
+A fetch says which client reads and nothing of its group, and Kafka's clients ask their coordinator over another connection than
+the one they fetch from. So a pass over a range is told and counted for
+
+| whom | when |
+|---|---|
+| a client, by client id and host | a fetch of it was answered with what lies behind the range |
+| a share group | a member of it was given what lies behind the range: its fetch names the group |
+| any other group | it commits an offset behind the range, and had committed one before the end of the range |
+
+Of a group that commits for the first time nobody knows where it began, so nothing is counted for it. Who is told already is
+remembered for the last 10,000 pairs of a range and a reader; what is forgotten is told, and counted, again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from .....protocol.errors import RequestError
+from .....protocol.types import TopicPartition
+from ....storage.errors import OffsetInGapError
+from ....storage.log.gaps import OffsetGap
+from ..topics import Topics
+
+LOGGER: Final = logging.getLogger(__name__)
+
+MAX_REMEMBERED: Final = 10_000
+MAX_GROUPS: Final = 1_000
+"""Pairs of a group and a topic that are counted; those that come later are not."""
+
+
+@attrs.frozen
+class GapCounts:
+    """Since the start; a range counts once for each reader."""
+
+    passed: dict[str, int]
+    """By topic: ranges that clients have passed over."""
+    refused: dict[str, int]
+    """By topic: ranges that clients were refused to pass over."""
+    groups: dict[tuple[str, str], int]
+    """By group and topic: ranges that groups have passed over."""
+
+
+@attrs.define(eq=False)
+class GapPasses:
+    """See the module. Owner: the log manager; called from any task of the trio thread."""
+
+    _topics: Topics
+    _passed: Counter[str] = attrs.field(factory=Counter)
+    _refused: Counter[str] = attrs.field(factory=Counter)
+    _groups: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    _told: OrderedDict[tuple[str, str, TopicPartition, int], None] = attrs.field(factory=OrderedDict)
+
+    def counts(self) -> GapCounts:
+        """As they are now."""
+        return GapCounts(dict(self._passed), dict(self._refused), dict(self._groups))
+
+    def passed(self, client: str, topic_partition: TopicPartition, gaps: Iterable[OffsetGap]) -> None:
+        """A client was answered with records behind these gaps."""
+        for gap in gaps:
+            if self._is_new("passed", client, topic_partition, gap.start_offset):
+                self._passed[topic_partition.topic] += 1
+                level = logging.INFO if gap.is_accepted else logging.WARNING
+                LOGGER.log(level, "%s: %s goes on behind %s, which damage has taken out", topic_partition, client, gap)
+
+    def refused(self, client: str, error: OffsetInGapError) -> None:
+        """A client was answered with this error. Kafka's fetch has no room for its words."""
+        if self._is_new("refused", client, error.topic_partition, error.offsets[0]):
+            self._refused[error.topic_partition.topic] += 1
+            LOGGER.warning("%s is refused, and asks again: %s", client, error.message)
+
+    def shared(self, group: str, topic_partition: TopicPartition, gaps: Iterable[OffsetGap]) -> None:
+        """A member of a share group was given records behind these gaps."""
+        for gap in gaps:
+            if self._count_group(group, topic_partition, gap):
+                self._passed[topic_partition.topic] += 1
+                level = logging.INFO if gap.is_accepted else logging.WARNING
+                LOGGER.log(
+                    level, "%s: share group %r goes on behind %s, which damage has taken out", topic_partition, group, gap
+                )
+
+    def committed(self, group: str, topic_partition: TopicPartition, before: int, offset: int) -> None:
+        """A group has committed `offset`, and had committed `before`."""
+        if offset <= before:
+            return
+        try:
+            gaps = self._topics.actor(topic_partition).log.gaps
+        except RequestError:
+            return
+        for gap in gaps:
+            if before < gap.end_offset <= offset and self._count_group(group, topic_partition, gap):
+                level = logging.INFO if gap.is_accepted else logging.WARNING
+                text = "%s: group %r has committed offset %d, behind %s, which damage has taken out"
+                LOGGER.log(level, text, topic_partition, group, offset, gap)
+
+    def _count_group(self, group: str, topic_partition: TopicPartition, gap: OffsetGap) -> bool:
+        """Whether it was not counted before."""
+        if not self._is_new("group", group, topic_partition, gap.start_offset):
+            return False
+        key = group, topic_partition.topic
+        if key in self._groups or len(self._groups) < MAX_GROUPS:
+            self._groups[key] += 1
+        return True
+
+    def _is_new(self, what: str, who: str, topic_partition: TopicPartition, start_offset: int) -> bool:
+        key = what, who, topic_partition, start_offset
+        is_new = key not in self._told
+        self._told[key] = None
+        self._told.move_to_end(key)
+        if len(self._told) > MAX_REMEMBERED:
+            self._told.popitem(last=False)
+        return is_new

@@ -1,0 +1,96 @@
+"""`triolog gaps` on a server, and on the directory of a stopped one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triolog.server.embedded import BlockingBroker
+
+from tests.support.damaged_batches import damage_batch
+
+from ..conftest import Cli, call
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Offsets 0 to 8 in three batches, of which the middle one is damaged; the next start finds that."""
+    with BlockingBroker(tmp_path, config={"gap.policy": "refuse", "retention.ms": "-1"}) as running:
+        running.create_topic("t")
+        running.create_topic("whole")
+        for _ in range(3):
+            running.append("t", [b"v"] * 3)
+    assert damage_batch(tmp_path, "t-0", 1) == (3, 6)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(data_dir: Path) -> Iterator[Cli]:
+    with BlockingBroker(data_dir, config={"gap.policy": "refuse"}) as running:
+        yield Cli(running)
+
+
+def without_times(told: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    keys = ("topic", "partition", "start_offset", "end_offset", "file", "error")
+    return [tuple(each[key] for key in keys) for each in told]
+
+
+def test_what_is_missing_is_listed_and_accepted_one_by_one(cli: Cli) -> None:
+    told = cli.json("gaps", "list")
+    [(topic, partition, start, end, file, error)] = without_times(told)
+    assert (topic, partition, start, end, error) == ("t", 0, 3, 6, None)
+    assert file.startswith(f"{0:020d}.log.corrupt-")
+    assert told[0]["size_bytes"] > 61
+    assert told[0]["found_ms"] > 0
+    assert told[0]["accepted_ms"] is None
+    assert cli.json("gaps", "list", "whole") == []
+    [row] = [line.split() for line in cli.ok("gaps", "list", "t").splitlines() if line.strip().startswith("t ")]
+    assert row[:5] == ["t", "0", "3", "6", file]
+    assert row[-1] == "no"
+
+    assert "go on from 6" in cli.call("consume", "t", "--offset", "4").stderr
+    assert "t-0: no gap starts at offset 4; offset 4 lies in the one from 3" in cli.call("gaps", "accept", "t", "0", "4").stderr
+    assert cli.ok("gaps", "accept", "t", "0", "3") == "accepted: readers of t-0 pass over offsets 3 to 5\n"
+    told = {"topic": "t", "partition": 0, "start_offset": 3, "end_offset": 6}
+    assert cli.json("gaps", "accept", "t", "0", "3") == told
+    assert cli.json("gaps", "list")[0]["accepted_ms"] > 0
+    assert cli.ok("consume", "t", "--offset", "4").count("\n") == 3
+    assert "go on from 6" in cli.call("consume", "t", "--offset", "4", "--refuse-gaps").stderr
+    cli.broker.crash()
+    cli.broker.restart()
+    assert cli.ok("consume", "t", "--offset", "4").count("\n") == 3
+
+
+def test_where_nothing_is_missing_it_says_so(cli: Cli) -> None:
+    assert cli.ok("gaps", "list", "whole") == "nothing is missing\n"
+    result = cli.call("gaps", "list", "nowhere")
+    assert result.exit_code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in result.stderr
+
+
+def test_a_stopped_servers_directory_is_listed_and_accepted_in(data_dir: Path) -> None:
+    def listed(*arguments: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(call("gaps", "list", "--data-dir", data_dir, "--json", *arguments).stdout)
+        return found
+
+    assert listed() == [], "nobody has looked yet"
+    assert call("repair", data_dir).exit_code == 0
+    [gap] = listed("t")
+    assert (gap["start_offset"], gap["end_offset"], gap["accepted_ms"]) == (3, 6, None)
+    assert min(gap["size_bytes"], gap["found_ms"]) > 61
+    wrong = call("gaps", "accept", "t", 0, 4, "--data-dir", data_dir)
+    assert wrong.exit_code == 1
+    assert "no gap starts at offset 4" in wrong.stderr
+    assert call("gaps", "accept", "t", 1, 3, "--data-dir", data_dir).exit_code == 1
+    done = call("gaps", "accept", "t", 0, 3, "--data-dir", data_dir)
+    assert (done.exit_code, done.stdout) == (0, "accepted: readers of t-0 pass over offsets 3 to 5\n")
+    assert listed()[0]["accepted_ms"] > 0
+    assert call("verify", data_dir).exit_code == 0
+    shown = call("dump", data_dir / "t-0" / "quarantine-checkpoint").stdout
+    assert "readers pass over them: it is accepted" in shown
+    with BlockingBroker(data_dir, config={"gap.policy": "refuse"}) as running:
+        assert [record.offset for record in running.fetch("t", 3)] == [6, 7, 8]
+        assert call("gaps", "list", "--data-dir", data_dir).exit_code == 3, "a server uses it"

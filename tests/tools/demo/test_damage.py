@@ -1,0 +1,32 @@
+"""`triolog damage-demo` with a real server that is really killed, with librdkafka and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from triolog.tools.demo import damage
+
+
+@pytest.mark.parametrize("has_kafka_client", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_a_consumer_reads_on_behind_a_flipped_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool
+) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["ok"], [check["ok"] for check in told["checks"]]) == (True, [True] * 5)
+    assert (tmp_path / "data" / "orders-0" / "quarantine-checkpoint").exists()
+
+
+@pytest.mark.full
+def test_a_consumer_that_is_given_less_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: False)
+    monkeypatch.setattr(damage, "_read_natively", lambda address, first: (list(range(first, 30)), None))
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert [check["ok"] for check in told["checks"]] == [True, False, False, False, False]
