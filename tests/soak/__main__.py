@@ -1,0 +1,32 @@
+"""`python -m tests.soak histories --minutes M --seed S`: what `make histories` runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import report
+from .families import FAMILIES
+from .run import take_signals
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("what", choices=("histories", "soak"))
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--hours", type=float, default=2)
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--rate", type=float, help="records a second of each feeder")
+    parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
+    parser.add_argument("--folder", type=Path, help="where everything is kept; build/soak/WHAT-SEED otherwise")
+    asked = parser.parse_args()
+    take_signals()
+    folder = asked.folder or ROOT / "build" / "soak" / f"{asked.what}-{asked.seed}"
+    return report.histories(folder, asked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
