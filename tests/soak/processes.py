@@ -86,6 +86,8 @@ class ClientProcess:
     def is_quiet(self) -> bool:
         """Whether all of its roles that send something are done, as it has noted."""
         sending = {number for number, role in enumerate(self.task.roles) if role["role"] in ("feed", "move", "look")}
+        if not self.history.exists():
+            return False
         with self.history.open("rb") as file:
             file.seek(self._read)
             written = file.read()

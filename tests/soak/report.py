@@ -37,6 +37,13 @@ def histories(folder: Path, asked: argparse.Namespace) -> int:
     return 1 if told["anomalies"] or told["problems"] else 0
 
 
+def check_again(folder: Path) -> int:
+    """Of a run that is over, what the checker says today."""
+    told = judged(sorted(folder.glob("*.jsonl")), [])
+    sys.stdout.write(text_of(told))
+    return 1 if told["anomalies"] else 0
+
+
 def judged(paths: Sequence[Path], problems: Sequence[str]) -> dict[str, Any]:
     """Anomalies and figures of a history."""
     began = time.perf_counter()

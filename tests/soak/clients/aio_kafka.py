@@ -14,6 +14,8 @@ from aiokafka.errors import KafkaError, ProducerFenced
 from .worker import MOST_PENDING, PATIENCE_S, SESSION_MS, TRANSACTION_MS, Partition, Record, Work, id_of, run
 
 CALL_MS: Final = 10_000
+BROKEN: Final = (KafkaError, TimeoutError, AssertionError)
+"""What a producer raises that is of no use any more; an AssertionError where its state allows no such call (0.14.0)."""
 
 
 def settings(work: Work) -> dict[str, Any]:
@@ -85,7 +87,7 @@ async def _settle(work: Work, where: Partition, identity: str, future: Awaitable
 async def _stop(client: Any) -> None:
     try:
         await asyncio.wait_for(client.stop(), 10)
-    except (KafkaError, TimeoutError, asyncio.TimeoutError):
+    except (*BROKEN, asyncio.CancelledError):
         return
 
 
@@ -105,7 +107,7 @@ async def move(work: Work) -> None:
             work.notes.introduced(transactional_id, name)
             while not work.orders.is_quiet and await _transact(work, producer, name):
                 pass
-        except KafkaError as exc:
+        except BROKEN as exc:
             work.notes.write("loses its producer", error=repr(exc))
         await _stop(producer)
 
@@ -129,9 +131,10 @@ async def _transact(work: Work, producer: Any, name: str) -> bool:
         outcome = is_committed
     except ProducerFenced:
         pass
-    except (KafkaError, TimeoutError) as exc:
+    except BROKEN as exc:
         work.notes.write("transaction failed", error=repr(exc))
-    await asyncio.wait([future for _, _, future in sent], timeout=1)
+    if sent:
+        await asyncio.wait([future for _, _, future in sent], timeout=1)
     for where, identity, future in sent:
         if future.done() and future.exception() is None:
             work.notes.acknowledged(where, [identity], future.result().offset)
