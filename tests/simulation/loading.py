@@ -1,8 +1,8 @@
 """A history out of what processes have noted, in lines of JSON (`tests.soak.clients.notes`).
 
-`at` and `begun` are CLOCK_MONOTONIC in ns, which all processes of one machine share; the lines of each file ascend, and those of
-all files, merged, are what happened. What a line says that has no answer stays open: a call that was cut off by a kill or by a
-lost connection may have had its effect or not, or have it later. Only a transaction that nobody has asked to commit is aborted.
+`at` and `begun` are CLOCK_MONOTONIC in ns, which all processes of one machine share; the lines of each file ascend, and those
+of all files, merged, are what happened. What has no answer stays open: a call that a kill or a lost connection has cut off
+may have had its effect or not, or have it later. Only a transaction that nobody has asked to commit is aborted.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ class _Reading:
             case "commits":
                 yield CommitsOffset(**said, transaction=self._transaction(line))
             case "offset committed":
-                if line["kept"]:  # else it may still come, even behind the next one: a request waits in a server that is stopped
+                if line[
+                    "kept"
+                ]:  # else it may still come, even behind the next one: a request waits in a server that is stopped
                     yield OffsetCommitted(**said, is_kept=True)
             case "offset fetched":
                 yield OffsetFetched(**said, begun_ms=self._ms(line["begun"]))

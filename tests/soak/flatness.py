@@ -7,8 +7,8 @@ slope is below `LIMITS`, in units an hour. A server is flat when every judged li
 
 | quantity | may grow by, an hour | which is |
 |---|---:|---|
-| pss, private | 4 MiB | 6 bytes for each of 200 records a second; a leaked object of 64 bytes for one request of ten would be more |
-| descriptors | 6 | what segments of the load open and close again; one lost for each of a thousand connections would be less |
+| pss, private | 4 MiB | 6 bytes for each of 200 records a second; 64 bytes that are lost with one request of ten are more |
+| descriptors | 6 | segments of the load open some and close them again |
 | threads | 1 | |
 | tasks | 6 | |
 
@@ -33,6 +33,7 @@ HOUR_S: Final = 3600.0
 MIB: Final = 1 << 20
 LIMITS: Final = {"pss": 4.0 * MIB, "private": 4.0 * MIB, "descriptors": 6.0, "threads": 1.0, "tasks": 6.0}
 """Of growth in an hour."""
+EVERY_QUANTITY: Final = tuple(LIMITS)
 
 
 @attrs.frozen(kw_only=True)

@@ -21,6 +21,11 @@ CONFIGURATIONS: Final[dict[str, dict[str, str]]] = {
         "file.delete.delay.ms": "1000",
     },
 }
+SOAK: Final[dict[str, dict[str, str]]] = {
+    name: {**config, "segment.bytes": str(4 * 1024 * 1024) if name in ("plain", "copied") else config["segment.bytes"]}
+    for name, config in CONFIGURATIONS.items()
+}
+"""For hours: every segment costs some memory, and what is never deleted is to have few."""
 PIPES: Final = "pipes"
 """The group of the exactly-once pipes."""
 
@@ -42,7 +47,12 @@ def reader(group: str, *topics: str, committed: bool) -> Role:
 
 
 def pipe(transactional_id: str, protocol: str) -> Role:
-    return {**member(PIPES, protocol, "plain", committed=True), "role": "pipe", "transactional_id": transactional_id, "target": "copied"}
+    return {
+        **member(PIPES, protocol, "plain", committed=True),
+        "role": "pipe",
+        "transactional_id": transactional_id,
+        "target": "copied",
+    }
 
 
 CLASSIC: Final = member("classic", "classic", "plain", committed=False)
@@ -62,5 +72,11 @@ PROCESSES: Final[Mapping[str, tuple[str, tuple[Role, ...]]]] = {
 }
 """Name of each process, its family and its roles."""
 
-GROUPS: Final = {"classic": ("plain", False), "served": ("copied", True), PIPES: ("plain", True), "native": ("plain", False), "blocking": ("copied", True)}
+GROUPS: Final = {
+    "classic": ("plain", False),
+    "served": ("copied", True),
+    PIPES: ("plain", True),
+    "native": ("plain", False),
+    "blocking": ("copied", True),
+}
 """Groups that have to come to the end of a topic, and whether they read what is committed only."""

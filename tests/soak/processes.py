@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,7 +17,10 @@ import attrs
 from .clients.worker import Task
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-CANNOT_WAIT_S: Final = 60.0
+ENDS_WITHIN_S: Final = 60.0
+LOOK_S: Final = 0.5
+BUSY_BYTES: Final = 5000
+"""Of notes: who has written so much does what it is to do."""
 
 
 @attrs.define(eq=False)
@@ -53,7 +56,11 @@ class ClientProcess:
     def failure(self) -> str:
         """What went wrong with one that has ended; nothing for one that was killed or told to end."""
         code = self.process.poll()
-        return "" if code in (None, 0) or self.was_killed else f"{self.task.name}/{self.task.life} ended with {code}: {self.wrote()}"
+        return (
+            ""
+            if code in (None, 0) or self.was_killed
+            else f"{self.task.name}/{self.task.life} ended with {code}: {self.wrote()}"
+        )
 
     def wrote(self) -> str:
         return self.stderr.read_text(errors="replace")[-4000:]
@@ -81,7 +88,11 @@ class ClientProcess:
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        self.process.wait(CANNOT_WAIT_S)
+        self.process.wait(ENDS_WITHIN_S)
+
+    def written_bytes(self) -> int:
+        """Of its notes."""
+        return self.history.stat().st_size if self.history.exists() else 0
 
     def is_quiet(self) -> bool:
         """Whether all of its roles that send something are done, as it has noted."""
@@ -110,7 +121,7 @@ class Clients:
     """All processes of a run, by name the one that lives now. Owner: the driver."""
 
     folder: Path
-    commands: dict[str, Sequence[str]]
+    commands: Mapping[str, Sequence[str]]
     """Of each family."""
     families: dict[str, str] = attrs.field(factory=dict)
     running: dict[str, ClientProcess] = attrs.field(factory=dict)
@@ -141,23 +152,40 @@ class Clients:
     def all(self) -> list[ClientProcess]:
         return [*self.ended, *self.running.values()]
 
+    def tell(self, order: str) -> None:
+        """Everybody, also those that were stopped."""
+        for client in self.all():
+            client.go_on()
+            client.tell(order)
+
+    def have_group(self, group: str) -> bool:
+        """Whether somebody is a member of it."""
+        return any(role.get("group") == group for client in self.running.values() for role in client.task.roles)
+
+    def wait_busy(self, deadline_s: float) -> None:
+        """Until everybody has done something; whoever does not is told as a failure."""
+        until = time.monotonic() + deadline_s
+        while idle := sorted(name for name, client in self.running.items() if client.written_bytes() < BUSY_BYTES):
+            if time.monotonic() > until:
+                self.failures.append(f"{', '.join(idle)} do nothing within {deadline_s:g} s")
+                return
+            time.sleep(LOOK_S)
+
     def wait_quiet(self, deadline_s: float) -> list[str]:
         """Until nobody sends any more; the names of those that still do."""
         until = time.monotonic() + deadline_s
         left = dict(self.running)
         while left and time.monotonic() < until:
             left = {name: client for name, client in left.items() if client.is_running and not client.is_quiet()}
-            time.sleep(1.0 if left else 0)
+            time.sleep(LOOK_S if left else 0)
         return sorted(left)
 
     def end(self) -> None:
         """Tell everybody, and wait; who does not listen is killed, which is a failure."""
-        for client in self.all():
-            client.go_on()
-            client.tell("over")
+        self.tell("over")
         for client in self.all():
             try:
-                client.process.wait(CANNOT_WAIT_S)
+                client.process.wait(ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
                 self.failures.append(f"{client.task.name}/{client.task.life} does not end: {client.wrote()}")
                 client.kill()

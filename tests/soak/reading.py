@@ -83,7 +83,7 @@ async def _read(
         position = found.next_position
 
 
-def last_records(kafka: str, topics: Mapping[str, int], *, committed: bool) -> dict[TopicPartition, int]:
+def ends(kafka: str, topics: Mapping[str, int], *, committed: bool) -> dict[TopicPartition, int]:
     """One past the last record that a reader of this kind sees, of each partition that has some."""
 
     async def main() -> dict[TopicPartition, int]:
@@ -100,7 +100,9 @@ def last_records(kafka: str, topics: Mapping[str, int], *, committed: bool) -> d
     return trio.run(main)
 
 
-def committed_offsets(native: tuple[str, int], group: str, topics: Mapping[str, int], notes: Notebook) -> dict[TopicPartition, int]:
+def committed_offsets(
+    native: tuple[str, int], group: str, topics: Mapping[str, int], notes: Notebook
+) -> dict[TopicPartition, int]:
     """What a group has committed, which is noted."""
     asked = list(partitions_of(topics))
     deadline = time.monotonic() + PATIENCE_S

@@ -1,11 +1,11 @@
-"""What came of a run: the checker over its history, and figures."""
+"""What came of a run: the checker over its history, whether the server grew, and figures."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
+import statistics
 import sys
 import time
 from collections import Counter
@@ -13,28 +13,73 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from tests.simulation.checker import check, write_cycles
-from tests.simulation.history import Acknowledged, Event, Polled, Send
+from tests.simulation.history import Acknowledged, Event, Happened, Polled, Send
 from tests.simulation.loading import load
 
 from . import troubles
 from .families import installed
+from .flatness import judge
+from .layout import SOAK
+from .plot import draw, rates
 from .run import Run
+from .sampling import Sample, Sampler, load_samples
 
 MOST_SHOWN: Final = 10
+HISTORIES_RATE: Final = 40.0
+SOAK_RATE: Final = 15.0
+"""Records a second of each feeder: with transactions and what the pipes copy it is about 250 in all, and half a core."""
 
 
-def histories(folder: Path, asked: argparse.Namespace) -> int:
+def histories(folder: Path, seed: str, families: Sequence[str], minutes: float, rate: float = HISTORIES_RATE) -> int:
     """Run, check, tell; the exit code."""
     shutil.rmtree(folder, ignore_errors=True)
-    run = Run(folder, asked.seed, installed(asked.families), troubles.HISTORIES, rate=asked.rate or 40)
-    run.play(asked.minutes * 60)
-    told = judged(run.histories, run.problems)
-    told["troubles"] = run.counts
-    told["minutes"] = asked.minutes
+    run = Run(folder, seed, installed(families), troubles.HISTORIES, rate=rate)
+    run.play(minutes * 60)
+    told = {"seed": seed, "minutes": minutes, "rate": rate, **of_run(run)}
+    return _tell(folder, told)
+
+
+def soak(folder: Path, seed: str, families: Sequence[str], hours: float, rate: float = SOAK_RATE) -> int:
+    """The same with few kills, none in the second half, and a look at what the server holds meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    seconds = hours * 3600
+    run = Run(
+        folder, seed, installed(families), troubles.SOAK, rate=rate, configurations=SOAK, quiet_server_after_s=seconds / 2
+    )
+    sampler = Sampler(folder / "samples.txt", run.server)
+    run.on_turn = sampler.turn
+    run.play(seconds)
+    samples = load_samples(sampler.path)
+    flatness = judge(samples)
+    title = f"triolog serve under seven families of clients, {hours:g} hours, seed {seed}: {str(flatness).splitlines()[0]}"
+    draw(samples, title, folder / "soak.svg")
+    told = {"seed": seed, "hours": hours, "rate": rate, **of_run(run)}
+    told["flat"] = flatness.is_flat
+    told["judgements"] = str(flatness).splitlines()[1:]
+    told["records a second, median"] = round(statistics.median(rate for _, rate in rates(samples)), 1)
+    told["server_cpu_s"] = [
+        each.cpu_s for each, after in zip(samples, [*samples[1:], None], strict=True) if _is_last(each, after)
+    ]
+    told["samples"] = [attrs.asdict(each) for each in samples]
+    return _tell(folder, told)
+
+
+def _is_last(sample: Sample, after: Sample | None) -> bool:
+    """Of its life."""
+    return after is None or after.life != sample.life
+
+
+def of_run(run: Run) -> dict[str, Any]:
+    return {**judged(run.histories, run.problems), "troubles": run.troublemaker.counts}
+
+
+def _tell(folder: Path, told: dict[str, Any]) -> int:
     (folder / "report.json").write_text(json.dumps(told, indent=1))
     sys.stdout.write(text_of(told))
-    return 1 if told["anomalies"] or told["problems"] else 0
+    return 1 if told["anomalies"] or told["problems"] or told.get("flat") is False else 0
 
 
 def check_again(folder: Path) -> int:
@@ -77,6 +122,8 @@ def operations(events: Sequence[Event]) -> dict[str, dict[str, int]]:
                 count["acknowledged"] += len(event.ids)
             case Polled():
                 count["read"] += len(event.records)
+            case Happened() if count is not found.get("driver"):
+                count[event.what] += 1
     return {who: dict(count) for who, count in sorted(found.items())}
 
 
@@ -88,6 +135,7 @@ def text_of(told: dict[str, Any]) -> str:
         if shown[kind] <= MOST_SHOWN:
             lines.append(f"  {kind}: {detail[:600]}")
     lines += [f"  problem: {each}" for each in told["problems"]]
+    lines += told.get("judgements", ())
     lines.append(f"troubles: {told.get('troubles')}")
     for who, count in told["operations"].items():
         lines.append(f"  {who}: {', '.join(f'{number:,} {what}' for what, number in count.items())}")

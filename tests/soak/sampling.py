@@ -72,7 +72,7 @@ class Sampler:
         told = dict(values_of(self.server.metrics()))
         if not told:
             return None
-        ends = sum(value for name, value in told.items() if name.startswith('triolog_log_end_offset{') and "__" not in name)
+        ends = sum(value for name, value in told.items() if name.startswith("triolog_log_end_offset{") and "__" not in name)
         return Sample(
             at_s=round(now - self._began, 1),
             life=self.server.lives - 1,

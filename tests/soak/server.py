@@ -1,4 +1,4 @@
-"""The server of a run: `triolog serve` on one directory and on ports of its own, killed, stopped, stopped for a while, started again."""
+"""The server of a run: `triolog serve` on one directory and on ports of its own, killed, stopped, paused, started again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ import attrs
 from triolog.server.control.ports import Ports
 from triolog.server.settings.broker_config import Address
 
-from tests.support.server_process import ServerProcess
+from tests.support.forked_servers import ServerForker
+from tests.support.server_process import COMMAND, ServerProcess
 
 SETTINGS: Final = {
     "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "500",
@@ -26,6 +28,8 @@ SETTINGS: Final = {
     "TRIOLOG_CHECKPOINT_INTERVAL_MS": "10000",
 }
 HTTP_S: Final = 10.0
+STARTS_WITHIN_S: Final = 300.0
+"""Beside all clients, on a machine that is busy with other things."""
 
 
 @attrs.define(eq=False)
@@ -33,6 +37,7 @@ class SoakServer:
     """Lives one after the other. `with_control`: tests may let requests and the disk go wrong."""
 
     folder: Path
+    command: Sequence[str] | ServerForker = COMMAND
     with_control: bool = True
     lives: int = 0
     began_at: float = 0.0
@@ -72,17 +77,21 @@ class SoakServer:
         listeners = [part for name, address in self._addresses.items() for part in (f"--{name}", address)]
         arguments = ["--data-dir", str(self.data_dir), *listeners, "--durability", durability, "--log-level", "warning"]
         self._process = ServerProcess.spawn(
-            self.folder, arguments, name=f"server-{self.lives}", extra_environment=SETTINGS
+            self.folder, arguments, name=f"server-{self.lives}", command=self.command, extra_environment=SETTINGS
         )
         self.lives += 1
 
     def start(self, durability: str) -> None:
         self.spawn(durability)
-        self.process.wait_ready()
+        self.process.wait_ready(STARTS_WITHIN_S)
         self.began_at = time.monotonic()
 
     def wait_locked(self) -> None:
-        self.process.wait_locked(self.data_dir)
+        self.process.wait_locked(self.data_dir, STARTS_WITHIN_S)
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self.process.process.poll()
 
     def kill(self) -> None:
         self.process.kill()

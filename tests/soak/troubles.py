@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -21,15 +20,18 @@ class Pace:
     others: tuple[float, float] | None
     first_s: float = 8.0
     """Nothing goes wrong before."""
+    with_control: bool = True
+    """Whether requests and the disk go wrong, too: with a server that has its door for tests open."""
 
 
 HISTORIES: Final = Pace(server=(10.0, 40.0), others=(3.0, 12.0))
-SOAK: Final = Pace(server=(600.0, 1200.0), others=(60.0, 180.0), first_s=300.0)
+SOAK: Final = Pace(server=(600.0, 1200.0), others=(60.0, 180.0), first_s=300.0, with_control=False)
 
 
 def a_wire_fault(rng: random.Random) -> dict[str, Any]:
     """A rule for the requests of Kafka clients, all of which they have to live with."""
-    rule: dict[str, Any] = {"probability": rng.choice((0.05, 0.2, 0.5)), "seed": rng.randrange(1 << 30), "times": rng.randint(1, 12)}
+    rule: dict[str, Any] = {"probability": rng.choice((0.05, 0.2, 0.5)), "seed": rng.randrange(1 << 30)}
+    rule["times"] = rng.randint(1, 12)
     match rng.choice(("error", "error", "disconnect", "disconnect", "delay", "truncate", "throttle")):
         case "error":
             api = rng.choice(("Produce", "Fetch", *GROUP_APIS, *TRANSACTION_APIS))
@@ -57,11 +59,12 @@ def _error_of(api: str, rng: random.Random) -> str:
 
 def a_disk_fault(rng: random.Random) -> tuple[dict[str, Any], bool]:
     """A rule for the device, and whether logs stay offline after it, until a restart."""
-    path = rng.choice(("*plain-*/*.log", "*copied-*/*.log", "*__consumer_offsets-*/*.log", "*__transaction_state-*/*.log", "*.log"))
-    rule: dict[str, Any] = {"path": path, "probability": rng.choice((0.1, 0.5)), "seed": rng.randrange(1 << 30)}
+    path = rng.choice(("*plain-*", "*copied-*", "*__consumer_offsets-*", "*__transaction_state-*", "*"))
+    rule: dict[str, Any] = {"path": f"{path}/*.log", "probability": rng.choice((0.1, 0.5)), "seed": rng.randrange(1 << 30)}
     match rng.choice(("delay", "delay", "full", "write", "sync", "read")):
         case "delay":
-            return {**rule, "effect": "delay", "operation": rng.choice(("write", "sync")), "delay_ms": rng.randint(20, 800)}, False
+            slow = {"operation": rng.choice(("write", "sync")), "delay_ms": rng.randint(20, 800)}
+            return {**rule, "effect": "delay", **slow}, False
         case "full":
             return {**rule, "effect": "full", "times": rng.randint(1, 20)}, True
         case operation:
@@ -70,7 +73,3 @@ def a_disk_fault(rng: random.Random) -> tuple[dict[str, Any], bool]:
 
 def a_time(rng: random.Random, between: tuple[float, float] | None) -> float:
     return float("inf") if between is None else rng.uniform(*between)
-
-
-Ending = tuple[float, Callable[[], None]]
-"""When something that goes wrong is over, in monotonic seconds, and what ends it."""

@@ -45,7 +45,9 @@ async def started(work: Work, make: Callable[[], Any]) -> Any:
 async def feed(work: Work) -> None:
     """A record that is given up ends the order of its producer: another one begins."""
     while not work.orders.is_quiet:
-        producer = await started(work, lambda: aiokafka.AIOKafkaProducer(**settings(work), enable_idempotence=True, linger_ms=5))
+        producer = await started(
+            work, lambda: aiokafka.AIOKafkaProducer(**settings(work), enable_idempotence=True, linger_ms=5)
+        )
         name, waiting, failed = work.producer_name(), set[asyncio.Task[None]](), asyncio.Event()
         while not failed.is_set() and not work.orders.is_quiet:
             where, records = work.to_feed()

@@ -200,9 +200,7 @@ class Pipe(Member):
 
     def open(self) -> None:
         self.producer = Producer(
-            settings(
-                self.work, transactional_id=self.transactional_id, linger_ms=0, transaction_timeout_ms=TRANSACTION_MS
-            )
+            settings(self.work, transactional_id=self.transactional_id, linger_ms=0, transaction_timeout_ms=TRANSACTION_MS)
         )
         self.name = self.work.producer_name()
         self.work.notes.introduces(self.transactional_id, self.name)

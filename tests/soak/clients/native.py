@@ -1,4 +1,4 @@
-"""The native client for trio programs: an idempotent feeder, transactions, readers that keep a group's offsets, lookups by time."""
+"""The native client of trio programs: idempotent feeder, transactions, reader that keeps a group's offsets, lookups by time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What every Python client has: what it was told to do, its notes, records to send at a pace, and when to end.
 
-A process gets one argument, a `Task` in JSON. On standard input it is told `quiet` (send nothing more) and `over` (end); the end
-of the input is `over` too, so that nobody outlives the run.
+A process gets one argument, a `Task` in JSON. On standard input it is told `quiet` (send nothing more) and `over` (end); the
+end of the input is `over` too, so that nobody outlives the run.
 """
 
 from __future__ import annotations
