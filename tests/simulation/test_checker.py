@@ -98,6 +98,7 @@ def test_what_was_given_up_may_be_there_or_not() -> None:
 def test_lost() -> None:
     assert kinds(SENT, stored(A, B)) == {"lost"}
     assert kinds(SENT, stored(C, start=2)) == {"lost"}
+    assert kinds(SENT[0], acknowledged(-1, "a:0"), stored(B, C)) == {"lost"}
     assert kinds(SENT, Trims(**WHO, partition=IN, before_offset=2), stored(C, start=2)) == set()
 
 
@@ -118,6 +119,7 @@ def test_of_a_compacted_topic_the_last_record_of_each_key_is_there() -> None:
     assert kinds(sent, stored(B, C)) == set()
     assert kinds(sent, stored(A, C)) == {"lost"}
     assert kinds(sent, stored(A, B)) == {"lost"}
+    assert kinds(sent[0], acknowledged(-1, "a:0"), sent[2], stored(B, C)) == set(), "its producer was not told where it is"
 
 
 def test_unsent() -> None:

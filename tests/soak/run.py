@@ -161,13 +161,13 @@ class Run:
         if verified.returncode:
             self.troublemaker.problems.append(f"verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
         self.troublemaker.begin_life()
+        reading.read_everything(self.server.kafka, self.server.native_address, PARTITIONS, self._notes)
         expired = time.time_ns() // 1_000_000 - RETENTION_MS
         for where in reading.partitions_of(PARTITIONS):
             if where.topic == "expiring":
                 self._notes.write("expires", of=[*where], before=expired)
             elif where.topic == "compacted":
                 self._notes.write("compacts", of=[*where])
-        reading.read_everything(self.server.kafka, self.server.native_address, PARTITIONS, self._notes)
         for group, (topic, _) in GROUPS.items():
             reading.committed_offsets(self.server.native_address, group, {topic: PARTITIONS[topic]}, self._notes)
         self.troublemaker.stop_server()

@@ -15,7 +15,7 @@ from tests.simulation.loading import events_of, load
 from tests.support.forked_servers import ServerForker
 
 from .families import FAMILIES, command_of
-from .layout import CLASSIC, FEED, LOOK, SERVED, mover, pipe, reader
+from .layout import CLASSIC, FEED, LOOK, mover, pipe, reader
 from .report import judged, operations
 from .run import Run
 from .troubles import Pace

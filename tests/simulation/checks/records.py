@@ -103,6 +103,8 @@ def _lost(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
     for record, offset in facts.acknowledged[stored.partition].items():
         if record in there or (stored.is_committed and facts.outcome(record) is not True):
             continue
+        if offset < 0 and (last or expired is not None):
+            continue  # nobody knows where it was
         if 0 <= offset < stored.start_offset and (expired is None or facts.sent[record].sent.timestamp < expired):
             continue
         if 0 <= offset < last.get(facts.sent[record].sent.key, 0):
