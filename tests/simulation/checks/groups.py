@@ -149,5 +149,5 @@ def check_pipes(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
             yield Anomaly("inexact pipe", f"{original} was copied to {places}")
     for transaction, originals in read.items():
         if facts.is_effective(transaction):
-            for original in sorted(originals - copies.keys()):
+            for original in sorted(each for each in originals if each not in copies):
                 yield Anomaly("inexact pipe", f"{original}, read by {transaction}, was not copied")
