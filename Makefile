@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -50,6 +50,15 @@ simulate: $(VENV)/.installed-test
 # Which of the planted faults the worlds find: NAMES="last-five ..." or all of them, in SEEDS worlds each.
 simulate-planted: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.planted --seeds $(or $(SEEDS),100) $(NAMES)
+
+# Real clients of seven families against a server that is killed every 10 to 40 s, for MINUTES, then a check of all that they did
+# and were told. ARGS=... : --families ..., --rate N, --folder FOLDER.
+histories: $(VENV)/.installed-test
+	$(BIN)/python -m tests.soak histories --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0) $(ARGS)
+
+# The same at a slow pace for HOURS, with few kills, and whether the server grows: build/soak/soak-SEED has a picture and figures.
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.soak soak --hours $(or $(HOURS),2) --seed $(or $(SEED),0) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -62,6 +62,31 @@ def go(client: str) -> Command:
     return str(_built("go", build) / "clients"), client
 
 
+def soaking_go() -> Command:
+    """franz-go in a soak run."""
+    _need("go")
+
+    def build(folder: Path) -> None:
+        _run(SOURCES / "go", "go", "build", "-p", "2", "-o", str(folder / "soak"), "./soak")
+
+    return (str(_built("go", build, into="go-soak", beside=("soak",)) / "soak"),)
+
+
+def soaking_java() -> Command:
+    """Kafka's Java client in a soak run."""
+    _need("java", "javac")
+    try:
+        jars = class_path()
+    except KafkaUnavailableError as exc:
+        raise ProgramUnavailableError(str(exc)) from exc
+
+    def build(folder: Path) -> None:
+        _run(folder, "javac", "-d", str(folder), "-cp", jars, *map(str, sorted((SOURCES / "java" / "soak").glob("*.java"))))
+
+    classes = _built("java", build, into="java-soak", beside=("soak",))
+    return "java", *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{classes}:{jars}", "Soak"
+
+
 def franz_go_tests() -> Path:
     """The tests of franz-go's own client, as one program."""
     _need("go")
@@ -109,10 +134,11 @@ def _need(*programs: str) -> None:
         raise ProgramUnavailableError(f"{', '.join(missing)} not found")
 
 
-def _built(name: str, build: Callable[[Path], None], into: str = "") -> Path:
-    """The folder with what was built of the sources as they are now."""
+def _built(name: str, build: Callable[[Path], None], into: str = "", beside: Sequence[str] = ()) -> Path:
+    """The folder with what was built of the sources as they are now, of those in the folders `beside` them too."""
     into = into or name
-    sources = sorted(path for path in (SOURCES / name).iterdir() if path.is_file())
+    folders = [SOURCES / name, *(SOURCES / name / more for more in beside)]
+    sources = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = BUILT / into
     ready = folder / f"ready-{digest}"

@@ -1,7 +1,7 @@
 """What clients did and were told, in the order in which it happened: what the checker looks at.
 
-A call is two events, or an event that says when it began. Records are known by ids that nobody uses twice. Who makes a history
-of real clients writes the same events.
+A call is two events, or an event that says when it began. Records are known by ids that nobody uses twice. `loading` makes the
+same events of what real clients have noted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from triolog.protocol.types import TopicPartition
 
 
 class Sent(NamedTuple):
-    """A record on its way."""
+    """A record on its way. `key`: where a topic is compacted."""
 
     id: str
     timestamp: int
+    key: str = ""
 
 
 class Found(NamedTuple):
@@ -31,9 +32,9 @@ class Found(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """`at_ms`: milliseconds since the world began. `who`: the client."""
+    """`at_ms`: milliseconds since the world began, with fractions where it is the real one. `who`: the client."""
 
-    at_ms: int
+    at_ms: float
     who: str
 
 
@@ -94,6 +95,8 @@ class Polled(Event):
     next_position: int
     transaction: str | None = None
     """Whose input this was."""
+    group: str | None = None
+    """Of whom the reader is a member, who commits what was read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -124,22 +127,23 @@ class OffsetCommitted(Event):
 
 @attrs.frozen(kw_only=True)
 class OffsetFetched(Event):
-    """`offset` -1: there is none."""
+    """`offset` -1: there is none. `begun_ms`: when it was asked; None: at this moment, too."""
 
     group: str
     partition: TopicPartition
     offset: int
+    begun_ms: float | None = None
 
 
 @attrs.frozen(kw_only=True)
 class LookedUp(Event):
-    """The answer to offsets-for-times; -1 for none. `begun_ms`: when it was asked."""
+    """The answer to offsets-for-times; -1 for none. `begun_ms`: when it was asked. `found_timestamp` None: not told."""
 
     partition: TopicPartition
     timestamp: int
-    begun_ms: int
+    begun_ms: float
     offset: int
-    found_timestamp: int
+    found_timestamp: int | None
 
 
 @attrs.frozen(kw_only=True)
@@ -148,6 +152,21 @@ class Trims(Event):
 
     partition: TopicPartition
     before_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class Expires(Event):
+    """Segments whose records are all older than this may be gone."""
+
+    partition: TopicPartition
+    before_timestamp: int
+
+
+@attrs.frozen(kw_only=True)
+class Compacts(Event):
+    """Of records of a key the last one has to be there."""
+
+    partition: TopicPartition
 
 
 @attrs.frozen(kw_only=True)

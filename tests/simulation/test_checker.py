@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 
@@ -12,8 +13,10 @@ from .checker import check, copy_id, write_cycles
 from .history import (
     Acknowledged,
     CommitsOffset,
+    Compacts,
     Ended,
     Event,
+    Expires,
     Found,
     GivenUp,
     Introduced,
@@ -95,7 +98,28 @@ def test_what_was_given_up_may_be_there_or_not() -> None:
 def test_lost() -> None:
     assert kinds(SENT, stored(A, B)) == {"lost"}
     assert kinds(SENT, stored(C, start=2)) == {"lost"}
+    assert kinds(SENT[0], acknowledged(-1, "a:0"), stored(B, C)) == {"lost"}
     assert kinds(SENT, Trims(**WHO, partition=IN, before_offset=2), stored(C, start=2)) == set()
+
+
+def test_what_has_expired_may_be_gone_and_nothing_younger() -> None:
+    def expires(before: int) -> Expires:
+        return Expires(**WHO, partition=IN, before_timestamp=before)
+
+    assert kinds(SENT, expires(1002), stored(C, start=2)) == set()
+    assert kinds(SENT, expires(1001), stored(C, start=2)) == {"lost"}
+    assert kinds(SENT, expires(1002), stored(A, C)) == {"lost"}, "it is not the beginning that is missing"
+
+
+def test_of_a_compacted_topic_the_last_record_of_each_key_is_there() -> None:
+    keys = {"a:0": "k", "a:1": "k", "a:2": "l"}
+    records = tuple(Sent(identity, stamp(identity), key) for identity, key in keys.items())
+    sent = [Send(**WHO, partition=IN, producer="p", records=records), acknowledged(0, *keys), Compacts(**WHO, partition=IN)]
+    assert kinds(sent, stored(A, B, C)) == set()
+    assert kinds(sent, stored(B, C)) == set()
+    assert kinds(sent, stored(A, C)) == {"lost"}
+    assert kinds(sent, stored(A, B)) == {"lost"}
+    assert kinds(sent[0], acknowledged(-1, "a:0"), sent[2], stored(B, C)) == set(), "its producer was not told where it is"
 
 
 def test_unsent() -> None:
@@ -199,6 +223,9 @@ def test_write_cycles_are_counted() -> None:
     history = [*sent, *stored(*found(0, "t:0", "u:0")), *stored(*found(0, "u:1", "t:1"), partition=OTHER)]
     assert write_cycles(history) == 1
     assert write_cycles([*sent, *stored(*found(0, "t:0", "u:0")), *stored(*found(0, "t:1", "u:1"), partition=OTHER)]) == 0
+    third = [send("v:0", transaction="v"), send("v:1", transaction="v", partition=OTHER)]
+    turned = [*stored(*found(0, "t:0", "u:0", "v:0")), *stored(*found(0, "v:1", "u:1", "t:1"), partition=OTHER)]
+    assert write_cycles([*sent, *third, *turned]) == 3
 
 
 def commits(offset: int, transaction: str | None = None) -> CommitsOffset:
@@ -221,6 +248,32 @@ def test_offset_went_back() -> None:
     assert kinds(commits(1), committed(1), commits(2), committed(2, None), fetched(2)) == set()
     assert kinds(commits(3, "t"), ended(False), fetched(3)) == {"offset went back"}
     assert kinds(commits(3, "t"), ended(True), fetched(-1)) == {"offset went back"}
+
+
+def test_commits_and_looks_that_overlap_may_come_in_any_order() -> None:
+    def at(event: Any, who: str) -> Any:
+        return attrs.evolve(event, who=who)
+
+    both = [at(commits(1), "x"), at(commits(2), "y"), at(committed(2), "y"), at(committed(1), "x")]
+    assert kinds(both, fetched(1)) == set()
+    assert kinds(both, fetched(2)) == set()
+    assert kinds(both, fetched(-1)) == {"offset went back"}
+    after = [commits(3), committed(3)]
+    assert kinds(both, after, fetched(2)) == {"offset went back"}
+    moments = [*both, *after, attrs.evolve(fetched(2), begun_ms=3.5)]
+    assert kinds(*(attrs.evolve(event, at_ms=float(number)) for number, event in enumerate(moments))) == set()
+    late = [*moments[:-1], attrs.evolve(fetched(2), begun_ms=5.5)]
+    assert kinds(*(attrs.evolve(event, at_ms=float(number)) for number, event in enumerate(late))) == {"offset went back"}
+
+
+def test_passed_over() -> None:
+    read = [polled(0, (A,), 1, group="g"), polled(1, (B, C), 3, group="g")]
+    end = [commits(3), committed(3), fetched(3)]
+    assert kinds(SENT, read, end, stored(A, B, C)) == set()
+    assert kinds(SENT, read[1:], end, stored(A, B, C)) == {"passed over"}
+    assert kinds(SENT, read[:1], commits(1), committed(1), fetched(1), stored(A, B, C)) == set()
+    aborted = [polled(0, (A, B, C), 3, group="g", transaction="t"), ended(False), *end]
+    assert kinds(SENT, aborted, stored(A, B, C)) == {"passed over"}, "it was read for nothing"
 
 
 def test_zombie() -> None:
@@ -253,6 +306,8 @@ def test_inexact_pipe() -> None:
     assert kinds(begin, stored(out[0], partition=OUT)) == {"inexact pipe"}
     again = copy_id("a:0", "u")
     twice = [send(again, partition=OUT, transaction="u"), ended(True, "u"), polled(0, (A,), 1, transaction="u")]
+    halves = [attrs.evolve(read, records=(A,), next_position=1), attrs.evolve(read, records=(B,), position=1)]
+    assert kinds([*SENT, *halves, *written, ended(True), *stored(A, B, C)], stored(*out, partition=OUT)) == set()
     assert kinds(begin, twice, stored(*out, Found(2, again, stamp(again)), partition=OUT)) == {"inexact pipe"}
 
 
@@ -263,6 +318,12 @@ def test_inexact_pipe() -> None:
 )
 def test_wrong_time(timestamp: int, offset: int, answer: int) -> None:
     assert kinds(SENT, looked_up(timestamp, offset, answer), stored(A, B, C)) == {"wrong time"}
+
+
+def test_who_is_not_told_the_timestamp_says_the_offset() -> None:
+    silent = attrs.evolve(looked_up(1001, 1, 0), found_timestamp=None)
+    assert kinds(SENT, silent, stored(A, B, C)) == set()
+    assert kinds(SENT, attrs.evolve(silent, offset=2), stored(A, B, C)) == {"wrong time"}
 
 
 def test_what_comes_while_somebody_asks_may_be_missed() -> None:

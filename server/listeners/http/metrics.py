@@ -68,6 +68,7 @@ class Scraped:
     telemetry: Told
     fired: Sequence[tuple[str, int]] = ()
     more: Iterable[Metric] = ()
+    tasks: int = 0
 
     def metrics(self) -> Iterator[Metric]:
         """All metrics."""
@@ -86,6 +87,7 @@ class Scraped:
         yield from _device(self.broker)
         yield from wear_metrics(self.broker.wear)
         yield from _background(self.broker)
+        yield _gauge("tasks", "Tasks of the event loop.", _NOTHING, _one(self.tasks))
         fired = (([rule], count) for rule, count in self.fired)
         yield _counter("faults_fired", "How often a fault rule was carried out.", ["rule"], fired)
         yield from self.more
@@ -106,6 +108,7 @@ async def scrape(
         telemetry=_sent(broker),
         fired=list(fired())[-MAX_FAULTS:],
         more=() if more is None else await more(),
+        tasks=trio.lowlevel.current_statistics().tasks_living,
     )
     return await trio.to_thread.run_sync(_text, scraped)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction, FetchPartition, FetchRequest, FetchTopic
 from triolog.protocol.records.batch import iter_batches
@@ -11,9 +11,15 @@ from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import TopicPartition
 
 from ..history import Found
-from .inhabitant import KafkaConnection
 
 FETCH_VERSION: Final = 12
+
+
+class Caller(Protocol):
+    """A connection, or what stands for one."""
+
+    async def call(self, body: object, version: int) -> Any | None:
+        """The answer, None when nobody knows."""
 
 
 class Fetched(NamedTuple):
@@ -27,7 +33,7 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    kafka: KafkaConnection, where: TopicPartition, position: int, *, is_committed: bool, max_bytes: int, max_wait_ms: int = 100
+    kafka: Caller, where: TopicPartition, position: int, *, is_committed: bool, max_bytes: int, max_wait_ms: int = 100
 ) -> Fetched | None:
     """None: no answer."""
     part = FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=max_bytes)
@@ -54,7 +60,8 @@ async def fetch(
 def _read(
     data: bytes, position: int, aborted: Iterable[FetchAbortedTransaction]
 ) -> tuple[tuple[Found, ...], tuple[tuple[int, int], ...], int]:
-    """The records from `position` on but those of aborted transactions: from a first offset to the marker; markers; the end."""
+    """The records from `position` on but those of aborted transactions: from a first offset to the marker; markers; the end.
+    A record's id is the first line of its value."""
     begins = sorted(aborted, key=lambda each: each.first_offset)
     active: set[int] = set()
     found: list[Found] = []
@@ -71,7 +78,7 @@ def _read(
         if header.is_transactional and header.producer_id in active:
             continue
         found += [
-            Found(record.offset, bytes(record.value or b"").decode(), record.timestamp)
+            Found(record.offset, bytes(record.value or b"").partition(b"\n")[0].decode(), record.timestamp)
             for record in iter_records(batch, header)
             if record.offset >= position
         ]

@@ -123,6 +123,18 @@ async def test_fault_rules_are_told_by_number(tmp_path: Path) -> None:
         assert value(samples, "triolog_faults_fired_total", rule="1") == 7
 
 
+async def test_tasks_of_the_event_loop_are_counted(tmp_path: Path) -> None:
+    async def tasks() -> float:
+        return value(parsed((await scrape(broker, {})).decode()), "triolog_tasks")
+
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        before = await tasks()
+        for _ in range(3):
+            nursery.start_soon(trio.sleep_forever)
+        assert await tasks() == before + 3
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_was_above_a_quota_is_told_by_quota(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         quotas = broker.security.quotas

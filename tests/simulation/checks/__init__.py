@@ -1,0 +1,1 @@
+"""What each anomaly of a history is found by. `tests.simulation.checker` has the list."""

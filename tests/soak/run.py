@@ -1,0 +1,180 @@
+"""A run: the server, its clients and what goes wrong, by a seed; then calm, and everything is read back.
+
+What its driver did stands in `driver.jsonl`, as what the clients did in files of theirs; together they are the history.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
+
+from tests.support.forked_servers import ServerForker
+from tests.support.server_process import COMMAND
+
+from . import reading, troubles
+from .clients.notes import Notebook, Notes
+from .clients.worker import Task
+from .layout import CONFIGURATIONS, GROUPS, PARTITIONS, PIPES, PROCESSES, RETENTION_MS, Role
+from .processes import Clients
+from .server import SoakServer
+from .troubling import Troublemaker
+
+TURN_S: Final = 0.1
+LOOK_S: Final = 1.0
+QUIET_S: Final = 300.0
+"""How long feeders may take for what they have sent, and each group for what there is."""
+
+
+@attrs.define(eq=False)
+class Run:
+    """Owner of everything."""
+
+    folder: Path
+    seed: str
+    commands: Mapping[str, Sequence[str]]
+    """Of each family that is here."""
+    pace: troubles.Pace
+    rate: float
+    """Records a second of each feeder."""
+    processes: Mapping[str, tuple[str, tuple[Role, ...]]] = attrs.field(factory=lambda: PROCESSES)
+    configurations: Mapping[str, Mapping[str, str]] = attrs.field(factory=lambda: CONFIGURATIONS)
+    """Of the topics."""
+    quiet_server_after_s: float = float("inf")
+    """Since the start: the server is left alone from then on."""
+    serve: Sequence[str] | ServerForker = COMMAND
+    on_turn: Callable[[], None] = lambda: None
+    server: SoakServer = attrs.field(init=False)
+    clients: Clients = attrs.field(init=False)
+    troublemaker: Troublemaker = attrs.field(init=False)
+    _notes: Notebook = attrs.field(init=False)
+    _written: Notes = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.server = SoakServer(self.folder, self.serve, self.pace.with_control)
+        self.clients = Clients(self.folder, self.commands)
+        self._written = Notes(str(self.folder / "driver.jsonl"))
+        self._notes = Notebook(self._written, "driver")
+        self.troublemaker = Troublemaker(random.Random(self.seed), self.pace, self.server, self.clients, self._notes)
+
+    @property
+    def histories(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"))
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong that nobody had asked for, beside what the checker finds."""
+        return [*self.troublemaker.problems, *self.clients.failures]
+
+    def play(self, seconds: float, is_enough: Callable[[], bool] = lambda: True) -> None:
+        """The whole run; troubles take so long, and longer until it is enough."""
+        try:
+            self._start()
+            self.clients.wait_busy(QUIET_S)
+            self._trouble(seconds, is_enough)
+            self._come_to_the_end()
+            self._read_back()
+        except BaseException:
+            self.clients.kill()
+            raise
+        finally:
+            self.server.close()
+            self._written.close()
+
+    def _start(self) -> None:
+        self.troublemaker.begin_life()
+        with BlockingClient(self.server.native_address) as client:
+            for topic, count in PARTITIONS.items():
+                BlockingAdmin(client).create_topic(topic, partitions=count, config=self.configurations[topic])
+        protocol = self.troublemaker.rng.choice(("classic", "consumer"))
+        for name, (family, roles) in self.processes.items():
+            if family in self.commands:
+                played = tuple({**role, "protocol": protocol} if role.get("group") == PIPES else role for role in roles)
+                self.clients.start(family, self._task(name, played))
+
+    def _task(self, name: str, roles: tuple[Role, ...]) -> Task:
+        return Task(
+            name=name,
+            life=0,
+            seed=self.seed,
+            kafka=self.server.kafka,
+            native=self.server.native,
+            history=str(self.folder / f"{name}-0.jsonl"),
+            rate=self.rate,
+            topics=PARTITIONS,
+            roles=roles,
+        )
+
+    def _trouble(self, seconds: float, is_enough: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        self.troublemaker.begin()
+        while (now := time.monotonic()) < began + seconds or (now < began + seconds + QUIET_S and not is_enough()):
+            self.troublemaker.turn(with_server=now < began + self.quiet_server_after_s)
+            self.clients.look()
+            self.on_turn()
+            time.sleep(TURN_S)
+
+    # ---- the end -------------------------------------------------------------------------------------------------------------
+
+    def _come_to_the_end(self) -> None:
+        """Feeders stop, then pipes and groups come to the end of what there is, then everybody leaves."""
+        self.troublemaker.calm()
+        self.clients.look()
+        self.clients.tell("quiet")
+        if left := self.clients.wait_quiet(QUIET_S):
+            self.troublemaker.problems.append(f"stuck: {', '.join(left)} still send after {QUIET_S:g} s")
+        for group in (PIPES, *(group for group in GROUPS if group != PIPES)):
+            self._wait_for(group)
+        self.clients.end()
+
+    def _wait_for(self, group: str) -> None:
+        """Until a group has committed all that its members see."""
+        topic, committed = GROUPS[group]
+        topics = {topic: PARTITIONS[topic]}
+        if not self.clients.have_group(group):
+            return
+        deadline = time.monotonic() + QUIET_S
+        while True:
+            wanted = reading.ends(self.server.kafka, topics, committed=committed)
+            found = reading.committed_offsets(self.server.native_address, group, topics, self._notes)
+            if all(found[where] >= end for where, end in wanted.items()):
+                return
+            if time.monotonic() > deadline:
+                self.troublemaker.problems.append(f"stuck: group {group} is at {found}, there is {wanted}")
+                return
+            self.clients.look()
+            time.sleep(LOOK_S)
+
+    def _read_back(self) -> None:
+        """By a server that was started anew, on a directory that was verified."""
+        self.troublemaker.stop_server()
+        verified = subprocess.run([*COMMAND, "verify", str(self.server.data_dir)], capture_output=True, text=True)
+        if verified.returncode:
+            self.troublemaker.problems.append(f"verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
+        self.troublemaker.begin_life()
+        reading.read_everything(self.server.kafka, self.server.native_address, PARTITIONS, self._notes)
+        expired = time.time_ns() // 1_000_000 - RETENTION_MS
+        for where in reading.partitions_of(PARTITIONS):
+            if where.topic == "expiring":
+                self._notes.write("expires", of=[*where], before=expired)
+            elif where.topic == "compacted":
+                self._notes.write("compacts", of=[*where])
+        for group, (topic, _) in GROUPS.items():
+            reading.committed_offsets(self.server.native_address, group, {topic: PARTITIONS[topic]}, self._notes)
+        self.troublemaker.stop_server()
+        if "Traceback" in (wrote := self.server.wrote()):
+            self.troublemaker.problems.append(f"the server wrote: {wrote[wrote.index('Traceback') - 500 :][:4000]}")
+
+
+def take_signals() -> None:
+    """SIGTERM ends a run as Ctrl-C does: clients and server go with it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -1,0 +1,165 @@
+"""Real clients, a server that is killed, and the checker over what they noted; and what is planted there is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.clients.external_programs import ProgramUnavailableError, unavailable
+from tests.simulation.checker import check
+from tests.simulation.loading import events_of, load
+from tests.support.forked_servers import ServerForker
+
+from .families import FAMILIES, command_of
+from .layout import CLASSIC, FEED, LOOK, mover, pipe, reader
+from .report import judged, operations
+from .run import Run
+from .troubles import Pace
+
+QUICK: Final = {
+    "confluent": ("confluent", (FEED, CLASSIC, LOOK)),
+    "pipe-0": ("confluent", (pipe("pipe-0", "classic"),)),
+    "native": ("native", (mover("native"), reader("native", "plain", "expiring", committed=False))),
+}
+ONE_KILL: Final = Pace(server=(1.0, 1.0), others=None, first_s=0.0)
+QUICK_S: Final = 1.5
+FULL_S: Final = 75.0
+FULL_PACE: Final = Pace(server=(10.0, 25.0), others=(3.0, 10.0))
+
+Line = dict[str, Any]
+
+
+def run_of(folder: Path, pace: Pace, families: Sequence[str] = FAMILIES, **more: Any) -> Run:
+    return Run(folder, "a seed", {family: command_of(family) for family in families}, pace, **{"rate": 60.0, **more})
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Run:
+    """One run in which the server is killed, or stopped, and started again."""
+    folder = tmp_path_factory.mktemp("recorded")
+    run = run_of(folder, ONE_KILL, ("confluent", "native"), processes=QUICK, serve=server_forker)
+
+    def is_enough() -> bool:
+        notes = "".join(path.read_text() for path in run.histories)
+        return run.server.lives > 1 and notes.count('"looked up"') > 3 and notes.count('"acknowledged"') > 300
+
+    run.play(QUICK_S, is_enough)
+    return run
+
+
+def test_a_run_of_python_clients_and_a_kill_keeps_every_promise(recorded: Run) -> None:
+    told = judged(recorded.histories, recorded.problems)
+    assert (told["anomalies"], told["problems"]) == ([], []), recorded.server.wrote()
+    assert recorded.server.lives >= 3
+    done = told["operations"]
+    assert done["confluent"]["acknowledged"] > 50
+    assert done["native"]["acknowledged"] > 20
+    assert done["pipe-0"]["acknowledged"] > 50
+    assert done["native"]["read"] > 50
+
+
+# ---- what is planted is found ------------------------------------------------------------------------------------------------
+
+
+def lines_of(run: Run) -> list[Line]:
+    lines = [json.loads(line) for path in run.histories for line in path.read_text().splitlines()]
+    return sorted(lines, key=lambda line: line["at"])
+
+
+def stored(lines: list[Line], topic: str, *, committed: bool) -> Line:
+    """The fullest partition, as it was at the end."""
+    found = [each for each in lines if each["do"] == "stored" and each["of"][0] == topic and each["committed"] is committed]
+    return max(found, key=lambda each: len(each["records"]))
+
+
+def lose_a_record(lines: list[Line]) -> None:
+    there = stored(lines, "plain", committed=False)["records"]
+    acknowledged = {each for line in lines if line["do"] == "acknowledged" for each in line["ids"]}
+    there.remove(next(record for record in there if record[1] in acknowledged))
+
+
+def double_a_record(lines: list[Line]) -> None:
+    line = stored(lines, "plain", committed=False)
+    line["records"].append([line["end"], *line["records"][0][1:]])
+
+
+def swap_two_records(lines: list[Line]) -> None:
+    line = stored(lines, "plain", committed=False)
+    of_one = [record for record in line["records"] if "/feed" in record[1]]
+    a, b = of_one[0], of_one[-1]
+    a[1:], b[1:] = b[1:], a[1:]
+
+
+def abort_what_was_committed(lines: list[Line]) -> None:
+    visible = {record[1] for line in lines if line["do"] == "stored" and line["committed"] for record in line["records"]}
+    sent = next(line for line in lines if line["do"] == "sends" and line["transaction"] and line["records"][0][0] in visible)
+    next(line for line in lines if line["do"] == "ended" and line["transaction"] == sent["transaction"])["committed"] = False
+
+
+def copy_a_record_twice(lines: list[Line]) -> None:
+    line = stored(lines, "copied", committed=True)
+    line["records"].append([line["end"], f"{line['records'][0][1].rpartition(' by ')[0]} by nobody", 1])
+
+
+def let_a_group_go_back(lines: list[Line]) -> None:
+    told = [line for line in lines if line["do"] == "offset fetched" and line["who"] == "driver" and line["group"] == "classic"]
+    told[-1]["offset"] -= 1
+
+
+def let_a_reader_skip(lines: list[Line]) -> None:
+    polled = next(line for line in lines if line["do"] == "polled" and len(line["records"]) > 2)
+    del polled["records"][1]
+
+
+def let_a_reader_go_back(lines: list[Line]) -> None:
+    polls = [
+        line for line in lines if line["do"] == "polled" and line["who"].startswith("confluent/0/member") and line["records"]
+    ]
+    again = next(line for line in polls[1:] if line["of"] == polls[0]["of"])
+    again["records"] = [*polls[0]["records"], *again["records"]]
+
+
+def answer_a_lookup_wrongly(lines: list[Line]) -> None:
+    next(line for line in lines if line["do"] == "looked up" and line["offset"] >= 0)["offset"] += 1
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (lose_a_record, "lost"),
+        (double_a_record, "duplicate"),
+        (swap_two_records, "reordered"),
+        (abort_what_was_committed, "aborted read"),
+        (copy_a_record_twice, "inexact pipe"),
+        (let_a_group_go_back, "offset went back"),
+        (let_a_reader_skip, "skipped"),
+        (let_a_reader_go_back, "nonmonotonic poll"),
+        (answer_a_lookup_wrongly, "wrong time"),
+    ],
+)
+def test_a_planted_anomaly_is_found(recorded: Run, plant: Callable[[list[Line]], None], kind: str) -> None:
+    lines = lines_of(recorded)
+    assert check(events_of(lines)) == []
+    plant(lines)
+    assert kind in {anomaly.kind for anomaly in check(events_of(lines))}
+
+
+# ---- all families ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_a_run_of_all_families_keeps_every_promise(tmp_path: Path) -> None:
+    try:
+        run = run_of(tmp_path, FULL_PACE, rate=40.0)
+    except ProgramUnavailableError as exc:
+        unavailable(str(exc))
+    run.play(FULL_S)
+    told = judged(run.histories, run.problems)
+    assert (told["anomalies"], told["problems"]) == ([], []), run.server.wrote()
+    done = operations(load(run.histories))
+    assert all(count["acknowledged"] > 50 for who, count in done.items() if who != "driver"), done

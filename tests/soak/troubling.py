@@ -1,0 +1,173 @@
+"""Who lets things go wrong: kills and pauses of the server and its clients, faults of requests and of the disk, zombies."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from . import troubles
+from .clients.notes import Notebook
+from .processes import ClientProcess, Clients
+from .server import SoakServer
+
+TO_SERVER: Final = {"kill": 6, "kill twice": 1, "stop": 2, "pause": 2}
+TO_OTHERS: Final = {"kill": 3, "pause": 3, "zombie": 1, "wire": 4, "disk": 2}
+"""How often which."""
+DURABILITIES: Final = ("os", "os", "fsync", "group:50")
+"""Of a life; a killed process loses nothing with any of them."""
+
+Ending = tuple[float, Callable[[], None]]
+"""When something that goes wrong is over, in monotonic seconds, and what ends it."""
+
+
+@attrs.define(eq=False)
+class Troublemaker:
+    """Owner of what is wrong at present, and of the choices of a seed."""
+
+    rng: random.Random
+    pace: troubles.Pace
+    server: SoakServer
+    clients: Clients
+    notes: Notebook
+    counts: dict[str, int] = attrs.field(factory=dict)
+    problems: list[str] = attrs.field(factory=list)
+    """What went wrong that nobody had asked for."""
+    _durability: str = "os"
+    _endings: list[Ending] = attrs.field(factory=list)
+    _next_server: float = 0.0
+    _next_other: float = 0.0
+
+    def begin(self) -> None:
+        """The time until the first trouble counts from now."""
+        first = time.monotonic() + self.pace.first_s
+        self._next_server = first + troubles.a_time(self.rng, self.pace.server)
+        self._next_other = first + troubles.a_time(self.rng, self.pace.others)
+
+    def turn(self, *, with_server: bool) -> None:
+        """End what is over, begin what is due."""
+        now = time.monotonic()
+        for ending in [each for each in self._endings if each[0] <= now]:
+            self._endings.remove(ending)
+            ending[1]()
+        if with_server and now >= self._next_server:
+            self._trouble_server()
+            self._next_server = time.monotonic() + troubles.a_time(self.rng, self.pace.server)
+        if now >= self._next_other:
+            self._trouble_others()
+            self._next_other = time.monotonic() + troubles.a_time(self.rng, self.pace.others)
+        if (code := self.server.exit_code()) is not None:
+            self.problems.append(f"the server ended by itself with {code}")
+            self.begin_life()
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more; logs that went offline are there again."""
+        self.notes.write("calm")
+        for _, end in self._endings:
+            end()
+        self._endings.clear()
+        if self.pace.with_control:
+            self.server.clear_faults()
+            self._kill_server()
+            self.begin_life()
+
+    def begin_life(self) -> None:
+        """Start the server, with another durability perhaps."""
+        self._durability = self.rng.choice(DURABILITIES)
+        self.server.start(self._durability)
+        self._count("server starts", durability=self._durability, life=self.server.lives)
+
+    def stop_server(self) -> None:
+        if (code := self.server.stop()) != 0:
+            self.problems.append(f"an orderly stop ended with {code}")
+
+    # ---- the server ----------------------------------------------------------------------------------------------------------
+
+    def _trouble_server(self) -> None:
+        match self.rng.choices(list(TO_SERVER), list(TO_SERVER.values()))[0]:
+            case "pause":
+                lasts_s = self.rng.uniform(0.2, 10)
+                self._count("server pauses", seconds=lasts_s)
+                self.server.pause()
+                time.sleep(lasts_s)
+                self.server.go_on()
+                return
+            case "stop":
+                self._count("server stops")
+                self.stop_server()
+            case "kill":
+                self._kill_server()
+            case "kill twice":
+                self._kill_server()
+                self.server.spawn(self._durability)
+                self.server.wait_locked()
+                time.sleep(self.rng.uniform(0, 0.3))
+                self._kill_server()
+        time.sleep(self.rng.choice((0, 0, 0.5, 4)))
+        self.begin_life()
+
+    def _kill_server(self) -> None:
+        self._count("server kills")
+        self.server.kill()
+
+    # ---- the others ----------------------------------------------------------------------------------------------------------
+
+    def _trouble_others(self) -> None:
+        possible = {what: share for what, share in TO_OTHERS.items() if self.pace.with_control or what not in ("wire", "disk")}
+        match self.rng.choices(list(possible), list(possible.values()))[0]:
+            case "kill":
+                self._kill_client(self.clients.one(self.rng))
+            case "pause":
+                client = self.clients.one(self.rng)
+                self._count("client pauses", of=client.task.name)
+                client.pause()
+                self._after(self.rng.uniform(0.5, 15), client.go_on)
+            case "zombie":
+                self._make_zombie(self.clients.one(self.rng))
+            case "wire":
+                rule = troubles.a_wire_fault(self.rng)
+                if self.server.add_fault(rule):
+                    self._count("wire faults", rule=rule)
+                    self._after(self.rng.uniform(1, 8), self.server.clear_faults)
+            case "disk":
+                self._trouble_disk()
+
+    def _kill_client(self, client: ClientProcess) -> None:
+        self._count("client kills", of=client.task.name)
+        client.go_on()
+        client.kill()
+        self.clients.start_again(client.task.name)
+
+    def _make_zombie(self, client: ClientProcess) -> None:
+        """A client that is stopped, and goes on when another one has taken its place, transactional ids and all."""
+        self._count("zombies", of=client.task.name)
+        client.pause()
+        client.was_killed = True
+        self.clients.start_again(client.task.name)
+        self._after(self.rng.uniform(3, 12), client.go_on)
+        self._after(self.rng.uniform(13, 20), client.kill)
+
+    def _trouble_disk(self) -> None:
+        rule, needs_restart = troubles.a_disk_fault(self.rng)
+        if not self.server.add_fault(rule, of_disk=True):
+            return
+        self._count("disk faults", rule=rule)
+        lasts_s = self.rng.uniform(1, 6)
+        self._after(lasts_s, self.server.clear_faults)
+        if needs_restart:
+            self._after(lasts_s + self.rng.uniform(0, 2), self._restart_after_fault)
+
+    def _restart_after_fault(self) -> None:
+        """Logs that went offline are there again."""
+        self._kill_server()
+        self.begin_life()
+
+    def _after(self, seconds: float, what: Callable[[], None]) -> None:
+        self._endings.append((time.monotonic() + seconds, what))
+
+    def _count(self, what: str, **told: object) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.notes.write(what, **told)
