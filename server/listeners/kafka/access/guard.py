@@ -9,10 +9,10 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 
 What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
-AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the APIs of ACLs ask
-`Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit that
-counts what may be seen, partitions that join all or none, or that a session remembers). No other handler does. Where no ACLs are
-enforced nothing of this is asked for.
+AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
+ask `Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit
+that counts what may be seen, partitions that join all or none, or that a session remembers). No other handler does. Where no
+ACLs are enforced nothing of this is asked for.
 """
 
 from __future__ import annotations
