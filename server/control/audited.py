@@ -18,14 +18,16 @@ CONTROL: Final = "control"
 async def noted(broker: Broker, door: str, api: str, names: Iterable[str], change: Awaitable[T]) -> T:
     """Have a change made, and noted in the audit log where there is one, with what became of it. Values are not among the
     names."""
-    errors: list[str] = []
     try:
-        return await change
+        result = await change
     except RequestError as exc:
-        errors.append(exc.code.name)
+        _note(broker, door, api, names, [exc.code.name])
         raise
-    finally:
-        if (audit := broker.security.audit) is not None:
-            audit.note(
-                "change", principal=None, host=None, client_id=None, protocol=door, api=api, names=list(names), errors=errors
-            )
+    _note(broker, door, api, names, [])
+    return result
+
+
+def _note(broker: Broker, door: str, api: str, names: Iterable[str], errors: list[str]) -> None:
+    if (audit := broker.security.audit) is not None:
+        nobody = {"principal": None, "host": None, "client_id": None}
+        audit.note("change", **nobody, protocol=door, api=api, names=list(names), errors=errors)
