@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak lint types typing-tree docs bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -95,8 +95,13 @@ format: $(VENV)/.installed-dev
 man: $(VENV)/.installed-demo
 	$(BIN)/python -m triolog.tools.cli.reference.man_pages build/man
 
-# What goes to a package index: a source distribution, the wheel that is made from it, and a check of both.
-dist: $(VENV)/.installed-release
+# The bill of materials, in build/triolog.cdx.json: what a server may need. SBOM_EXTRAS=spark has another one.
+SBOM_EXTRAS := metrics,telemetry,forward,control,regex
+sbom: $(VENV)/.installed-release
+	$(BIN)/python packaging/sbom.py --extras $(SBOM_EXTRAS) build/triolog.cdx.json
+
+# What goes to a package index: a source distribution, the wheel that is made from it, and a check of both; the bill beside it.
+dist: sbom
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*

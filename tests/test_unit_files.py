@@ -93,10 +93,15 @@ def commented(name: str) -> dict[str, object]:
 
 def test_what_the_example_proposes_is_taken_too(tmp_path: Path) -> None:
     proposed = tmp_path / "proposed.toml"
-    proposed.write_text(
-        "".join(f"{key} = {value}\n" for key, value in commented("triolog.toml").items() if key.startswith("max"))
-    )
-    assert set(read_settings(str(proposed), {}, {})) >= {"max_memory_bytes"}
+    lines = (FOLDER / "triolog.toml").read_text().splitlines()
+    proposed.write_text("\n".join(line.removeprefix("#") for line in lines if not line.startswith("# ")))
+    assert set(read_settings(str(proposed), {}, {})) >= {"max_memory_bytes", "audit_file"}
+
+
+def test_the_audit_log_that_the_example_proposes_is_where_the_service_may_write() -> None:
+    unit = UnitFile.read(FOLDER / SERVER)
+    assert Path(str(commented("triolog.toml")["audit_file"])).parent == Path("/var/log") / unit.service("LogsDirectory")
+    assert unit.service("LogsDirectoryMode") == "0750"
 
 
 def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(tmp_path: Path) -> None:

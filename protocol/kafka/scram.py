@@ -97,10 +97,12 @@ class ScramCredential:
 
     @classmethod
     def parse(cls, mechanism: ScramMechanism, text: str) -> Self:
-        """Read what `as_text` writes. Raises ValueError."""
+        """Read what `as_text` writes. Raises ValueError, which repeats nothing that may be secret."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or not fields["iterations"].isascii():
             raise ValueError("a SCRAM credential is salt=...,stored_key=...,server_key=...,iterations=...")
+        if not fields["iterations"].isdecimal():
+            raise ValueError("iterations is no number")
         credential = cls(
             mechanism,
             int(fields["iterations"]),

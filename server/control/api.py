@@ -14,6 +14,7 @@ import attrs
 from ...protocol.types import TopicPartition
 from ..faults.requests import Wanted
 from ..listeners.connections.counters import ProtocolCounters
+from .audited import CONTROL, noted
 from .life import Life
 from .seed import Seed
 from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
@@ -117,13 +118,14 @@ class ControlApi:
 
     async def create_topic(self, _names: list[str], told: Told) -> Any:
         name, partitions = str(told.get("name") or ""), whole_number(told, "partitions") or 1
-        await self.life.core.topics.create(
-            name, partitions, {key: str(value) for key, value in (told.get("config") or {}).items()}
-        )
+        config = {key: str(value) for key, value in (told.get("config") or {}).items()}
+        core = self.life.core
+        await noted(core, CONTROL, "POST /topics", [name], core.topics.create(name, partitions, config))
         return {"name": name, "partitions": partitions}
 
     async def delete_topic(self, names: list[str], _told: Told) -> Any:
-        await self.life.core.topics.delete(names[0])
+        core = self.life.core
+        await noted(core, CONTROL, "DELETE /topics", names, core.topics.delete(names[0]))
         return {}
 
     def _log(self, names: list[str]) -> LogView:
@@ -266,8 +268,10 @@ class ControlApi:
         return await self.state(names, told)
 
     async def reset(self, names: list[str], told: Told) -> Any:
+        gone = list(self.life.core.topics.names()) if self.life.is_running else []
         await self.life.reset()
-        await self.seed.put(self.life.core)
+        core = self.life.core
+        await noted(core, CONTROL, "POST /reset", gone, self.seed.put(core))
         return await self.state(names, told)
 
     async def retention(self, _names: list[str], _told: Told) -> Any:

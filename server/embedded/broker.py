@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 
@@ -16,6 +17,7 @@ from ...protocol.records.batch import iter_batches
 from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, Record, TopicPartition
 from ..broker import Broker, BrokerStatistics, FetchPartition, PlainRecord, TopicDescription
+from ..control.audited import EMBEDDED, noted
 from ..control.clock import MovedClock
 from ..control.life import Life
 from ..control.seed import Seed
@@ -29,6 +31,8 @@ from ..settings.broker_config import Address, BrokerConfig
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .living import directory_like, living
+
+T = TypeVar("T")
 
 
 @attrs.define(eq=False)
@@ -163,31 +167,37 @@ class EmbeddedBroker:
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic; `config` has Kafka's topic keys. Raises RequestError."""
-        await self.core.topics.create(name, partitions, config)
+        await self._noted("create_topic", [name], self.core.topics.create(name, partitions, config))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Raises RequestError."""
-        await self.core.topics.delete(name)
+        await self._noted("delete_topic", [name], self.core.topics.delete(name))
 
     async def alter_config(self, name: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
         """Set topic keys, and let others follow the defaults again; in effect when this returns. Raises RequestError."""
-        await self.core.topics.alter_configs(name, changes, deletes)
+        names = [f"{name}: {key}" for key in (*changes, *deletes)]
+        await self._noted("alter_config", names, self.core.topics.alter_configs(name, changes, deletes))
 
     async def alter_group_config(self, group: str, changes: Mapping[str, str], deletes: Sequence[str] = ()) -> None:
         """Set keys of a group, which need not be there yet, and let others follow the defaults again; in effect when this
         returns. Raises RequestError."""
         gone = frozenset(deletes)
-        await self.core.group_configs.change(
+        changing = self.core.group_configs.change(
             group, lambda before: {key: value for key, value in before.items() if key not in gone} | dict(changes)
         )
+        await self._noted("alter_group_config", [f"group {group}: {key}" for key in (*changes, *deletes)], changing)
 
     async def create_partitions(self, name: str, total: int) -> None:
         """Let a topic have `total` partitions, more than it has. Raises RequestError."""
-        await self.core.topics.create_partitions(name, total)
+        await self._noted("create_partitions", [name], self.core.topics.create_partitions(name, total))
 
     async def delete_records(self, topic: str, before_offset: int = -1, *, partition: int = 0) -> int:
         """Delete the records below an offset (-1: all) and answer the first offset that is left. Raises RequestError."""
-        return await self.core.logs.delete_records(TopicPartition(topic, partition), before_offset)
+        deleting = self.core.logs.delete_records(TopicPartition(topic, partition), before_offset)
+        return await self._noted("delete_records", [f"{topic}-{partition}"], deleting)
+
+    async def _noted(self, call: str, names: Sequence[str], change: Awaitable[T]) -> T:
+        return await noted(self.core, EMBEDDED, call, names, change)
 
     def topics(self) -> list[str]:
         """Names of all topics."""

@@ -111,9 +111,10 @@ def parsed_key(parse: Callable[[str], Any], kind: str, doc: str, *, shown: str |
 
 
 def text(value: Any) -> str:
-    """Raises ValueError."""
+    """Raises ValueError, which does not repeat what is in a table or a list: it may be secret."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not a text")
+        shown = {dict: "a table", list: "a list"}.get(type(value), repr(value))
+        raise ValueError(f"{shown} is not a text")
     return value
 
 

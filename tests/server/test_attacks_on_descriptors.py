@@ -7,9 +7,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from triolog.protocol.kafka.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.native.connection import NativeConnection, Role
+from triolog.protocol.native.messages import AuthenticateRequest
 
+from tests.support.certificates import HOST, make_certificates
 from tests.support.counts import counts
 from tests.support.descriptor_limits import (
     TELLS_IMPORTS,
@@ -24,6 +29,7 @@ from tests.support.kafka_requests import requests_of
 from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire, frame
 from tests.support.logs import batch
+from tests.support.scram_client import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient
 
@@ -31,6 +37,8 @@ COMMAND: Final = python_command(f"{TELLS_IMPORTS}{limited_to(256)}")
 TOPIC: Final = "at-work"
 """Not what the attacks name: they may delete that."""
 ROUNDS: Final = counts(60)
+PASSWORD: Final = "of alice"
+DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ATTACKS: Final = [requests_of(api)[-1] for api in APIS.values()]
 """Of every API the newest version."""
 
@@ -82,3 +90,61 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
         assert server.stop() == 0
         assert "met a bug" not in server.stderr()
         assert server.stderr().count("accepting on") <= 3
+
+
+@pytest.mark.parametrize("security", ["sasl_plaintext", "sasl_ssl"])
+def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(tmp_path: Path, security: str) -> None:
+    """Their connections were accepted before; handshakes and logins, by every mechanism, come when nothing can be opened."""
+    certificates = make_certificates(tmp_path / "certificates")
+    users, config = tmp_path / "users.toml", tmp_path / "server.toml"
+    users.write_text(f'[alice]\npassword = "{PASSWORD}"\n')
+    config.write_text(
+        f'kafka_security = "{security}"\nnative_security = "{security}"\nsasl_users_file = "{users}"\n'
+        f'ssl_certificate_file = "{certificates.server}"\nlog_level = "debug"\n'
+    )
+    context = certificates.client_context() if security == "sasl_ssl" else None
+    with ServerFolder(tmp_path, command=COMMAND) as folder, ExitStack() as stack:
+        server = folder.start("--config", str(config), "--kafka", "127.0.0.1:0")
+        listening = server.open_sockets()
+        by_native = ["PLAIN", *DIGESTS] if context is not None else list(DIGESTS)
+        doors = {server.address: by_native, kafka_address(server): ["PLAIN", *DIGESTS]}
+        opened = {
+            (address, mechanism): stack.enter_context(socket.create_connection(address, 60))
+            for address, mechanisms in doors.items()
+            for mechanism in mechanisms
+        }
+        server.wait_sockets(listening + len(opened))
+        exhaust(server)
+        for (address, mechanism), plain in opened.items():
+            connection = plain if context is None else stack.enter_context(context.wrap_socket(plain, server_hostname=HOST))
+            log_in = native_login if address == server.address else kafka_login
+            log_in(connection, mechanism)
+        assert server.stderr().count("logged in as alice") == len(opened)
+        relieve(server)
+        assert server.stop() == 0
+        assert "Traceback" not in server.stderr()
+
+
+def native_login(connection: socket.socket, mechanism: str) -> None:
+    client = WireClient(connection, NativeConnection(Role.CLIENT))
+    client.say_hello()
+    if mechanism == "PLAIN":
+        assert client.call(AuthenticateRequest(mechanism, f"\0alice\0{PASSWORD}".encode())).done
+        return
+    exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
+    first = client.call(AuthenticateRequest(mechanism, exchange.first()))
+    last = client.call(AuthenticateRequest(mechanism, exchange.final(first.data)))
+    assert last.done
+    assert exchange.check(last.data)
+
+
+def kafka_login(connection: socket.socket, mechanism: str) -> None:
+    client = KafkaWire(connection)
+    assert client.call(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    if mechanism == "PLAIN":
+        answer = client.call(SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
+        assert answer.error_code == 0
+        return
+    exchange = ScramClient(DIGESTS[mechanism], "alice", PASSWORD)
+    first = client.call(SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
+    assert exchange.check(client.call(SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2).auth_bytes)

@@ -9,9 +9,13 @@ from ...broker import AuditLog
 from .rights import Asker
 
 
-def note_change(audit: AuditLog, asker: Asker, protocol: str, api: str, names: Iterable[str], codes: Iterable[int]) -> None:
+def note_change(
+    audit: AuditLog | None, asker: Asker, protocol: str, api: str, names: Iterable[str], codes: Iterable[int]
+) -> None:
     """A client has asked for a change, of what `names` says, and was answered with these error codes. Values, which may be
-    secrets, are not among the names."""
+    secrets, are not among the names. No audit log: nobody wants to know."""
+    if audit is None:
+        return
     session = asker.session
     audit.note(
         "change",

@@ -162,7 +162,8 @@ class KafkaCalls:
             if inspect.isawaitable(answer):
                 answer = await answer
         audit = self.door.broker.security.audit
-        if audit is not None and request.body is not None and (names := AUDITED.get(request.api.key)) is not None:
+        names = None if audit is None or request.body is None else AUDITED.get(request.api.key)
+        if names is not None and not getattr(request.body, "validate_only", False):
             note_change(audit, call, KAFKA, request.api.name, names(request.body), error_codes(answer))
         if request.is_large:
             if self.session.quotas.is_active:

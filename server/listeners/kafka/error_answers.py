@@ -82,6 +82,7 @@ OWN: Final[dict[ApiKey, Own]] = {
     ApiKey.OFFSET_DELETE: Own(versions={"topics": Versions.parse("none")}),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Own(versions={"responses": Versions.parse("none")}),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Own(versions={"responses": Versions.parse("none")}),
+    ApiKey.DESCRIBE_QUORUM: Own(versions={"topics": Versions.parse("none")}),
     ApiKey.FIND_COORDINATOR: Own(fixed={"node_id": NOBODY, "port": NOBODY}),
     ApiKey.JOIN_GROUP: Own(fixed={"protocol_name": ""}),
     ApiKey.DELETE_RECORDS: Own(fixed={"low_watermark": -1}),

@@ -19,7 +19,9 @@ from ....protocol.kafka.messages.metadata import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
+from ..access.audited import note_change
 from ..connections.in_turns import in_turns
+from .access.audited import KAFKA
 from .door import NO_TOPIC_ID, Call
 
 TOPICS_AT_ONCE: Final = 16
@@ -131,6 +133,11 @@ async def _made(call: Call, name: str) -> TopicMetadata:
         await call.broker.topics.create(name, call.broker.config.num_partitions)
     except TopicAlreadyExistsError:
         """Somebody else was faster."""
+    except RequestError as exc:
+        note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], [exc.code])
+        raise
+    else:
+        note_change(call.broker.security.audit, call, KAFKA, "Metadata", [name], [])
     return call.broker.topics.metadata(name)
 
 

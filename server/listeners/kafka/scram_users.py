@@ -37,10 +37,6 @@ async def describe_user_scram_credentials(
     call: Call, body: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations by user; all users for none in particular."""
-    try:
-        call.check_authorized(AclOperation.DESCRIBE, ResourceType.CLUSTER)
-    except RequestError as exc:
-        return DescribeUserScramCredentialsResponse(error_code=exc.code, error_message=exc.message, results=[])
     users: dict[str, list[DescribeUserScramCredentialsCredentialInfo]] = {}
     for (user, mechanism), credential in sorted(call.broker.security.scram_users().items()):
         info = DescribeUserScramCredentialsCredentialInfo(mechanism=mechanism, iterations=credential.iterations)

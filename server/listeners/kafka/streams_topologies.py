@@ -21,7 +21,9 @@ from ....protocol.kafka.messages.streams_groups import (
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
+from ..access.audited import note_change
 from ..connections.in_turns import in_turns
+from .access.audited import KAFKA
 from .create_topics import TOPICS_PER_TURN, create_topic
 from .door import Call
 from .replicas import BY_DEFAULT
@@ -120,10 +122,12 @@ async def _make(call: Call, topics: Sequence[InternalTopic]) -> str:
     async for topic in in_turns(() if failed else topics, TOPICS_PER_TURN):
         try:
             await create_topic(call, _creatable(topic))
+            note_change(call.broker.security.audit, call, KAFKA, "StreamsGroupHeartbeat", [topic.name], [])
         except RequestError as exc:
             if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 LOGGER.warning("the internal topic %s could not be made: %s", topic.name, exc)
                 failed.append(f"{topic.name} ({exc.message})")
+                note_change(call.broker.security.audit, call, KAFKA, "StreamsGroupHeartbeat", [topic.name], [exc.code])
     if not failed:
         return ""
     others = len(failed) - FAILURES_TOLD

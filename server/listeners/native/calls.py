@@ -192,8 +192,10 @@ class NativeCalls(Asker):
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.protocols.values()))
             case _:
                 call: Answering = partial(_CALLS[type(message)], self.broker, message)
-                if self.broker.security.audit is not None and (names := AUDITED.get(type(message))) is not None:
-                    call = partial(self._audited, self.broker.security.audit, message, names, call)
+                audit = self.broker.security.audit
+                names = None if audit is None else AUDITED.get(type(message))
+                if names is not None and not getattr(message, "validate_only", False):
+                    call = partial(self._audited, audit, message, names, call)
                 self._answer_beside(correlation_id, call)
         return None
 
@@ -216,7 +218,7 @@ class NativeCalls(Asker):
         self.session.nursery.start_soon(self._answer, correlation_id, call)
 
     async def _audited(
-        self, audit: AuditLog, message: messages.RequestMessage, names: Callable[[Any], Iterable[str]], call: Answering
+        self, audit: AuditLog | None, message: messages.RequestMessage, names: Callable[[Any], Iterable[str]], call: Answering
     ) -> messages.ResponseMessage:
         """Have a change noted, with what became of it."""
         try:

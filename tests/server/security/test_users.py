@@ -32,6 +32,10 @@ def test_no_password_is_in_a_repr() -> None:
         ('[alice]\npassword = ""\n', "password is not a text"),
         ('[alice]\npasword = "secret"\n', "unknown key 'pasword'"),
         ('[alice]\nscram-sha-256 = "secret"\n', "scram-sha-256: a SCRAM credential is"),
+        (
+            '[alice]\nscram-sha-256 = "salt=a,stored_key=b,server_key=c,iterations=secret"\n',
+            "scram-sha-256: iterations is no number",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_without_a_secret(text: str, reason: str) -> None:

@@ -1,21 +1,33 @@
-"""Files of users are read again when they change, once they are whole, and nobody who has logged in notices."""
+"""Files of users and certificates are read again when they change, once they are whole, and nobody who is there notices."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from triolog.protocol.errors import InvalidConfigError
+from triolog.protocol.kafka.messages.metadata import MetadataRequest
+from triolog.protocol.native import messages
 from triolog.server.broker import Broker
-from triolog.server.service.reloading import security_part
+from triolog.server.listeners.opening import Addresses, Listeners
+from triolog.server.service.reloading import Change, security_part, tls_part
 from triolog.server.service.watched_files import WatchedFiles
+from triolog.server.settings.broker_config import Address, BrokerConfig
+from triolog.server.settings.listener_security import ListenerSecurity
 
 from tests.support.brokers import running_broker, until
+from tests.support.certificates import HOST, Certificates, make_certificates
+from tests.support.kafka_stream import KafkaStream
+from tests.support.native_stream import NativeStream
 
 LOOK_S = 0.005
 
@@ -59,6 +71,52 @@ async def test_what_cannot_be_read_is_said_once_and_changes_nothing(tmp_path: Pa
     assert ["is not TOML" in each for each in errors()] == [True, False]
 
 
+async def test_a_certificate_that_changes_is_shown_to_new_connections_and_old_ones_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On both doors; a certificate of which only a part is there is not taken."""
+    before, after = (make_certificates(tmp_path / name) for name in ("before", "after"))
+    file = tmp_path / "server.pem"
+    shutil.copy(before.server, file)
+    keys: dict[str, Any] = dict.fromkeys(("native_security", "kafka_security"), ListenerSecurity.SSL)
+    keys |= {"ssl_certificate_file": str(file), "audit_file": str(tmp_path / "audit")}
+    async with running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        doors = await listeners.start(nursery, Addresses(Address(HOST, 0), Address(HOST, 0)))
+        nursery.start_soon(WatchedFiles(broker, [partial(tls_part, broker, listeners)], LOOK_S).run)
+        async with shaken(doors.native, before) as native, shaken(doors.kafka, before) as kafka:
+            old = NativeStream(native), KafkaStream(kafka)
+            await old[0].call(messages.HelloRequest("old"))
+            file.write_bytes(Path(after.server).read_bytes()[:100])
+            await until(lambda: "ssl_certificate_file" in caplog.text)
+            async with shaken(doors.kafka, before) as another:
+                assert another.getpeercert() == kafka.getpeercert()
+            shutil.copy(after.server, file)
+            await until(lambda: b"the content of" in (tmp_path / "audit").read_bytes())
+            for address in (doors.native, doors.kafka):
+                async with shaken(address, after) as new:
+                    assert new.getpeercert() not in (native.getpeercert(), kafka.getpeercert())
+                with pytest.raises(trio.BrokenResourceError):
+                    async with shaken(address, before):
+                        """It trusts another authority."""
+            assert (await old[0].call(messages.MetadataRequest(()))).topics == ()
+            assert (await old[1].call(MetadataRequest(topics=[]), 9)).topics == []
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def shaken(address: Address | None, certificates: Certificates) -> AsyncIterator[Any]:
+    """A connection whose handshake is done, by a client that trusts these."""
+    assert address is not None
+    context = certificates.client_context()
+    stream = trio.SSLStream(await trio.open_tcp_stream(*address), context, server_hostname=HOST, https_compatible=True)
+    try:
+        await stream.do_handshake()
+        yield stream
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
 async def test_a_file_that_only_looks_changed_is_no_change(tmp_path: Path) -> None:
     async with watched(tmp_path) as (broker, users):
         os.utime(users, ns=(1, 1))
@@ -73,3 +131,28 @@ async def test_a_file_that_only_looks_changed_is_no_change(tmp_path: Path) -> No
         await until(has_looked)
         assert broker.security.is_password("alice", "old")
     assert (tmp_path / "audit").read_text() == ""
+
+
+async def test_what_could_not_be_read_for_want_of_descriptors_is_read_when_there_are_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lacking, tried = True, 0
+
+    async def part(config: BrokerConfig) -> Change:
+        nonlocal tried
+        tried += 1
+        await trio.lowlevel.checkpoint()
+        if lacking:
+            raise InvalidConfigError("a file of TLS cannot be read") from OSError(errno.EMFILE, "Too many open files")
+        return Change(("read",))
+
+    users = tmp_path / "users.toml"
+    users.write_text('[alice]\npassword = "a"\n')
+    keys = {"sasl_users_file": str(users), "audit_file": str(tmp_path / "audit")}
+    async with running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(WatchedFiles(broker, [part], LOOK_S).run)
+        await until(lambda: tried > 3)
+        lacking = False
+        await until(lambda: "the file has changed: read" in caplog.text or b"read" in (tmp_path / "audit").read_bytes())
+        nursery.cancel_scope.cancel()
+    assert "not used" not in caplog.text

@@ -59,7 +59,7 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
                 values[name] = Address.parse(options[name])
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    for name in ("node", "state_dir", "tls_ca", "tls_cert", "user"):
+    for name in ("node", "state_dir", "tls_ca", "tls_cert", "user", "metrics_token_file", "insecure"):
         if options[name] is not None:
             values[name] = options[name]
     if options["password_file"] is not None:

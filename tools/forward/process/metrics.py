@@ -4,18 +4,24 @@ child. docs/forward.md says what each means.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
+
+from ....protocol.errors import InvalidConfigError
 from ....server.settings.broker_config import Address
 from ..errors import SettingsError
 from ..progress import LinkProgress
+from ..settings.forward_settings import ForwardSettings
 from ..states import LinkState
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from ....server.listeners.connections.sockets import Listener
 
 GAUGES: Final = {
     "backlog_records": "Records that are not upstream.",
@@ -61,28 +67,56 @@ def families(told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
             yield family
 
 
-@contextlib.contextmanager
-def serve_metrics(address: Address, links: Callable[[], Sequence[LinkProgress]]) -> Iterator[int]:
-    """Answer over HTTP for the time of the block, in a thread; gives the port. Raises SettingsError."""
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise SettingsError("metrics need prometheus_client: pip install 'triolog[metrics]'")
-    from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+@asynccontextmanager
+async def answering_metrics(settings: ForwardSettings, links: Callable[[], Sequence[LinkProgress]]) -> AsyncIterator[None]:
+    """Answer `/metrics` for the time of the block, where the settings say so, to those who are answered by a server's. Raises
+    SettingsError."""
+    if settings.metrics is None:
+        yield
+        return
+    listener, failed = _listener(settings, settings.metrics, links), None
+    async with trio.open_nursery() as nursery:
+        try:
+            await nursery.start(listener.run)
+        except OSError as exc:
+            failed = SettingsError(f"metrics cannot be answered at {settings.metrics}: {exc.strerror or exc}")
+        else:
+            yield
+            nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+def _listener(settings: ForwardSettings, address: Address, links: Callable[[], Sequence[LinkProgress]]) -> Listener:
+    if any(importlib.util.find_spec(name) is None for name in ("prometheus_client", "h11")):
+        raise SettingsError("metrics need prometheus_client and h11: pip install 'triolog[metrics]'")
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
+
+    from ....server.listeners.http.access import READING, HttpAccess, read_token
+    from ....server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:
             return families([link.snapshot() for link in links()])
 
-    registry = CollectorRegistry()
+    try:
+        token = None if settings.metrics_token_file is None else read_token(settings.metrics_token_file)
+    except InvalidConfigError as exc:
+        raise SettingsError(exc.message) from exc
+    access, registry = HttpAccess.of(address, token), CollectorRegistry()
     registry.register(Links())
     ProcessCollector(registry=registry)
-    try:
-        server, thread = start_http_server(address.port, address.host, registry)
-    except OSError as exc:
-        raise SettingsError(f"metrics cannot be answered at {address}: {exc.strerror or exc}") from exc
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+    async def answer(request: HttpRequest) -> HttpAnswer:
+        if request.path != "/metrics":
+            return HttpAnswer.text(404, "there is /metrics")
+        if request.method not in READING:
+            refusal = HttpAnswer.text(405, "/metrics is read with GET")
+            return refusal._replace(headers=(("allow", ", ".join(READING)),))
+        if (refused := access.refusal(request)) is not None:
+            return refused
+        return HttpAnswer(200, await trio.to_thread.run_sync(generate_latest, registry), CONTENT_TYPE_LATEST)
+
+    return http_listener(address, answer)

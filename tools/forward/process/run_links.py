@@ -20,7 +20,7 @@ from ..link import Link
 from ..settings.forward_settings import ForwardSettings
 from ..source.source import Source
 from .fleet import Fleet
-from .metrics import serve_metrics
+from .metrics import answering_metrics
 
 LOGGER: Final = logging.getLogger(__name__)
 PARENT_S: Final = 1.0
@@ -44,10 +44,10 @@ async def run_links(
         fleet = Fleet(settings, state_dir, open_source, drain)
         stack.callback(fleet.release)
         fleet.take()
-        if settings.metrics is not None:
-            stack.enter_context(serve_metrics(settings.metrics, fleet.progress))
+        if settings.is_exposed:
+            LOGGER.warning("insecure metrics=%s: whoever reaches that from another machine reads it", settings.metrics)
         signals = stack.enter_context(trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT))
-        async with trio.open_nursery() as around:
+        async with answering_metrics(settings, fleet.progress), trio.open_nursery() as around:
             await fleet.start(around)
             around.start_soon(_stop_on_signal, signals, fleet)
             if read_again is not None:

@@ -14,7 +14,8 @@ from typing import Any, Final
 import attrs
 
 from ....server.settings.broker_config import Address
-from ....server.settings.broker_key import BrokerKey, described, keys_of, parsed_key, text_key
+from ....server.settings.broker_key import BrokerKey, bool_key, described, keys_of, parsed_key, text_key
+from ....server.settings.exposure import is_loopback
 from ..errors import SettingsError
 from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
 from .names import target_name
@@ -58,9 +59,25 @@ class ForwardSettings:
     metrics: Address | None = parsed_key(
         Address.parse, "address", "Where /metrics is answered over HTTP. Without it nothing is."
     )
+    metrics_token_file: str | None = text_key(
+        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path"
+    )
+    insecure: bool = bool_key(
+        False, "Whether everybody may read /metrics who reaches the machine, on another address than loopback, without a token."
+    )
     links: tuple[LinkSettings, ...]
 
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines reach /metrics without a token."""
+        return self.metrics is not None and self.metrics_token_file is None and not is_loopback(self.metrics.host)
+
     def __attrs_post_init__(self) -> None:
+        if self.is_exposed and not self.insecure:
+            raise SettingsError(
+                f"metrics {self.metrics}: other machines reach that, and everybody may read it. Listen on 127.0.0.1, or: "
+                "metrics_token_file has a token asked for; --insecure (insecure = true) has it so"
+            )
         if self.password is not None and self.user is None:
             raise SettingsError("password is for user, which is missing")
         if not self.links:

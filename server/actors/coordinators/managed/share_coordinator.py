@@ -182,8 +182,10 @@ class ShareCoordinator(ManagedCoordinator[ShareGroups, SharePlan, ShareSessionKe
 
     async def alter_offsets(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> list[RequestError | None]:
         """Let a group without members read from there; one answer for each, in order. A group that nobody knows is made.
-        Raises RequestError for all of them: NON_EMPTY_GROUP. Cancelled: it is done all the same."""
+        Raises RequestError for all of them: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Cancelled: it is done all the same."""
         states = self._keeper(group)
+        if not offsets and self.is_of_another_kind(group):
+            raise other_kind(group)
         if not offsets:
             return []
         async with self._changing(group, may_be_new=True):

@@ -1,4 +1,5 @@
-"""APIs of Kafka's protocol that change topics, users, ACLs, quotas or configuration, and what they name: for the audit log."""
+"""APIs of Kafka's protocol that change topics, groups, users, ACLs, quotas or configuration, and what they name: for the audit
+log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from .....protocol.kafka.messages.admin.acls import CreateAclsRequest, DeleteAcl
 from .....protocol.kafka.messages.admin.quotas import AlterClientQuotasRequest
 from .....protocol.kafka.messages.admin.topics import DeleteRecordsRequest, DeleteTopicsRequest
 from .....protocol.kafka.messages.groups import DeleteGroupsRequest
+from .....protocol.kafka.messages.offsets import OffsetDeleteRequest
 from .....protocol.kafka.messages.sasl import AlterUserScramCredentialsRequest
+from .....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
 
 KAFKA: Final = "kafka"
 RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
@@ -77,12 +80,33 @@ def _groups(body: DeleteGroupsRequest) -> Iterable[str]:
     return body.groups_names
 
 
+def _offsets(body: OffsetDeleteRequest) -> Iterable[str]:
+    return [f"{body.group_id}: {topic.name}-{each.partition_index}" for topic in body.topics for each in topic.partitions]
+
+
+def _share_offsets(body: Any) -> Iterable[str]:
+    return [f"{body.group_id}: {topic.topic_name}" for topic in body.topics]
+
+
+def _markers(body: WriteTxnMarkersRequest) -> Iterable[str]:
+    return [
+        f"producer {marker.producer_id}: {topic.name}-{number}"
+        for marker in body.markers
+        for topic in marker.topics
+        for number in topic.partition_indexes
+    ]
+
+
 AUDITED: Final[dict[ApiKey, Callable[[Any], Iterable[str]]]] = {
     ApiKey.CREATE_TOPICS: _topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.CREATE_PARTITIONS: _topics,
     ApiKey.DELETE_RECORDS: _partitions,
     ApiKey.DELETE_GROUPS: _groups,
+    ApiKey.OFFSET_DELETE: _offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _share_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _share_offsets,
+    ApiKey.WRITE_TXN_MARKERS: _markers,
     ApiKey.ALTER_CONFIGS: _configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,

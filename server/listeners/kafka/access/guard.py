@@ -9,10 +9,10 @@ ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kaf
 
 What a request names follows from what its fields stand for (`protocol.kafka.entities`). What is wrong with an element itself is
 its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
-AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat and the APIs of users and ACLs ask `Call.authorize`
-themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit that counts what may be
-seen, partitions that join all or none, or that a session remembers). No other handler does. Where no ACLs are enforced nothing
-of this is asked for.
+AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
+ask `Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit
+that counts what may be seen, partitions that join all or none, or that a session remembers). No other handler does. Where no
+ACLs are enforced nothing of this is asked for.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Each:
     judge: Judge
     once: bool = False
     """Elements that are there twice are not judged: their handler refuses them."""
+    is_of_group: bool = False
+    """The group is looked for even where every element is refused."""
 
 
 @attrs.frozen
@@ -134,7 +136,7 @@ def _one_group(call: Call, _api: Api, body: Any) -> ErrorCode | None:
 # ---- elements that are refused ---------------------------------------------------------------------------------------------
 
 
-def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False) -> Each:
+def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False, is_of_group: bool = False) -> Each:
     """Requires an operation on what each element names. An unknown topic id is left to the handler."""
     entity = ENTITIES[kind]
 
@@ -147,7 +149,7 @@ def _named(kind: ResourceType, operation: AclOperation, *, once: bool = False) -
                 return None
         return None if call.authorize(operation, kind, name or "") else DENIED[kind]
 
-    return Each(entity, _right(operation, kind), judge, once)
+    return Each(entity, _right(operation, kind), judge, once, is_of_group)
 
 
 def _new_topic(call: Call, _body: Any, element: Any) -> ErrorCode | None:
@@ -205,6 +207,7 @@ _NEW_TOPICS: Final = Each(TOPIC_NAME, "CREATE TOPIC, or CREATE CLUSTER", _new_to
 _OLD_TOPICS: Final = Each(TOPIC_NAME, "DELETE TOPIC, or DELETE CLUSTER", _old_topic, once=True)
 _DESCRIBED_CONFIGS: Final = Each(RESOURCE_NAME, "DESCRIBE_CONFIGS TOPIC, GROUP or CLUSTER", _described_configs)
 _ALTERED_CONFIGS: Final = Each(RESOURCE_NAME, "ALTER_CONFIGS TOPIC, GROUP or CLUSTER", _altered_configs, once=True)
+_OFFSETS_OF_GROUP: Final = _named(TOPIC, AclOperation.READ, is_of_group=True)
 _ONE_GROUP: Final = Rule(_right(AclOperation.DESCRIBE, GROUP), _one_group)
 
 RULES: Final[dict[ApiKey, Rules]] = {
@@ -217,7 +220,7 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.SHARE_ACKNOWLEDGE: Rules((_IN_GROUP,)),
     ApiKey.OFFSET_COMMIT: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
     ApiKey.OFFSET_FETCH: Rules((_ONE_GROUP,), _named(GROUP, AclOperation.DESCRIBE), seen_answers.offsets),
-    ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
+    ApiKey.OFFSET_DELETE: Rules((_on(GROUP, AclOperation.DELETE),), _OFFSETS_OF_GROUP),
     ApiKey.DESCRIBE_GROUPS: Rules(each=_named(GROUP, AclOperation.DESCRIBE)),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.described_groups),
     ApiKey.SHARE_GROUP_HEARTBEAT: Rules((_IN_GROUP, _on(TOPIC, AclOperation.DESCRIBE))),
@@ -225,8 +228,8 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: Rules((_IN_GROUP,)),
     ApiKey.STREAMS_GROUP_DESCRIBE: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.streams_groups),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rules(each=_named(GROUP, AclOperation.DESCRIBE), hide=seen_answers.share_offsets),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rules((_IN_GROUP,), _named(TOPIC, AclOperation.READ)),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _named(TOPIC, AclOperation.READ)),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rules((_IN_GROUP,), _OFFSETS_OF_GROUP),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rules((_on(GROUP, AclOperation.DELETE),), _OFFSETS_OF_GROUP),
     ApiKey.LIST_GROUPS: Rules(hide=seen_answers.listed_groups),
     ApiKey.DELETE_GROUPS: Rules(each=_named(GROUP, AclOperation.DELETE)),
     ApiKey.FIND_COORDINATOR: Rules((Rule(COORDINATOR, _one_coordinator),), Each(COORDINATOR_KEY, COORDINATOR, _coordinator)),
@@ -251,6 +254,7 @@ RULES: Final[dict[ApiKey, Rules]] = {
     ApiKey.LIST_CONFIG_RESOURCES: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.DESCRIBE_CONFIGS),)),
     ApiKey.ALTER_CLIENT_QUOTAS: Rules((_on(CLUSTER, AclOperation.ALTER_CONFIGS),)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
     ApiKey.DESCRIBE_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.DESCRIBE),)),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
     ApiKey.ELECT_LEADERS: Rules((_on(CLUSTER, AclOperation.ALTER),)),
@@ -279,7 +283,6 @@ BY_THEMSELVES: Final = {
     ApiKey.SHARE_FETCH: "each: READ TOPIC",
     ApiKey.SHARE_ACKNOWLEDGE: "each: READ TOPIC",
     ApiKey.STREAMS_GROUP_HEARTBEAT: "DESCRIBE TOPIC, all of the topology; internal ones: CREATE TOPIC, or CREATE CLUSTER",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "DESCRIBE CLUSTER",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "ALTER CLUSTER",
     ApiKey.DESCRIBE_ACLS: "DESCRIBE CLUSTER",
     ApiKey.CREATE_ACLS: "ALTER CLUSTER",

@@ -61,7 +61,7 @@ async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handl
     refused, kept = _judged(call, body, each, getattr(body, path))
     if not refused:
         return await _served(call, body, handler)
-    answer = await _served(call, _with(body, path, kept), handler) if kept else api.response()
+    answer = await _served(call, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
     if getattr(answer, "error_code", 0):
         return answer
     for code, elements in refused.items():

@@ -9,6 +9,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,42 @@ def test_metrics_are_answered(pair: Forwarding, tmp_path: Path) -> None:
     assert f'triolog_forward_records_total{{link="{LINK}"}} 10.0' in text
     assert f'triolog_forward_state{{link="{LINK}",state="running"}} 1.0' in text
     assert f'triolog_forward_backlog_records{{link="{LINK}"}} 0.0' in text
+
+
+def answer_of(port: int, **headers: str) -> tuple[int, str]:
+    """Status and text of `/metrics`."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/metrics", headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_metrics_are_answered_to_whom_a_servers_are(pair: Forwarding, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token-of-metrics")
+    port = _free_port()
+    links = one_link(pair, tmp_path, "--metrics", f"0.0.0.0:{port}", "--metrics-token-file", str(token))
+    with running(tmp_path, *links):
+        assert answer_of(port)[0] == 401
+        assert answer_of(port, Authorization="Bearer another-token-of-metrics")[0] == 401
+        assert answer_of(port, Authorization="Bearer a-token-of-metrics", Origin="http://evil.example")[0] == 403
+        status, text = answer_of(port, Authorization="Bearer a-token-of-metrics")
+        assert (status, f'triolog_forward_records_total{{link="{LINK}"}}' in text) == (200, True)
+    with running(tmp_path, *one_link(pair, tmp_path, "--metrics", f"127.0.0.1:{port}")):
+        assert answer_of(port, Host="evil.example")[0] == 403
+        assert answer_of(port)[0] == 200
+
+
+def test_metrics_that_others_reach_without_a_token_are_a_warning(pair: Forwarding, tmp_path: Path) -> None:
+    port = _free_port()
+    with running(tmp_path, *one_link(pair, tmp_path, "--metrics", f"0.0.0.0:{port}", "--insecure")) as process:
+        assert answer_of(port)[0] == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert f"insecure metrics=0.0.0.0:{port}" in (tmp_path / "stderr").read_text()
 
 
 def _free_port() -> int:

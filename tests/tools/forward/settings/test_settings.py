@@ -120,6 +120,17 @@ def test_what_makes_no_sense_is_refused_by_name(change: dict[str, object], messa
         read_link("the test", {**LEAST, **change})
 
 
+def test_a_forwarders_metrics_are_open_to_others_with_a_token_or_insecure_only() -> None:
+    links = (read_link("the test", LEAST),)
+    for host in ("0.0.0.0", "gateway.example"):
+        metrics = Address(host, 9309)
+        with pytest.raises(SettingsError, match=f"metrics {host}:9309: other machines reach that"):
+            ForwardSettings(links=links, metrics=metrics)
+        assert not ForwardSettings(links=links, metrics=metrics, metrics_token_file="token").is_exposed
+        assert ForwardSettings(links=links, metrics=metrics, insecure=True).is_exposed
+    assert not ForwardSettings(links=links, metrics=Address("127.0.0.1", 9309)).is_exposed
+
+
 def test_a_key_that_is_missing_is_named() -> None:
     with pytest.raises(SettingsError, match="the key 'to' is missing"):
         read_link("the test", {"name": "a", "topics": ["t"]})

@@ -1,0 +1,327 @@
+"""Every way to change a topic, a group, a user, an ACL, a quota or configuration leaves a line in the audit log, and no other
+call changes one of them: both protocols, the calls of a broker in a program, and the control port."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from triolog.protocol.native import messages as m
+from triolog.server.broker import Broker
+from triolog.server.control.api import ControlApi
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.listeners.kafka.access import audited as kafka_audited
+from triolog.server.listeners.native.access import audited as native_audited
+from triolog.server.settings.broker_config import Address
+
+from tests.support.kafka_rights.askers import CASES
+from tests.support.kafka_rights.case import MEMBER, built
+from tests.support.kafka_rights.world import ADMIN, World, users
+from tests.support.kafka_wire import KafkaWire
+from tests.support.wire_client import WireClient
+
+K = ApiKey
+DEADLINE_S: Final = 30.0
+SECRET: Final = b"salted password"
+ACL: Final = {
+    "resource_type": ResourceType.TOPIC,
+    "resource_name": "orders",
+    "resource_pattern_type": PatternType.LITERAL,
+    "principal": "User:carol",
+    "host": "*",
+    "operation": AclOperation.READ,
+    "permission_type": AclPermission.ALLOW,
+}
+FILTER: Final = {
+    "resource_type_filter": ResourceType.TOPIC,
+    "resource_name_filter": "orders",
+    "pattern_type_filter": PatternType.LITERAL,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": AclOperation.ANY,
+    "permission_type": AclPermission.ANY,
+}
+SHARED: Final = {"topic_name": "orders", "partitions": [{"partition_index": 0, "start_offset": 0}]}
+STORE: Final = {"name": "app-store-changelog", "partitions": 0, "replication_factor": 0, "topic_configs": []}
+TOPOLOGY: Final = {
+    "epoch": 0,
+    "subtopologies": [{"subtopology_id": "0", "source_topics": ["orders"], "state_changelog_topics": [STORE]}],
+}
+USER: Final = {"name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": SECRET}
+QUOTA: Final = {
+    "entity": [{"entity_type": "user", "entity_name": "carol"}],
+    "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}],
+}
+COMMITTED: Final = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+
+KAFKA: Final[list[tuple[ApiKey, int, dict[str, Any], list[str]]]] = [
+    (
+        K.CREATE_TOPICS,
+        7,
+        {
+            "topics": [
+                {
+                    "name": "orders",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": [{"name": "retention.ms", "value": "-1"}],
+                }
+            ],
+            "timeout_ms": 1000,
+        },
+        ["orders"],
+    ),
+    (K.CREATE_PARTITIONS, 3, {"topics": [{"name": "orders", "count": 2, "assignments": None}], "timeout_ms": 1000}, ["orders"]),
+    (
+        K.ALTER_CONFIGS,
+        2,
+        {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "flush.ms", "value": "77"}]}]},
+        ["topic orders: flush.ms"],
+    ),
+    (
+        K.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        {
+            "resources": [
+                {
+                    "resource_type": kind,
+                    "resource_name": name,
+                    "configs": [{"name": key, "config_operation": 0, "value": value}],
+                }
+                for kind, name, key, value in [
+                    (2, "orders", "segment.ms", "50000"),
+                    (32, "group", "consumer.session.timeout.ms", "50000"),
+                    (16, "metrics", "interval.ms", "50000"),
+                ]
+            ]
+        },
+        ["topic orders: segment.ms", "group group: consumer.session.timeout.ms", "client metrics metrics: interval.ms"],
+    ),
+    (K.METADATA, 12, {"topics": [{"name": "asked-for"}], "allow_auto_topic_creation": True}, ["asked-for"]),
+    (
+        K.STREAMS_GROUP_HEARTBEAT,
+        0,
+        {
+            "group_id": "app",
+            "member_id": MEMBER,
+            "rebalance_timeout_ms": 60_000,
+            "process_id": "process",
+            "topology": TOPOLOGY,
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+        },
+        ["app-store-changelog"],
+    ),
+    (
+        K.DELETE_RECORDS,
+        2,
+        {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}], "timeout_ms": 1000},
+        ["orders-0"],
+    ),
+    (
+        K.OFFSET_DELETE,
+        0,
+        {"group_id": "group", "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]},
+        ["group: orders-0"],
+    ),
+    (K.DELETE_GROUPS, 2, {"groups_names": ["other"]}, ["other"]),
+    (K.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": "sharers", "topics": [SHARED]}, ["sharers: orders"]),
+    (K.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "sharers", "topics": [{"topic_name": "orders"}]}, ["sharers: orders"]),
+    (
+        K.WRITE_TXN_MARKERS,
+        1,
+        {
+            "markers": [
+                {
+                    "producer_id": 7,
+                    "producer_epoch": 0,
+                    "transaction_result": False,
+                    "topics": [{"name": "orders", "partition_indexes": [0]}],
+                }
+            ]
+        },
+        ["producer 7: orders-0"],
+    ),
+    (K.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": [USER]}, ["set carol"]),
+    (K.CREATE_ACLS, 3, {"creations": [ACL]}, ["ALLOW User:carol at * READ TOPIC LITERAL orders"]),
+    (K.DELETE_ACLS, 3, {"filters": [FILTER]}, ["ANY None at None ANY TOPIC LITERAL orders"]),
+    (K.ALTER_CLIENT_QUOTAS, 1, {"entries": [QUOTA], "validate_only": False}, ["user carol"]),
+    (K.DELETE_TOPICS, 5, {"topic_names": ["asked-for"], "timeout_ms": 1000}, ["asked-for"]),
+]
+"""What is asked for, in order, and the names in the line about it. Values are in none."""
+IN_GROUPS: Final = (
+    K.OFFSET_DELETE,
+    K.DELETE_GROUPS,
+    K.ALTER_SHARE_GROUP_OFFSETS,
+    K.DELETE_SHARE_GROUP_OFFSETS,
+    K.WRITE_TXN_MARKERS,
+)
+"""What they change is in logs, which clients change all the time."""
+NATIVE: Final[list[tuple[m.RequestMessage, list[str]]]] = [
+    (m.CreateTopicsRequest((m.NewTopic("native", 1, {"retention.ms": "-1"}),)), ["native"]),
+    (m.CreatePartitionsRequest((m.NewPartitions("native", 2),)), ["native"]),
+    (m.AlterConfigsRequest((m.ConfigChange("native", {"flush.ms": "88"}),)), ["native: flush.ms"]),
+    (m.DeleteRecordsRequest((m.DeleteRecordsPartition("native", 0, 1),)), ["native-0"]),
+    (
+        m.AlterQuotasRequest((m.Quota((m.QuotaPart("user", "dave"),), (m.QuotaValue("producer_byte_rate", 1e6),)),)),
+        ["user dave"],
+    ),
+    (m.DeleteGroupsRequest(("third",)), ["third"]),
+    (m.DeleteTopicsRequest(("native",)), ["native"]),
+]
+
+
+@attrs.define
+class Place:
+    """A broker with an audit log, and everybody who may do everything."""
+
+    broker: BlockingBroker = attrs.field(repr=False)
+    file: Path
+    kafka: KafkaWire
+    native: WireClient
+    world: World
+    """Of which nothing has been made."""
+    control: ControlApi = attrs.field(repr=False)
+
+    def state(self) -> Any:
+        """All that only an administrator changes."""
+        return self.broker.call_now(lambda: state_of(self.broker._target.core))
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [each for each in map(json.loads, self.file.read_text().splitlines()) if each["event"] == "change"]
+
+    def line_after(self, change: Callable[[], Any]) -> dict[str, Any]:
+        """The one line that a change leaves. Lines are written in the order of changes, soon."""
+        before, deadline = len(self.lines()), time.monotonic() + DEADLINE_S
+        change()
+        while len(found := self.lines()) == before:
+            assert time.monotonic() < deadline, "no line"
+        [line] = found[before:]
+        return line
+
+
+def state_of(core: Broker) -> Any:
+    topics = {name: core.topics.describe(name) for name in core.topics.names()}
+    return (
+        {name: (each.configs, [partition.log_start_offset for partition in each.partitions]) for name, each in topics.items()},
+        dict(core.security.scram_users()),
+        frozenset(core.security._copies.state.acls),
+        {entity: dict(values) for entity, values in core.security.client_quotas().items()},
+        {group: dict(values) for group, values in core.group_configs.overrides().items()},
+        {name: dict(values) for name, values in core.client_metrics.overrides().items()},
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    file = tmp_path / "audit.jsonl"
+    security = {"acl_enable": "true", "super_users": f"User:{ADMIN};User:ANONYMOUS", "audit_file": str(file)}
+    with BlockingBroker(
+        MEMORY, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True, users=users(), security=security
+    ) as broker:
+        assert broker.kafka is not None
+        assert broker.native is not None
+        world = World(broker.kafka)
+        with world.as_user(ADMIN) as kafka, WireClient.connect(broker.native) as native:
+            yield Place(broker, file, kafka, native, world, ControlApi(broker._target.life))
+
+
+def append(place: Place, topic: str) -> None:
+    place.broker.append(topic, [b"a", b"b"])
+
+
+def test_changes_by_kafkas_protocol(place: Place) -> None:
+    for key, version, fields, names in KAFKA:
+        if key is K.DELETE_RECORDS:
+            append(place, "orders")
+        for group in ("group", "other", "third"):
+            if key is K.OFFSET_DELETE:
+                commit = {
+                    "group_id": group,
+                    "generation_id_or_member_epoch": -1,
+                    "topics": [{"name": "orders", "partitions": [COMMITTED]}],
+                }
+                place.kafka.call(built(APIS[K.OFFSET_COMMIT].request, commit), 9)
+        before = place.state()
+        line = place.line_after(partial(place.kafka.call, built(APIS[key].request, fields), version))
+        assert (line["api"], line["names"], line["errors"]) == (APIS[key].name, names, []), key
+        assert (line["principal"], line["host"], line["protocol"]) == (f"User:{ADMIN}", "127.0.0.1", "kafka")
+        assert key in IN_GROUPS or place.state() != before, key
+    assert {key for key, *_ in KAFKA} == {*kafka_audited.AUDITED, K.METADATA, K.STREAMS_GROUP_HEARTBEAT}
+    told = str([line["names"] for line in place.lines()])
+    assert all(value not in told for value in ("50000", "77", "100000", SECRET.decode(), SECRET.hex()))
+
+
+def test_other_apis_of_kafka_change_nothing(place: Place) -> None:
+    """Asked as by the tests of rights, each by who may do everything, about a topic that is there and names that are not."""
+    changing = {key for key, *_ in KAFKA}
+    asked = [case for case in CASES if case.key not in changing or (case.key is K.METADATA and not case.is_about_new)]
+    assert {case.key for case in asked} | changing >= {*APIS} - {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
+    world = World.made(place.world.address)
+    before = place.state()
+    for case in asked:
+        for of in ("there", "nobody"):
+            with world.as_user(ADMIN) as client:
+                for body, version in (*case.prepared(world.names(of)), case.request(world.names(of))):
+                    client.call(body, version)
+        assert place.state() == before, case.label
+
+
+def test_changes_by_the_native_protocol(place: Place) -> None:
+    for message, names in NATIVE:
+        if isinstance(message, m.DeleteRecordsRequest):
+            append(place, "native")
+        line = place.line_after(partial(place.native.call, message))
+        assert (line["api"], line["names"], line["protocol"]) == (message.api, names, "native")
+        assert line["errors"] == ([] if names != ["third"] else line["errors"])
+        assert line["principal"] == "User:ANONYMOUS"
+    assert {type(message) for message, _ in NATIVE} == {*native_audited.AUDITED}
+
+
+def test_changes_by_the_program_itself(place: Place) -> None:
+    broker = place.broker
+    changes: list[tuple[str, Callable[[], Any], list[str]]] = [
+        ("create_topic", partial(broker.create_topic, "mine", 1, {"retention.ms": "-1"}), ["mine"]),
+        ("create_partitions", partial(broker.create_partitions, "mine", 2), ["mine"]),
+        ("alter_config", partial(broker.alter_config, "mine", {"flush.ms": "99"}), ["mine: flush.ms"]),
+        (
+            "alter_group_config",
+            partial(broker.alter_group_config, "g", {"share.auto.offset.reset": "earliest"}),
+            ["group g: share.auto.offset.reset"],
+        ),
+        ("delete_records", partial(broker.delete_records, "mine"), ["mine-0"]),
+        ("delete_topic", partial(broker.delete_topic, "mine"), ["mine"]),
+    ]
+    for api, change, names in changes:
+        line = place.line_after(change)
+        assert (line["protocol"], line["api"], line["names"], line["errors"]) == ("embedded", api, names, [])
+        assert line["principal"] is None
+
+
+def test_changes_by_the_control_port(place: Place) -> None:
+    control = place.control
+    for api, change in [
+        ("POST /topics", partial(control.create_topic, [], {"name": "controlled"})),
+        ("DELETE /topics", partial(control.delete_topic, ["controlled"], {})),
+    ]:
+        line = place.line_after(partial(place.broker.call, change))
+        assert (line["protocol"], line["api"], line["names"], line["errors"]) == ("control", api, ["controlled"], [])
+
+
+def test_what_was_refused_is_told_with_its_error_and_what_was_only_tried_is_not(place: Place) -> None:
+    fields = {"topics": [{"name": "bad name", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1000}
+    line = place.line_after(partial(place.kafka.call, built(APIS[K.CREATE_TOPICS].request, fields), 7))
+    assert (line["names"], line["errors"]) == (["bad name"], ["INVALID_TOPIC_EXCEPTION"])
+    tried = {"topics": [{"name": "tried", "num_partitions": 1, "replication_factor": 1}], "validate_only": True}
+    place.kafka.call(built(APIS[K.CREATE_TOPICS].request, tried), 7)
+    line = place.line_after(partial(place.kafka.call, built(APIS[K.CREATE_TOPICS].request, fields), 7))
+    assert line["names"] == ["bad name"]

@@ -1,0 +1,119 @@
+"""What a case of the tests of rights is: one way to ask for something of Kafka's protocol, and all that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+from triolog.protocol.kafka.apis import APIS, ApiKey
+from triolog.protocol.kafka.authorization import AclOperation, ResourceType
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.schema.fields import Primitive, all_fields
+
+from tests.support.logs import START_MS
+
+TOPIC, GROUP, CLUSTER, TRANSACTION = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+Op = AclOperation
+Right = tuple[AclOperation, ResourceType]
+
+THERE: Final = "there"
+"""The name of a topic, a group and a transactional id that exist."""
+AWAY: Final = "nobody"
+"""The same of none."""
+UNKNOWN_ID: Final = bytes(range(16))
+MEMBER: Final = "AAECAwQFBgcICQoLDA0ODw"
+"""As share groups want it: a UUID in base64."""
+PLAIN_BATCH: Final = build_batch([(START_MS, b"key", b"value", ())])
+IN_TRANSACTION: Final = build_batch(
+    [(START_MS, b"key", b"value", ())], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+)
+
+
+def built(cls: type, values: Mapping[str, Any]) -> Any:
+    """A message from dictionaries and lists; what is not named has the value that the schema gives it."""
+    fields = {field.name: field for field in all_fields(cls)}
+    assert values.keys() <= fields.keys(), f"{cls.__name__} has no {values.keys() - fields.keys()}"
+    return cls(**{name: _value(field, values) for name, field in fields.items()})
+
+
+def _value(field: Any, values: Mapping[str, Any]) -> Any:
+    if field.name not in values:
+        return _unsaid(field)
+    value = values[field.name]
+    if isinstance(field.element, Primitive) or value is None:
+        return value
+    return [built(field.element, each) for each in value] if field.is_array else built(field.element, value)
+
+
+def _unsaid(field: Any) -> Any:
+    """The default that a schema names, else what Kafka's generator takes."""
+    default = field.make_default()
+    if default is not attrs.NOTHING:
+        return default
+    if field.is_array:
+        return []
+    return field.element.default if isinstance(field.element, Primitive) else built(field.element, {})
+
+
+@attrs.frozen
+class Names:
+    """What a request is about. `of` names a topic, a group and a transactional id alike."""
+
+    of: str
+    topic_id: bytes
+
+
+Fields = Callable[[Names], dict[str, Any]]
+
+
+@attrs.frozen
+class Case:
+    """One way to ask, and all that it needs."""
+
+    label: str
+    key: ApiKey
+    version: int
+    fields: Fields
+    rights: tuple[Right, ...]
+    before: tuple[tuple[ApiKey, int, Fields], ...] = ()
+    """What the same client has sent before, whatever it is told."""
+    is_about_new: bool = False
+    """It makes what it names, which must not be there."""
+
+    def request(self, names: Names) -> tuple[Any, int]:
+        return built(APIS[self.key].request, self.fields(names)), self.version
+
+    @property
+    def is_by_id(self) -> bool:
+        """Whether topics are named by ids: one that nobody has is no topic on which there could be a right."""
+        named = (THERE, bytes(16)), (THERE, UNKNOWN_ID)
+        first, second = (str(self.request(Names(*each))) for each in named)
+        return first != second
+
+    def prepared(self, names: Names) -> Iterator[tuple[Any, int]]:
+        for key, version, fields in self.before:
+            yield built(APIS[key].request, fields(names)), version
+
+
+ON: Final[dict[str, Right]] = {
+    f"{operation.name} {kind.name}": (operation, kind)
+    for operation in AclOperation
+    for kind in (TOPIC, GROUP, CLUSTER, TRANSACTION)
+}
+
+
+def case(key: ApiKey, version: int, rights: str, fields: Fields, *, way: str = "", **more: Any) -> Case:
+    """`rights`: as in docs/reference/rights.md, with commas between them."""
+    needs = tuple(ON[each.strip()] for each in rights.split(",") if each.strip())
+    return Case(" ".join([APIS[key].name, f"v{version}", *([way] if way else [])]), key, version, fields, needs, **more)
+
+
+def in_topic(**partition: Any) -> Callable[[Names], list[dict[str, Any]]]:
+    """A list with one topic, which has a list with one partition."""
+    return lambda names: [{"name": names.of, "partitions": [partition]}]

@@ -1,0 +1,116 @@
+"""The bill of materials (`make sbom`): valid, the same each time, with all that runs and nothing that does not."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ALL: Final = ("metrics", "telemetry", "forward", "control", "regex", "spark", "demo")
+BUILDS: Final = ("release", "test", "docs", "dev")
+COMBINED: Final = ("edge-demo", "spark-demo", "pipelines")
+"""Extras of demos, which bring what others bring, pictures, a Java and Spark Connect."""
+
+
+def made(folder: Path, *arguments: str, seed: str = "0") -> str:
+    target = folder / "bill" / "triolog.cdx.json"
+    command = [sys.executable, "-W", "error", str(ROOT / "packaging/sbom.py"), *arguments, str(target)]
+    subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, timeout=120, stderr=subprocess.PIPE
+    )
+    return target.read_text(encoding="utf-8")
+
+
+@functools.cache
+def asked(extra: str | None = None) -> frozenset[str]:
+    """What pyproject.toml names, for this Python and machine."""
+    named = PROJECT["dependencies"] if extra is None else PROJECT["optional-dependencies"][extra]
+    found = map(Requirement, named)
+    return frozenset(canonicalize_name(each.name) for each in found if each.marker is None or each.marker.evaluate())
+
+
+def components(text: str) -> dict[str, Any]:
+    return {canonicalize_name(each["name"]): each for each in json.loads(text)["components"]}
+
+
+def licences(component: Any) -> list[str]:
+    """Names, identifiers or expressions."""
+    told = [each.get("expression") or each["license"] for each in component["licenses"]]
+    return [each if isinstance(each, str) else each.get("id") or each["name"] for each in told]
+
+
+def test_it_is_valid_and_the_same_each_time(tmp_path: Path) -> None:
+    text = made(tmp_path)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert made(tmp_path, seed="1") == text
+    bill = json.loads(text)
+    assert bill["metadata"]["component"]["name"] == "triolog"
+    assert bill["metadata"]["component"]["version"] == PROJECT["version"]
+    assert "timestamp" not in bill["metadata"]
+
+
+def test_it_has_no_place_in_it(tmp_path: Path) -> None:
+    text = made(tmp_path, "--extras", ",".join(ALL))
+    links = set(re.findall(r"\w+://[^\"]*", text)) - {"http://cyclonedx.org/schema/bom-1.6.schema.json"}
+    assert links == set()
+    assert not any(place in text for place in (str(ROOT), str(tmp_path), str(Path.home()), sys.prefix, "site-packages"))
+
+
+def test_it_names_every_dependency_that_runs_with_version_and_licence(tmp_path: Path) -> None:
+    found = components(made(tmp_path, "--extras", ",".join(ALL)))
+    named = asked().union(*map(asked, ALL))
+    assert named <= found.keys()
+    assert "sortedcontainers" in found, "which trio needs"
+    for name, component in found.items():
+        assert re.match(r"\d+(\.\w+)*", component["version"]), name
+        assert all(licences(component)), name
+        assert len(licences(component)) == 1, name
+        assert component["purl"] == f"pkg:pypi/{name}@{component['version']}"
+    built = frozenset().union(*map(asked, BUILDS)) - named - {"triolog"}
+    assert len(built) > 10
+    assert built & found.keys() == set()
+    assert {*ALL, *BUILDS, *COMBINED} == {*PROJECT["optional-dependencies"]}
+
+
+def test_what_an_extra_asks_for_is_optional_and_says_so(tmp_path: Path) -> None:
+    found = components(made(tmp_path))
+    for name in asked():
+        assert (found[name]["scope"], "properties" in found[name]) == ("required", False), name
+    for extra in ALL[:5]:
+        for name in asked(extra) - asked():
+            assert found[name]["scope"] == "optional", name
+            assert extra in [each["value"] for each in found[name]["properties"]], name
+    assert asked("spark") & found.keys() == set(), "which a server does not need"
+
+
+def test_it_says_who_needs_what(tmp_path: Path) -> None:
+    bill = json.loads(made(tmp_path))
+    needs = {each["ref"]: set(each.get("dependsOn", ())) for each in bill["dependencies"]}
+    known = {each["bom-ref"] for each in bill["components"]}
+    root = needs[bill["metadata"]["component"]["bom-ref"]]
+    assert {re.sub(r"pkg:pypi/|@.*", "", each) for each in root} >= asked()
+    reached, waiting = set[str](), set(root)
+    while waiting:
+        reached.add(each := waiting.pop())
+        waiting |= needs[each] - reached
+    assert reached == known
+
+
+def test_an_extra_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        made(tmp_path, "--extras", "metrics,no-such-extra")
+    assert b"has no extra no-such-extra" in refused.value.stderr
