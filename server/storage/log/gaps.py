@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, encode_checkpoint
+from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, checkpoint_number, encode_checkpoint
 from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
 
@@ -63,9 +63,10 @@ def decode_gaps(path: str, data: bytes) -> tuple[OffsetGap, ...]:
     """Raises CheckpointError naming `path` and the line."""
     gaps = []
     for start, end, file in checkpoint_entries(path, data, 3):
-        if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+        start_offset, end_offset = checkpoint_number(path, start), checkpoint_number(path, end)
+        if start_offset >= end_offset:
             raise CheckpointError(f"{path}: {start} {end} is no range of offsets")
-        gaps.append(OffsetGap(int(start), int(end), file))
+        gaps.append(OffsetGap(start_offset, end_offset, file))
     return merge_gaps(gaps)
 
 

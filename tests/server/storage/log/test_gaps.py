@@ -44,7 +44,17 @@ def test_a_log_without_gaps_has_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1\n0\n", "0\n2\n5 8 a\n", "0\n1\n5 8\n", "0\n1\n8 5 a\n", "0\n1\n5 x a\n", "0\n1\n-1 5 a\n", "\xff"]
+    "text",
+    [
+        "1\n0\n",
+        "0\n2\n5 8 a\n",
+        "0\n1\n5 8\n",
+        "0\n1\n8 5 a\n",
+        "0\n1\n5 x a\n",
+        "0\n1\n-1 5 a\n",
+        f"0\n1\n5 {2**63} a\n",
+        "\xff",
+    ],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE_NAME).write_bytes(text.encode("latin-1"))
