@@ -8,18 +8,18 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo edge-demo spark-demo test test-spark-kill simulate lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
+.PHONY: demo edge-demo spark-demo test test-spark-kill simulate fuzz lint types typing-tree docs bench bench-kafka bench-spark format man dist zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo, edge-demo and demo.
+# One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains spark-demo, edge-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
-		$(if $(filter dev test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
+	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
+		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo
@@ -42,6 +42,10 @@ test-spark-kill: $(VENV)/.installed-test
 # Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
 simulate: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# TARGET=... names one target, all by default; RUNS=... are executions of each. ARGS=... goes to it: --totals, --minimise.
+fuzz: $(VENV)/.installed-fuzz
+	$(BIN)/python -m tests.fuzzing $(TARGET) --runs $(or $(RUNS),100000) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
