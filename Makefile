@@ -8,18 +8,18 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak lint types typing-tree docs bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev contains test, test contains spark-demo, edge-demo and demo.
+# One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains spark-demo, edge-demo and demo.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test) $(if $(filter dev test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
-		$(if $(filter dev test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
+	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
+		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo
@@ -59,6 +59,10 @@ histories: $(VENV)/.installed-test
 # The same at a slow pace for HOURS, with few kills, and whether the server grows: build/soak/soak-SEED has a picture and figures.
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak soak --hours $(or $(HOURS),2) --seed $(or $(SEED),0) $(ARGS)
+
+# TARGET=... names one target, all by default; RUNS=... are executions of each. ARGS=... goes to it: --totals, --minimise.
+fuzz: $(VENV)/.installed-fuzz
+	$(BIN)/python -m tests.fuzzing $(TARGET) --runs $(or $(RUNS),100000) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

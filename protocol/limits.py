@@ -52,6 +52,9 @@ MAX_TOPIC_NAME_CHARS: Final = 249
 """A directory name is at most 255 bytes and carries `-<partition>` (Kafka: Topic)."""
 
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
+MAX_STORED_PARTITIONS: Final = 100_000
+"""Of a topic that is on the disk: it may come from a Kafka, which has no limit. What is above this is a directory of somebody
+else's whose name ends in a number, such as a date: each partition below it would be a row in memory and a line in the log."""
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 MAX_PRODUCERS_PER_PARTITION: Final = 100_000
 """Default max_producers_per_partition: producer ids that a log remembers at a time, about 1 KB of memory each with five

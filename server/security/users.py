@@ -36,7 +36,7 @@ def decode_users(path: str, data: bytes) -> dict[str, ConfiguredUser]:
     """The users by name. Raises InvalidConfigError naming the file and the user, never a password."""
     try:
         document = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         where = getattr(exc, "lineno", None)
         raise InvalidConfigError(f"{path} is not TOML{f', line {where}' if where else ''}") from None
     return {name: _user(f"{path} [{name}]", table) for name, table in document.items()}

@@ -46,7 +46,7 @@ def read_settings(file: str | None, environment: Mapping[str, str], arguments: M
     values |= _read_all("the environment", named)
     values |= _read_all("the command line", {key: value for key, value in arguments.items() if value is not None})
     durability = values.pop("durability", Durability.parse("fsync"))
-    defaults = attrs.evolve(LogConfig(), durability=durability).overlay(topic_defaults)
+    defaults = _overlaid(f"{file} [topic_defaults]", attrs.evolve(LogConfig(), durability=durability), topic_defaults)
     return {**values, "topic_defaults": defaults}
 
 
@@ -57,8 +57,8 @@ def read_topic_configs(file: str) -> dict[str, dict[str, str]]:
     if document or not isinstance(tables, dict):
         raise InvalidConfigError(f"{file} holds {', '.join(document) or 'topic'}; only tables [topic.NAME] were expected")
     configs = {str(name): _topic_table(f"{file} [topic.{name}]", table) for name, table in tables.items()}
-    for config in configs.values():
-        LogConfig().overlay(config)
+    for name, config in configs.items():
+        _overlaid(f"{file} [topic.{name}]", LogConfig(), config)
     return configs
 
 
@@ -66,8 +66,16 @@ def _load_toml(file: str) -> dict[str, Any]:
     try:
         with open(file, "rb") as stream:
             return tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidConfigError(f"{file} is not TOML: {exc}") from exc
+
+
+def _overlaid(source: str, config: LogConfig, table: Mapping[str, str]) -> LogConfig:
+    """Raises InvalidConfigError naming the source."""
+    try:
+        return config.overlay(table)
+    except InvalidConfigError as exc:
+        raise InvalidConfigError(f"{source}: {exc.message}") from exc
 
 
 def _topic_table(source: str, table: Any) -> dict[str, str]:

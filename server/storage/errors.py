@@ -11,6 +11,10 @@ from ...protocol.types import TopicPartition
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+UNREADABLE_JSON: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+"""What a JSON document raises that is not one, nests too deeply, or says something else than was expected."""
+
+
 class StorageError(TriologError):
     """Something about the files of a log that is not an answer to a request by itself."""
 

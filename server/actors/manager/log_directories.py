@@ -24,7 +24,7 @@ from ...storage.directory.catalogue import Catalogue
 from ...storage.directory.creations_file import Creation
 from ...storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
 from ...storage.directory.topics_file import Topic
-from ...storage.disk.checkpoints import encode_uuid, random_uuid
+from ...storage.disk.checkpoints import META_PROPERTIES_FILE, encode_uuid, random_uuid
 from ...storage.errors import LogDirectoryError
 from ..disk.disk import Disk
 from .topics import HostedPartition, Topics
@@ -68,17 +68,18 @@ class LogDirectories:
         nodes = [each.node_id for each in self.live if each.node_id is not None]
         self.cluster_id = self.config.cluster_id or (known[0] if known else encode_uuid(random_uuid()))
         self.node_id = self.config.node_id if self.config.node_id is not None else (nodes[0] if nodes else 1)
-        self._of_each(lambda directory: directory.settle_identity(self.cluster_id, self.node_id))
+        source = {
+            "cluster.id": _source_of(self.config.cluster_id, [each for each in self.live if each.cluster_id is not None]),
+            "node.id": _source_of(self.config.node_id, [each for each in self.live if each.node_id is not None]),
+        }
+        self._of_each(lambda directory: directory.settle_identity(self.cluster_id, self.node_id, source))
 
     def read(self) -> list[tuple[LogDirectory, Contents]]:
-        """What lies in every directory; the clean markers are gone afterwards. Blocks."""
+        """What lies in every directory; the clean markers are gone afterwards, of a start that is refused none. Blocks."""
 
-        def read_one(directory: LogDirectory) -> Contents:
-            contents = directory.contents()
-            directory.take_clean_marker()
-            return contents
-
-        return self._of_each(read_one)
+        contents = self._of_each(LogDirectory.contents)
+        self._of_each(LogDirectory.take_clean_marker)
+        return [(directory, each) for directory, each in contents if directory in self.live]
 
     def note_stray(self, stray: Sequence[tuple[LogDirectory, str]]) -> None:
         """Say what is left alone."""
@@ -232,3 +233,8 @@ def _offsets_of(hosted: HostedPartition) -> Offsets:
     log = hosted.actor.log
     first = 0 if log.doomed else log.segments.first.base_offset
     return Offsets(log.recovery_point, log.high_watermark, log.log_start_offset, first)
+
+
+def _source_of(configured: str | int | None, known: Sequence[LogDirectory]) -> str:
+    """Where a value of the server's identity is from."""
+    return "its configuration" if configured is not None or not known else f"{known[0].path}/{META_PROPERTIES_FILE}"

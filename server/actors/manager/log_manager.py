@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....protocol.errors import RequestError, TriologError
+from ....protocol.errors import InvalidConfigError, RequestError, TriologError
 from ....protocol.records.steps import BatchLimits
 from ....protocol.types import TopicPartition
 from ...config import LogConfig
@@ -27,9 +27,9 @@ from ...settings.broker_config import BrokerConfig
 from ...settings.memory_budgets import waiting_logs_bytes
 from ...storage.directory.catalogue import Catalogue, Found
 from ...storage.directory.log_directory import LogDirectory
-from ...storage.directory.topics_file import Topic
+from ...storage.directory.topics_file import TOPICS_FILE, Topic
 from ...storage.disk.filesystem import FileSystem
-from ...storage.errors import StorageError
+from ...storage.errors import CheckpointError, StorageError
 from ...storage.log.log import Log
 from ...system.clock import NowMs
 from ..disk.disk import Disk
@@ -139,7 +139,13 @@ class LogManager:
         self.changes.doomed += [(delete_at, path) for path in found.doomed]
         jobs: list[Job] = []
         for topic in topics:
-            config = self.config.topic_defaults.overlay(topic.configs, lenient=True)
+            try:
+                config = self.config.topic_defaults.overlay(topic.configs, lenient=True)
+            except InvalidConfigError as exc:
+                path = f"{self.directories[0].path}/{TOPICS_FILE}"
+                raise CheckpointError(
+                    f"{path}, topic {topic.name!r}: {exc.message}; correct it, and take the line crc32c out"
+                ) from exc
             self.topics.add(HostedTopic(topic, config, []))
             jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
         for opened in await LogOpener(self.log_directories, self.now_ms, found, report).open_all(jobs):

@@ -138,9 +138,6 @@ def read_offsets(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[Topic
         # In the order of the file, which is not sorted in Kafka's.
         written = encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
         _check_form(path, data, written, reporter)
-    for topic_partition, offset in offsets.items():
-        if offset < 0:
-            reporter.damage(CHECKPOINT, path, f"{topic_partition} has the offset {offset}")
     return offsets
 
 

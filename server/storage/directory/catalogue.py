@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from ....protocol.limits import MIB
+from ....protocol.limits import MAX_STORED_PARTITIONS, MIB
 from ....protocol.types import TopicPartition
 from ..disk.checkpoints import random_uuid
 from ..disk.filesystem import FileSystem
@@ -133,6 +133,11 @@ class Catalogue:
         adopted = []
         for name, there in partitions.items():
             count = there[-1].partition + 1
+            if count > MAX_STORED_PARTITIONS:
+                raise LogDirectoryError(
+                    f"{found.partitions[there[-1]][1]} would be partition {count - 1} of a topic {name!r}, which can have "
+                    f"{MAX_STORED_PARTITIONS}; a log directory holds nothing but partitions: move it away"
+                )
             topic_id = topic_id_at(self.fs, found.partitions[there[0]][1]) or random_uuid()
             config = dict(configs.get(name, adopted_configs(name)))
             LOGGER.info(

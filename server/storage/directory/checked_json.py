@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from ....protocol.records.crc32c import crc32c
-from ..errors import CheckpointError
+from ..errors import UNREADABLE_JSON, CheckpointError
 
 T = TypeVar("T")
 
@@ -24,19 +24,20 @@ def encode_checked(fields: Mapping[str, Any]) -> bytes:
 
 def decode_checked(path: str, data: bytes, read: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
     """What `read` makes of the document. Raises CheckpointError naming the file and what is wrong with it, never its content;
-    also where `read` raises KeyError, TypeError, ValueError or AttributeError."""
+    also where `read` raises one of UNREADABLE_JSON."""
     try:
         document = json.loads(data)
         version = document["format_version"]
         if version != FORMAT_VERSION:
-            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
+            raise CheckpointError(
+                f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is "
+                f"damaged; {remedy}"
+            )
         found = document.pop(CHECKSUM_KEY)
         if found != (computed := _checksum(document)):
-            raise CheckpointError(
-                f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: copy the one of another log directory over it"
-            )
+            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {remedy}")
         return read(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except UNREADABLE_JSON as exc:
         raise CheckpointError(f"{path} cannot be read ({type(exc).__name__}); {remedy}") from None
 
 

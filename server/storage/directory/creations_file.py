@@ -22,9 +22,18 @@ import attrs
 from ....protocol.types import TopicPartition
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, decode_uuid, encode_uuid
 from ..disk.filesystem import FileSystem, read_file
-from ..errors import CheckpointError
+from ..errors import UNREADABLE_JSON, CheckpointError
 from .partition_directory import holds_nothing, topic_id_at
-from .topics_file import CHECKSUM_KEY, TOPICS_FILE, Topic, check_checksum, checksum, decode_topics
+from .topics_file import (
+    CHECKSUM_KEY,
+    TOPICS_FILE,
+    Topic,
+    check_checksum,
+    checked_name,
+    checked_partitions,
+    checksum,
+    decode_topics,
+)
 
 CREATIONS_FILE: Final = "topics-in-creation.json"
 FORMAT_VERSION: Final = 1
@@ -57,20 +66,26 @@ def decode_creations(path: str, data: bytes) -> tuple[int, list[Creation]]:
     try:
         document = json.loads(data)
         if document["format_version"] != FORMAT_VERSION:
-            raise CheckpointError(f"{path} has format version {document['format_version']}, {FORMAT_VERSION} is known")
+            version = document["format_version"]
+            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; delete it")
         check_checksum(path, document, "delete it; topics that appear with another configuration were being made")
         return int(document["generation"]), [_decode_creation(entry) for entry in document["creations"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except UNREADABLE_JSON as exc:
         raise CheckpointError(f"{path} cannot be read: {exc!r}; delete it") from exc
 
 
 def _decode_creation(entry: dict[str, Any]) -> Creation:
-    return Creation(
-        name=str(entry["name"]),
+    creation = Creation(
+        name=checked_name(entry["name"]),
         topic_id=decode_uuid(entry["topic_id"]),
         first_partition=int(entry["first_partition"]),
-        partitions=int(entry["partitions"]),
+        partitions=checked_partitions(entry["partitions"]),
     )
+    if not 0 <= creation.first_partition < creation.partitions:
+        raise ValueError(
+            f"topic {creation.name!r} was to get partitions {creation.first_partition} to {creation.partitions - 1}"
+        )
+    return creation
 
 
 def read_creations(fs: FileSystem, directory: str, topics_generation: int) -> list[Creation]:

@@ -28,7 +28,10 @@ from ..disk.checkpoints import (
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
+    META_PROPERTIES_REMEDY,
+    OWN_BROKER_EPOCH,
     RECOVERY_POINT_FILE,
+    decode_clean_shutdown,
     decode_meta_properties,
     decode_offsets,
     decode_uuid,
@@ -56,6 +59,7 @@ _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ERO
 
 _EMPTY_MEANS: Final = {
     RECOVERY_POINT_FILE: "so more than needed is recovered",
+    HIGH_WATERMARK_FILE: "so nothing is held against the recovery points",
     LOG_START_FILE: "so what each partition keeps of it in its derived.json counts",
 }
 
@@ -107,10 +111,13 @@ class LogDirectory:
     whole_sync: WholeSync | None = None
     """Where all of the device can be synced at once."""
     was_clean: bool = False
+    stopped_here: bool = False
+    """Whether that was a stop of this program. (A Kafka without ZooKeeper has a broker epoch, which it writes down.)"""
     cluster_id: str | None = None
     node_id: int | None = None
     directory_id: uuid.UUID | None = None
     recovery_points: dict[TopicPartition, int] = attrs.field(factory=dict)
+    high_watermarks: dict[TopicPartition, int] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
     topics_generation: int = 0
     """Of the topics.json that is here for sure."""
@@ -134,6 +141,7 @@ class LogDirectory:
             if durable and directory.directory_id is None:
                 _sync_names_above(fs, path)
             directory.recovery_points = directory._read_offsets(RECOVERY_POINT_FILE)
+            directory.high_watermarks = directory._read_offsets(HIGH_WATERMARK_FILE)
             directory.log_start_offsets = directory._read_offsets(LOG_START_FILE)
         except BaseException:
             directory.close()
@@ -154,15 +162,17 @@ class LogDirectory:
             self.node_id = None if node_id is None else int(node_id)
             self.directory_id = decode_uuid(fields["directory.id"]) if "directory.id" in fields else None
         except ValueError as exc:
-            raise CheckpointError(f"{path} cannot be read: {exc}") from exc
+            raise CheckpointError(f"{path} cannot be read: {exc}; {META_PROPERTIES_REMEDY}") from exc
 
-    def settle_identity(self, cluster_id: str, node_id: int) -> None:
-        """Take on the server's identity, or refuse: a directory belongs to one cluster and one node."""
+    def settle_identity(self, cluster_id: str, node_id: int, source: Mapping[str, str] | None = None) -> None:
+        """Take on the server's identity, or refuse: a directory belongs to one cluster and one node. `source`: where each value
+        of the identity is from."""
         for name, found, expected in (("cluster.id", self.cluster_id, cluster_id), ("node.id", self.node_id, node_id)):
             if found is not None and found != expected:
+                where = f" by {source[name]}" if source else ""
                 raise LogDirectoryError(
-                    f"{self.path}/{META_PROPERTIES_FILE} has {name}={found}, this server is {expected}: "
-                    "the directory belongs to another server"
+                    f"{self.path}/{META_PROPERTIES_FILE} has {name}={found}, this server is {expected}{where}: "
+                    "the directory belongs to another server, or one of the two is damaged: put the right one back from a copy"
                 )
         if self.directory_id is not None and self.cluster_id is not None and self.node_id is not None:
             return
@@ -191,6 +201,8 @@ class LogDirectory:
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self.fs.file_size(path) is not None
         if self.was_clean:
+            marker = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+            self.stopped_here = decode_clean_shutdown(marker) == OWN_BROKER_EPOCH
             self.fs.unlink(path)
         if self.durable:  # also for names whose sync has failed in the last run
             self.fs.sync_directory(self.path)
@@ -200,6 +212,24 @@ class LogDirectory:
         self._write(CLEAN_SHUTDOWN_FILE, encode_clean_shutdown())
 
     # ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def recovery_point_of(self, topic_partition: TopicPartition) -> int:
+        """Up to where a log was promised to be on the device. What nobody may read was promised to nobody: a high watermark
+        below it is its second witness, without which a damaged digit would be a loss of offsets."""
+        recovery_point = self.recovery_points.get(topic_partition, 0)
+        high_watermark = self.high_watermarks.get(topic_partition, recovery_point)
+        if high_watermark < recovery_point:
+            LOGGER.log(
+                logging.WARNING if self.stopped_here else logging.INFO,  # in a Kafka of several brokers it may be so
+                "%s: %s/%s says that it ends at offset %d, %s says %d; the smaller one counts",
+                topic_partition,
+                self.path,
+                RECOVERY_POINT_FILE,
+                recovery_point,
+                HIGH_WATERMARK_FILE,
+                high_watermark,
+            )
+        return min(recovery_point, high_watermark)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -218,8 +248,8 @@ class LogDirectory:
         if not self.fs.is_directory(self.path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
         self._write_identity()
-        self._write(RECOVERY_POINT_FILE, encode_offsets({tp: each.recovery_point for tp, each in offsets.items()}))
         self._write(HIGH_WATERMARK_FILE, encode_offsets({tp: each.high_watermark for tp, each in offsets.items()}))
+        self._write(RECOVERY_POINT_FILE, encode_offsets({tp: each.recovery_point for tp, each in offsets.items()}))
         starts = {tp: each.log_start_offset for tp, each in offsets.items() if each.log_start_offset > each.first_base_offset}
         self._write(LOG_START_FILE, encode_offsets(starts))
 

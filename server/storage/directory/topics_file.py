@@ -13,22 +13,24 @@ from __future__ import annotations
 import functools
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
 
+from ....protocol.errors import InvalidTopicError
+from ....protocol.limits import MAX_STORED_PARTITIONS
 from ....protocol.records.crc32c import crc32c
 from ..disk.checkpoints import decode_uuid, encode_uuid
-from ..errors import CheckpointError
+from ..disk.paths import check_topic_name
+from ..errors import UNREADABLE_JSON, CheckpointError
 
 TOPICS_FILE: Final = "topics.json"
 FORMAT_VERSION: Final = 1
 CHECKSUM_KEY: Final = "crc32c"
-_ADVICE: Final = (
-    "copy the one of another log directory over it; or, if its content is right because you edited it, take the line "
-    f"{CHECKSUM_KEY!r} out"
-)
+_REMEDY: Final = "copy the one of another log directory, or of a backup, over it"
+_ADVICE: Final = f"{_REMEDY}; or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
 
 
 @attrs.frozen(kw_only=True)
@@ -76,19 +78,43 @@ def decode_topics(path: str, data: bytes) -> tuple[int, list[Topic]]:
         document = json.loads(data)
         version = document["format_version"]
         if version != FORMAT_VERSION:
-            raise CheckpointError(f"{path} has format version {version}, {FORMAT_VERSION} is known; a newer triolog wrote it")
+            raise CheckpointError(
+                f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is damaged; "
+                f"{_REMEDY}"
+            )
         check_checksum(path, document, _ADVICE)
-        return int(document["generation"]), [_decode_topic(entry) for entry in document["topics"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
+        topics = [_decode_topic(entry) for entry in document["topics"]]
+        if twice := [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]:
+            raise ValueError(f"topic {twice[0]!r} stands there twice")
+        return int(document["generation"]), topics
+    except UNREADABLE_JSON as exc:
+        raise CheckpointError(f"{path} cannot be read: {exc!r}; {_REMEDY}") from exc
 
 
 def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
     """Topics that were deleted while a log directory was out of service. Raises CheckpointError."""
     try:
         return {decode_uuid(text) for text in json.loads(data).get("deleted_topic_ids", ())}
-    except (TypeError, ValueError, AttributeError) as exc:
-        raise CheckpointError(f"{path} cannot be read: {exc!r}; copy the one of another log directory over it") from exc
+    except UNREADABLE_JSON as exc:
+        raise CheckpointError(f"{path} cannot be read: {exc!r}; {_REMEDY}") from exc
+
+
+def checked_name(found: Any) -> str:
+    """A name that a topic can have. Raises ValueError."""
+    name = str(found)
+    try:
+        check_topic_name(name)
+    except InvalidTopicError as exc:
+        raise ValueError(exc.message) from None
+    return name
+
+
+def checked_partitions(found: Any) -> int:
+    """How many partitions a topic has. Raises ValueError."""
+    count = int(found)
+    if not 0 < count <= MAX_STORED_PARTITIONS:
+        raise ValueError(f"a topic cannot have {count} partitions, 1 to {MAX_STORED_PARTITIONS} are possible")
+    return count
 
 
 def checksum(document: dict[str, Any]) -> int:
@@ -105,8 +131,8 @@ def check_checksum(path: str, document: dict[str, Any], advice: str) -> None:
 
 def _decode_topic(entry: dict[str, Any]) -> Topic:
     return Topic(
-        name=str(entry["name"]),
+        name=checked_name(entry["name"]),
         topic_id=decode_uuid(entry["topic_id"]),
-        partitions=int(entry["partitions"]),
+        partitions=checked_partitions(entry["partitions"]),
         configs={str(key): str(value) for key, value in entry["configs"].items()},
     )

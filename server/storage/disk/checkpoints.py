@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ....protocol.errors import ErrorCode
-from ....protocol.limits import MIB
+from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
 from ....protocol.types import TopicPartition
 from ..errors import CheckpointError
 
@@ -32,12 +32,17 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_PROPERTIES_FILE: Final = "meta.properties"
+META_PROPERTIES_REMEDY: Final = "put it back from a copy, or move it away: the directory then gets a new identity"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 LOCK_FILE: Final = ".lock"
 
+OWN_BROKER_EPOCH: Final = -1
+"""In the marker of a clean stop: there is no controller that gives epochs to brokers."""
 MAX_CHECKPOINT_BYTES: Final = 64 * MIB
 
 _VERSION: Final = "0"
+_NUMBER: Final = re.compile("[0-9]{1,19}")
+_SHOWN_CHARS: Final = 40
 _UUID: Final = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -49,7 +54,7 @@ def encode_checkpoint(lines: Iterable[str], *, version: str = _VERSION) -> bytes
 
 def decode_checkpoint(path: str, data: bytes, *, fields: int) -> list[tuple[int, ...]]:
     """Entries of `fields` whole numbers each. No bytes, or a version line alone: no entries. Raises CheckpointError."""
-    return [tuple(_number(path, text) for text in entry) for entry in checkpoint_entries(path, data, fields)]
+    return [tuple(checkpoint_number(path, text) for text in entry) for entry in checkpoint_entries(path, data, fields)]
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -59,7 +64,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     """Offset by partition; a partition that stands twice has its last one. Raises CheckpointError."""
     return {
-        TopicPartition(topic, _number(path, partition)): _number(path, offset)
+        TopicPartition(topic, checkpoint_number(path, partition, INT32_MAX)): checkpoint_number(path, offset)
         for topic, partition, offset in checkpoint_entries(path, data, 3)
     }
 
@@ -78,7 +83,7 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
         raise CheckpointError(f"{path} has version {lines[0]!r}, {version} is known")
     if len(lines) == 1:
         return []
-    expected = _number(path, lines[1])
+    expected = checkpoint_number(path, lines[1])
     entries = [line.split() for line in lines[2:]]
     for line, entry in zip(lines[2:], entries, strict=True):
         if len(entry) != fields:
@@ -88,11 +93,12 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
     return entries
 
 
-def _number(path: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise CheckpointError(f"{path}: {text!r} is not a whole number") from None
+def checkpoint_number(path: str, text: str, largest: int = INT64_MAX) -> int:
+    """A number of a line: nothing that Kafka writes into such a file is negative. Raises CheckpointError."""
+    number = int(text) if _NUMBER.fullmatch(text) else -1
+    if not 0 <= number <= largest:
+        raise CheckpointError(f"{path}: {text[:_SHOWN_CHARS]!r} is not a whole number from 0 to {largest}")
+    return number
 
 
 # ---- identities --------------------------------------------------------------------------------------------------------
@@ -161,16 +167,13 @@ def decode_meta_properties(path: str, data: bytes) -> dict[str, str]:
     """
     fields = _fields(data, "=")
     if "version" not in fields and "broker.id" not in fields:
-        raise CheckpointError(
-            f"{path} has neither version nor broker.id, so it was cut off; put it back from a copy, or move it away: the "
-            "directory then gets a new identity"
-        )
+        raise CheckpointError(f"{path} has neither version nor broker.id, so it was cut off; {META_PROPERTIES_REMEDY}")
     version = fields.setdefault("version", "0")
     if version not in ("0", "1"):
-        raise CheckpointError(f"{path} has version {version}, 0 and 1 are known")
+        raise CheckpointError(f"{path} has version {version}, 0 and 1 are known; {META_PROPERTIES_REMEDY}")
     missing = [key for key in ("cluster.id", "node.id") if version == "1" and key not in fields]
     if missing:
-        raise CheckpointError(f"{path} is of version 1 and lacks {' and '.join(missing)}")
+        raise CheckpointError(f"{path} is of version 1 and lacks {' and '.join(missing)}; {META_PROPERTIES_REMEDY}")
     return fields
 
 
@@ -183,7 +186,7 @@ def _fields(data: bytes, separator: str) -> dict[str, str]:
     return fields
 
 
-def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
+def encode_clean_shutdown(broker_epoch: int = OWN_BROKER_EPOCH) -> bytes:
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
 
 
@@ -191,7 +194,7 @@ def decode_clean_shutdown(data: bytes) -> int | None:
     """The broker epoch, None when the content says nothing. That the file exists is what counts."""
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     epoch = document.get("brokerEpoch") if isinstance(document, dict) and document.get("version") == 0 else None
     return epoch if isinstance(epoch, int) else None

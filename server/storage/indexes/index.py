@@ -12,6 +12,7 @@ were there when it looked. Entries below that number never change: truncation pu
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
@@ -21,6 +22,8 @@ from ....protocol.types import Bytes
 from ..disk.diskops import Close, FileHandle, Map, Procedure, Read, Truncate, Write
 from ..disk.path_ops import FileSize, WriteFile
 from ..errors import CorruptIndexError, SegmentOffsetOverflowError
+
+LOGGER: Final = logging.getLogger(__name__)
 
 WARM_BYTES: Final = 8192
 """Lookups cluster near the tail. A search confined to the last 8 KiB touches at most three 4 KiB pages, always the same
@@ -47,7 +50,7 @@ class AbstractIndex:
     value_position: ClassVar[int]
     """Where in an entry the VALUE starts."""
 
-    __slots__ = ("base_offset", "buffer", "file", "max_index_bytes", "tail", "used")
+    __slots__ = ("base_offset", "buffer", "file", "is_doubted", "max_index_bytes", "tail", "used")
 
     def __init__(self, path: str, base_offset: int, max_index_bytes: int) -> None:
         size = self.rounded(max_index_bytes)
@@ -59,6 +62,7 @@ class AbstractIndex:
         self.tail = self.empty_tail()
         self.buffer: Bytes | None = None
         self.used = False
+        self.is_doubted = False
 
     @classmethod
     def rounded(cls, size: int) -> int:
@@ -100,6 +104,16 @@ class AbstractIndex:
                 f"0 to {INT32_MAX} can be stored"
             )
         return relative
+
+    def doubt(self) -> None:
+        """An entry leads to where it cannot: say so, once."""
+        if not self.is_doubted:
+            LOGGER.warning(
+                "%s is damaged: an entry leads to no batch that it can mean; the segment is read without it, which takes "
+                "longer; stop the server and run `triolog reindex` on the directory",
+                self.path,
+            )
+        self.is_doubted = True
 
     # ---- lookups: on any map and any number of entries -----------------------------------------------------------
 

@@ -26,12 +26,13 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from ....protocol.limits import INT64_MAX
 from ....protocol.records.crc32c import crc32c
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
 from ..disk.diskops import Procedure, Read
 from ..disk.filesystem import FileSystem, read_file
 from ..disk.path_ops import WriteFiles
-from ..errors import CheckpointError, CorruptIndexError
+from ..errors import UNREADABLE_JSON, CheckpointError, CorruptIndexError
 from ..segments.segment import LogSegment
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -90,8 +91,11 @@ def decode_facts(path: str, data: bytes) -> Facts:
             raise CheckpointError(f"{path} has crc32c {found}, its content has {computed}")
         indexes = {int(base_offset): IndexFacts(*map(int, facts)) for base_offset, *facts in document["transaction_indexes"]}
         dropped = Dropped(*map(int, document.get("dropped", ())))
-        return Facts(int(document["log_start_offset"]), indexes, dropped)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        log_start_offset = int(document["log_start_offset"])
+        if not 0 <= log_start_offset <= INT64_MAX:
+            raise ValueError(f"{log_start_offset} is no offset")
+        return Facts(log_start_offset, indexes, dropped)
+    except UNREADABLE_JSON as exc:
         raise CheckpointError(f"{path} cannot be read: {exc!r}") from exc
 
 
@@ -115,7 +119,10 @@ class DerivedFiles:
     indexes: dict[int, IndexFacts] = attrs.field(factory=dict)
     dropped: Dropped = NOTHING_DROPPED
     _written: Facts | None = None
-    _is_refused: bool = False
+    is_refused: bool = False
+    """Whether the last change could not be written."""
+    is_unreadable: bool = False
+    """Whether the file was there, and could not be read."""
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> tuple[DerivedFiles, int]:
@@ -126,7 +133,7 @@ class DerivedFiles:
             LOGGER.warning(
                 "%s; transaction indexes and the log start offset are taken as they are, and it is made anew", str(exc)
             )
-            facts = None
+            return cls(is_unreadable=True), 0
         return (cls(), 0) if facts is None else (cls(dict(facts.indexes), facts.dropped, facts), facts.log_start_offset)
 
     def check(self, segment: LogSegment) -> Procedure[None]:
@@ -170,11 +177,11 @@ class DerivedFiles:
         except OSError as exc:
             if must:
                 raise
-            if not self._is_refused:
+            if not self.is_refused:
                 LOGGER.warning("%s/%s cannot be written and is tried again with the next change: %s", directory, FILE_NAME, exc)
-            self._is_refused = True
+            self.is_refused = True
             return
-        self._written, self._is_refused = facts, False
+        self._written, self.is_refused = facts, False
 
 
 def _facts_of(segment: LogSegment) -> Procedure[IndexFacts | None]:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ....protocol.errors import InvalidRequestError
 from ....protocol.limits import INT64_MAX
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, encode_checkpoint
+from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, checkpoint_number, encode_checkpoint
 from ..disk.filesystem import FileSystem, read_file, replace_file
 from ..errors import CheckpointError
 
@@ -118,9 +118,10 @@ def decode_gaps(path: str, data: bytes) -> tuple[OffsetGap, ...]:
     has_times = data.startswith(f"{WITH_TIMES}\n".encode())
     entries = checkpoint_entries(path, data, 5, version=WITH_TIMES) if has_times else checkpoint_entries(path, data, 3)
     for start, end, file, *times in entries:
-        if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+        start_offset, end_offset = checkpoint_number(path, start), checkpoint_number(path, end)
+        if start_offset >= end_offset:
             raise CheckpointError(f"{path}: {start} {end} is no range of offsets")
-        gaps.append(OffsetGap(int(start), int(end), file, *(_read_ms(path, each) for each in times)))
+        gaps.append(OffsetGap(start_offset, end_offset, file, *(_read_ms(path, each) for each in times)))
     return merge_gaps(gaps)
 
 

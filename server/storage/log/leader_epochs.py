@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
+from ....protocol.limits import INT32_MAX
 from ..disk.checkpoints import decode_checkpoint, encode_checkpoint
 from ..errors import CheckpointError
 
@@ -109,6 +110,6 @@ def decode_leader_epochs(path: str, data: bytes) -> LeaderEpochs:
     """The cache that a file's content stands for. Raises CheckpointError naming `path` and the entry."""
     entries = [EpochEntry(epoch, start) for epoch, start in decode_checkpoint(path, data, fields=2)]
     for slot, (epoch, start) in enumerate(entries):
-        if epoch < 0 or start < 0:
-            raise CheckpointError(f"{path}: entry {slot} says epoch {epoch} from offset {start}; neither can be negative")
+        if epoch > INT32_MAX:
+            raise CheckpointError(f"{path}: entry {slot} says epoch {epoch} from offset {start}; an epoch has 31 bits")
     return LeaderEpochs(entries)

@@ -374,6 +374,8 @@ class Log:
         Descriptors are the caller's to close.
         """
         if not self.modified:
+            if self.derived.is_refused:
+                yield from self.write_derived(durable=True)
             return
         active = self.active
         unsynced = self.unsynced(self.log_end_offset)

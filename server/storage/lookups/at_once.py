@@ -58,7 +58,7 @@ def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedByt
             return None
         _, _, position = offsets.lookup_in(shown, offset_entries, indexed if indexed > start_offset else start_offset)
     size = end - position
-    if size < RECORD_BATCH_OVERHEAD or snapshot.check_crcs:
+    if size < RECORD_BATCH_OVERHEAD or position < 0 or snapshot.check_crcs:
         return None
     data = cached_bytes(log, position, size if size < FIRST_READ_BYTES else FIRST_READ_BYTES)
     return None if data is None else _first_in(data, timestamp, start_offset, snapshot.high_watermark)

@@ -105,7 +105,7 @@ def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | 
 
 
 def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[int]:
-    slot, indexed, position = yield from view.position_of(offset)
+    slot, indexed, position = yield from view.entry_of(offset)
     step["offset_index"] = {
         "entries": view.offset_entries,
         "looked_up": offset,
@@ -113,7 +113,7 @@ def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[i
         "offset": indexed,
         "position": position,
     }
-    return position
+    return position if 0 <= position < view.size else 0
 
 
 def _start(snapshot: LogSnapshot) -> Walk:

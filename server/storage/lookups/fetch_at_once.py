@@ -73,6 +73,8 @@ def _find(
         if shown is None:
             return None
         _, indexed, start = view.offset_index.lookup_in(shown, entries, offset)
+        if start < 0:
+            return None
     position = start
     for _ in range(FEW_READS):
         left = end - position

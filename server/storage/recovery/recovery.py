@@ -63,6 +63,8 @@ class OpenLog:
     config: LogConfig
     now_ms: NowMs
     was_clean: bool
+    stopped_here: bool = False
+    """Whether the clean stop was one of this program: then what it keeps beside the log is as new as the checkpoints."""
     recovery_point: int = 0
     log_start_offset: int = 0
     sync_metadata: bool = True
@@ -109,27 +111,35 @@ class _Opening:
         self.rebuilt: list[LogSegment] = []
         self.behind_cut: list[LogSegment] = []
         self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
-        self._raise_log_start(log_start_offset)
+        self._settle_log_start(log_start_offset)
         self.producers = OpenedProducers(fs, request.directory, self.segments, self.request.log_start_offset, request.was_clean)
 
-    def _raise_log_start(self, known: int) -> None:
+    def _settle_log_start(self, known: int) -> None:
         """The log start offset that the partition keeps for itself counts if it is the larger one and the log reaches it: a
-        Kafka that has cut the log meanwhile knew nothing of it. Nobody deletes records of the server's own topics."""
+        Kafka that has cut the log meanwhile knew nothing of it. Nobody deletes records of the server's own topics.
+
+        After a clean stop of this program the smaller one counts too: it is written before the checkpoint's, and what that one
+        hides would be deleted next.
+        """
         request = self.request
-        if not self.segments or known <= max(request.log_start_offset, self.segments.first.base_offset):
+        if not self.segments or not may_be_trimmed(request.topic_partition.topic):
             return
-        if not may_be_trimmed(request.topic_partition.topic) or not drive(self.fs, _reaches(self.segments, known)):
+        first, checkpoint = self.segments.first.base_offset, request.log_start_offset
+        is_raised = known > max(checkpoint, first) and drive(self.fs, _reaches(self.segments, known))
+        is_lowered = request.stopped_here and max(known, first) < checkpoint and not self.derived.is_unreadable
+        if not is_raised and not is_lowered:
             return
         LOGGER.warning(
-            "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the larger one counts, and the "
+            "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the %s one counts, and the "
             "checkpoint is put right",
             request.topic_partition,
             request.directory.rpartition("/")[0],
             LOG_START_FILE,
-            request.log_start_offset,
+            checkpoint,
             request.directory,
             DERIVED_FILE,
             known,
+            "larger" if is_raised else "smaller",
         )
         self.request = attrs.evolve(request, log_start_offset=known)
 

@@ -4,9 +4,10 @@ timestamp run on it, through the indexes as they were then. The segment makes it
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final, NamedTuple
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import CorruptRecordError, RequestError
 from ....protocol.records.batch import BatchHeader
 from ....protocol.records.record import NOT_FOUND, FoundRecord, first_record_steps
 from ....protocol.records.steps import UNTOLD_STEPS
@@ -45,8 +46,9 @@ class SegmentView(NamedTuple):
     transaction_index: TransactionIndex
     transaction_entries: int
 
-    def position_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
-        """(slot, offset, position) of the offset index's greatest entry <= `offset`; (-1, base offset, 0) for none."""
+    def entry_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
+        """(slot, offset, position) of the offset index's greatest entry <= `offset`, as it stands there; for none (-1, base
+        offset, 0)."""
         entries = self.offset_entries
         if not entries:
             return -1, self.base_offset, 0
@@ -54,15 +56,41 @@ class SegmentView(NamedTuple):
         buffer = yield from index.mapped(entries)
         return index.lookup_in(buffer, entries, offset)
 
-    def offset_behind(self, position: int) -> Procedure[int | None]:
-        """An offset that certainly lies behind all bytes before `position`, None when the index does not say."""
+    def position_of(self, offset: int) -> Procedure[tuple[int, int, int]]:
+        """`entry_of`, unless it is damaged: then (-1, base offset, 0)."""
+        slot, indexed, position = yield from self.entry_of(offset)
+        if slot >= 0 and not (yield from self._is_true(indexed, position)):
+            return -1, self.base_offset, 0
+        return slot, indexed, position
+
+    def _is_true(self, offset: int, position: int) -> Procedure[bool]:
+        """Whether an entry of the offset index leads to a batch that it can mean. (Kafka writes the last offset of all batches
+        that came with the one at the position.)"""
+        found = None
+        if 0 <= position < self.size:
+            with contextlib.suppress(CorruptRecordError):
+                found = yield from self.bytes_from(position).find_batch(lambda header: True)
+        is_true = found is not None and found.header.base_offset <= offset
+        if not is_true:
+            self.offset_index.doubt()
+        return is_true
+
+    def entry_behind(self, position: int) -> Procedure[tuple[int, int] | None]:
+        """(offset, position) of the offset index's first entry at or behind `position`, as it stands there; None for none."""
         entries = self.offset_entries
         if not entries:
             return None
         index = self.offset_index
         buffer = yield from index.mapped(entries)
         _, slot = index.search(buffer, entries, position, by_value=True)
-        return None if slot < 0 else index.entry_at(buffer, slot)[0]
+        return None if slot < 0 else index.entry_at(buffer, slot)
+
+    def offset_behind(self, position: int) -> Procedure[int | None]:
+        """An offset that certainly lies behind all bytes before `position`, None when the index does not say."""
+        entry = yield from self.entry_behind(position)
+        if entry is None or entry[1] < position or not (yield from self._is_true(*entry)):
+            return None
+        return entry[0]
 
     def position_before(self, position: int) -> Procedure[int]:
         """Where a batch starts at or before a position; 0 when the index does not say."""
@@ -93,17 +121,25 @@ class SegmentView(NamedTuple):
     def translate_offset(self, offset: int) -> Procedure[FoundBatch | None]:
         """The first batch whose last offset is >= `offset`: it starts a whole batch and may hold smaller offsets.
 
-        An index entry that leads to a batch behind its own offset is damaged, and what lies before would be missed: the segment
-        is looked through from its start then.
+        An index entry that leads to a batch behind its own offset, or to none, is damaged, and what lies before would be
+        missed: the segment is looked through from its start then.
         """
         indexed, position = self.base_offset, 0
         if entries := self.offset_entries:
             offsets = self.offset_index
             buffer = offsets.shown(entries) or (yield from offsets.mapped(entries))
             _, indexed, position = offsets.lookup_in(buffer, entries, offset)
-        found = yield from self.bytes_from(position).find_reaching(offset)
+        found = None
+        if 0 <= position < self.size:
+            try:
+                found = yield from self.bytes_from(position).find_reaching(offset)
+            except CorruptRecordError:
+                if not position:
+                    raise
         if position and (found is None or (found.position == position and found.header.base_offset > indexed)):
             found = yield from self.bytes_from(0).find_reaching(offset)
+            if found is not None:
+                self.offset_index.doubt()
         return found
 
     def find_offset_by_timestamp(
@@ -122,11 +158,21 @@ class SegmentView(NamedTuple):
             offsets = self.offset_index
             buffer = offsets.shown(entries) or (yield from offsets.mapped(entries))
             _, _, position = offsets.lookup_in(buffer, entries, max(indexed, starting_offset))
-        return (
-            yield from self.scan_for_timestamp(
-                timestamp, starting_offset, position, end, max_bytes=max_bytes, check_crcs=check_crcs
-            )
+        if 0 < position < self.size:
+            try:
+                return (
+                    yield from self.scan_for_timestamp(
+                        timestamp, starting_offset, position, end, max_bytes=max_bytes, check_crcs=check_crcs
+                    )
+                )
+            except CorruptRecordError:
+                """Of the log, or of what the entry leads to: from the start it is the log's."""
+        found = yield from self.scan_for_timestamp(
+            timestamp, starting_offset, 0, end, max_bytes=max_bytes, check_crcs=check_crcs
         )
+        if position:
+            self.offset_index.doubt()
+        return found
 
     def scan_for_timestamp(
         self,

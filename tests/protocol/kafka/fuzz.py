@@ -4,31 +4,25 @@ The invariant: a frame is a request or ends in RemoteProtocolError, nothing else
 and is read again as the same.
 
     python -m tests.protocol.kafka.fuzz --inputs 10000000
-    python -m tests.protocol.kafka.fuzz --atheris -- -max_total_time=600
 
-The first draws frames by chance: most are requests of ours, damaged. The second lets libFuzzer search by coverage, where the
-package atheris is installed; what stands behind `--` is libFuzzer's.
+Frames are drawn by chance: most are requests of ours, damaged. `tests.fuzzing` searches by coverage.
 """
 
 from __future__ import annotations
 
 import argparse
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from triolog.protocol.errors import RemoteProtocolError
 from triolog.protocol.kafka.connection import KafkaConnection, Request
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import write_unsigned_varint
-from triolog.protocol.schema.source import Source
 
 from tests.support.kafka_reading import next_request
 from tests.support.kafka_values import MESSAGES, Message, random_value
@@ -155,43 +149,11 @@ def run(inputs: int, seed: int, say: Callable[[str], None] = lambda text: None) 
     return {"requests": requests, "refused": inputs - requests}
 
 
-def search(corpus: str, arguments: list[str]) -> None:
-    """Let libFuzzer search from the inputs in `corpus`; it ends the process. Readers are instrumented as they are made."""
-    import atheris
-
-    made = Source.function
-
-    def instrumented(self: Source, name: str, file: str) -> Any:
-        return atheris.instrument_func(made(self, name, file))
-
-    Source.function = instrumented  # type: ignore[method-assign]
-    for function in (feed, KafkaConnection._read):
-        atheris.instrument_func(function)
-    atheris.Setup([sys.argv[0], *arguments, corpus], lambda data: data and feed(data) and None)
-    atheris.Fuzz()
-
-
-def search_in_a_process(arguments: list[str]) -> int:
-    """The same in a process of its own, since nothing can be tidied up in one that libFuzzer has ended. Its exit code."""
-    with tempfile.TemporaryDirectory(prefix="kafka-fuzz-") as corpus:
-        for number, frame in enumerate(seeds(Random(0))):
-            Path(corpus, f"{number:05}").write_bytes(frame)
-        command = [sys.executable, "-m", "tests.protocol.kafka.fuzz", "--corpus", corpus, "--", *arguments]
-        return subprocess.run(command, check=False).returncode
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--atheris", action="store_true", help="search by coverage; needs the package atheris")
-    parser.add_argument("--corpus", help=argparse.SUPPRESS)
-    parser.add_argument("libfuzzer", nargs="*", help="arguments of libFuzzer, behind --")
     chosen = parser.parse_args()
-    if chosen.corpus:
-        search(chosen.corpus, chosen.libfuzzer)
-    if chosen.atheris:
-        return search_in_a_process(chosen.libfuzzer)
     say = sys.stderr.write
     found = run(chosen.inputs, chosen.seed, lambda text: say(f"{text}\n") and None)
     say(f"{found}\n")

@@ -26,6 +26,7 @@ def test_no_password_is_in_a_repr() -> None:
     ("text", "reason"),
     [
         ('[alice\npassword = "secret"', "users.toml is not TOML"),
+        ("alice = " + "[" * 5000, "users.toml is not TOML"),
         ('alice = "secret"', r"users.toml \[alice\]: a user is a table"),
         ("[alice]\n", r"users.toml \[alice\]: a user is a table"),
         ("[alice]\npassword = 7\n", "password is not a text"),

@@ -141,8 +141,16 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
 
 def test_a_topic_default_out_of_range_is_refused_by_name(tmp_path: Path) -> None:
     file = written(tmp_path, '[topic_defaults]\n"segment.bytes" = 3')
-    with pytest.raises(InvalidConfigError, match=r"segment\.bytes='3'"):
+    with pytest.raises(InvalidConfigError, match=r"\[topic_defaults\]: .*segment\.bytes='3'") as raised:
         read_settings(file, {}, {})
+    assert raised.value.message.startswith(file)
+
+
+def test_a_file_that_nests_too_deeply_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, "cluster_id = " + "[" * 5000)
+    with pytest.raises(InvalidConfigError, match="is not TOML") as raised:
+        read_settings(file, {}, {})
+    assert file in raised.value.message
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_configuration_of_adopted_topics_is_read_by_topic(tmp_path: Path) -> Non
         ("topic = 5", "only tables [topic.NAME]"),
         ("[topic]\norders = 5", "[topic.orders]"),
         ("[topic.orders]\nno.such = 5", "unknown topic configuration key 'no.such'"),
-        ("[topic.orders]\nsegment.ms = 0", "segment.ms='0'"),
+        ("[topic.orders]\nsegment.ms = 0", "[topic.orders]: topic configuration segment.ms='0'"),
         ("[topic", "is not TOML"),
     ],
 )

@@ -6,8 +6,9 @@ import contextlib
 import json
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,11 @@ OURS, THEIRS = uuid.UUID(int=1000), uuid.UUID(int=2000)
 LOG: Final = "00000000000000000000.log"
 MADE: Final = Creation(name="topic", topic_id=OURS, first_partition=2, partitions=5)
 CREATIONS = st.builds(
-    Creation, name=st.text(max_size=20), topic_id=st.uuids(), first_partition=st.integers(0, 9), partitions=st.integers(1, 99)
+    Creation,
+    name=st.text("abcZ019._-", min_size=3, max_size=20),
+    topic_id=st.uuids(),
+    first_partition=st.integers(0, 9),
+    partitions=st.integers(10, 99),
 )
 
 
@@ -83,9 +88,16 @@ def test_no_flipped_bit_is_believed(data: st.DataObject) -> None:
     assert found in (None, (3, [MADE]))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 1}', b'{"format_version": 2}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version": 1}', b'{"format_version": 2}', b"[" * 100_000])
 def test_what_cannot_be_read_is_an_error_that_names_the_file(content: bytes) -> None:
     with pytest.raises(CheckpointError, match=r"^some/file (cannot be read: .*; delete it|has format version 2, 1 is known)"):
+        decode_creations("some/file", content)
+
+
+@pytest.mark.parametrize("change", [{"first_partition": -1}, {"first_partition": 5}, {"partitions": 10**9}, {"name": "../x"}])
+def test_a_creation_that_cannot_be_is_an_error_that_names_the_file(change: dict[str, Any]) -> None:
+    content = encode_creations(3, [attrs.evolve(MADE, **change)])
+    with pytest.raises(CheckpointError, match=r"^some/file cannot be read: .*; delete it"):
         decode_creations("some/file", content)
 
 

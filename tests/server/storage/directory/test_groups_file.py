@@ -47,6 +47,12 @@ def test_a_damaged_byte_is_found_unless_it_changes_nothing(place: int, change: i
     assert found == STATE
 
 
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"format_version": 1, "crc32c": ' + b"[" * 100_000])
+def test_what_nests_too_deeply_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=f"{GROUPS_FILE} cannot be read .*; copy the one of another"):
+        decode_groups(GROUPS_FILE, data)
+
+
 def test_a_file_of_a_newer_program_is_refused() -> None:
     with pytest.raises(CheckpointError, match="newer"):
         decode_groups(GROUPS_FILE, b'{"format_version": 2}')

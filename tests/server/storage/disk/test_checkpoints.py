@@ -8,6 +8,7 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.disk.checkpoints import (
     decode_checkpoint,
@@ -76,6 +77,12 @@ def test_what_others_write_is_read(data: bytes, offsets: dict[TopicPartition, in
         (b"0\n1\nfoo 0 10 5\n", "has 4 fields"),
         (b"0\n1\nfoo x 10\n", "'x' is not a whole number"),
         (b"0\n1\nfoo 0 10\n\n", "has 0 fields"),
+        (b"0\n1\nfoo 0 1_0\n", "'1_0' is not a whole number"),
+        (b"0\n1\nfoo 0 -1\n", "'-1' is not a whole number from 0"),
+        (b"0\n1\nfoo 0 9223372036854775808\n", "'9223372036854775808' is not a whole number from 0"),
+        (b"0\n1\nfoo 2147483648 0\n", "'2147483648' is not a whole number from 0 to 2147483647"),
+        ("0\n1\nfoo 0 \u0661\n".encode(), "is not a whole number"),
+        (b"0\n1\nfoo 0 " + b"1" * 5000 + b"\n", "is not a whole number"),
         (b"0\n1\n\xff 0 10\n", "is not UTF-8"),
     ],
 )
@@ -111,7 +118,7 @@ def test_garbage_is_a_checkpoint_error(data: bytes) -> None:
             continue
 
 
-@given(st.lists(st.tuples(st.integers(), st.integers())))
+@given(st.lists(st.tuples(st.integers(0, INT64_MAX), st.integers(0, INT64_MAX))))
 def test_entries_of_numbers_are_read_back(entries: list[tuple[int, int]]) -> None:
     data = encode_checkpoint(f"{one} {two}" for one, two in entries)
     assert decode_checkpoint("file", data, fields=2) == entries
@@ -205,7 +212,8 @@ def test_the_clean_shutdown_file_has_the_broker_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"nonsense", b"[]", b"{}", b'{"version":1,"brokerEpoch":10}', b'{"version":0,"brokerEpoch":"x"}']
+    "data",
+    [b"", b"nonsense", b"[]", b"{}", b'{"version":1,"brokerEpoch":10}', b'{"version":0,"brokerEpoch":"x"}', b"[" * 100_000],
 )
 def test_a_clean_shutdown_file_without_an_epoch_still_counts(data: bytes) -> None:
     assert decode_clean_shutdown(data) is None

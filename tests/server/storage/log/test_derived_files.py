@@ -344,6 +344,12 @@ def test_what_is_written_is_read(facts: Facts) -> None:
     assert decode_facts("file", encode_facts(facts)) == facts
 
 
+@pytest.mark.parametrize("offset", [-1, 2**63])
+def test_a_log_start_offset_that_cannot_be_is_refused_by_name(offset: int) -> None:
+    with pytest.raises(CheckpointError, match="some/file cannot be read"):
+        decode_facts("some/file", encode_facts(Facts(offset, {})))
+
+
 def test_a_changed_number_is_noticed_and_the_checksum_can_be_taken_out() -> None:
     document = json.loads(encode_facts(Facts(7, {0: IndexFacts(100, 34, 5)})))
     document["log_start_offset"] = 8

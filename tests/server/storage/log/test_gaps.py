@@ -101,6 +101,7 @@ def test_a_log_without_gaps_has_no_file(tmp_path: Path) -> None:
         "0\n1\n8 5 a\n",
         "0\n1\n5 x a\n",
         "0\n1\n-1 5 a\n",
+        f"0\n1\n5 {2**63} a\n",
         "\xff",
     ],
 )

@@ -438,10 +438,11 @@ def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(
 ) -> None:
     """Kafka: OffsetIndexTest.testFetchUpperBoundOffset."""
     segment = Segment(tmp_path, base_offset=45)
-    assert drive(FS, segment.of.view().offset_behind(position)) is None
+    assert drive(FS, segment.of.view().entry_behind(position)) is None
     for entry in ((45, 0), (46, 10), (47, 23), (48, 37)):
         drive(FS, segment.of.offset_index.append(*entry))
-    assert drive(FS, segment.of.view().offset_behind(position)) == expected
+    found = drive(FS, segment.of.view().entry_behind(position))
+    assert found == (expected and (expected, {46: 10, 47: 23, 48: 37}[expected]))
 
 
 def test_recovery_rebuilds_a_damaged_index(tmp_path: Path) -> None:

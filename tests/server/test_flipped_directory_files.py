@@ -1,0 +1,141 @@
+"""Each bit and byte of the small files of a log directory flipped, each of them cut at each of its bytes, under a whole start.
+
+The start serves everything, or refuses with an error that names the file and what to do; then the stop before it counts as
+clean as it did, and with the file put right the next one serves everything. No byte of a log is lost. Damages that a file's
+reader cannot tell apart are one case: of each there is one start, and a few more to see that it is so.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trio
+from triolog.server.storage.directory.client_metrics_file import CLIENT_METRICS_FILE, decode_client_metrics
+from triolog.server.storage.directory.creations_file import CREATIONS_FILE, decode_creations
+from triolog.server.storage.directory.groups_file import GROUPS_FILE, decode_groups
+from triolog.server.storage.directory.security_file import SECURITY_FILE, decode_security
+from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+)
+from triolog.server.storage.errors import CheckpointError
+from triolog.server.storage.producers.producer_id_block import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
+
+from tests.support.counts import FULL, mode
+from tests.support.flipped_files import PLAIN, Content, Outcome, Store, damages, with_file
+from tests.support.memory_image import logs_of, put
+
+READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
+    TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),
+    CREATIONS_FILE: decode_creations,
+    SECURITY_FILE: decode_security,
+    GROUPS_FILE: decode_groups,
+    CLIENT_METRICS_FILE: decode_client_metrics,
+    META_PROPERTIES_FILE: decode_meta_properties,
+    PRODUCER_ID_BLOCK_FILE: decode_producer_id_block,
+    RECOVERY_POINT_FILE: decode_offsets,
+    HIGH_WATERMARK_FILE: decode_offsets,
+    LOG_START_FILE: decode_offsets,
+    CLEAN_SHUTDOWN_FILE: lambda path, data: decode_clean_shutdown(data),
+}
+"""What a start does with the content of each file."""
+QUICK_STARTS: Final = 5
+MORE_STARTS: Final = 20
+"""Of damages that are like others, in the full suite."""
+REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move")
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield trio.run(Store.make, Path(folder))
+
+
+def cases(path: str, content: bytes, read: Callable[[str, bytes], Any]) -> list[tuple[str, bytes]]:
+    """A damage of each kind that the reader can tell, a few of the others; in the quick suite a few of all of them."""
+    firsts: dict[str, tuple[str, bytes]] = {}
+    others: list[tuple[str, bytes]] = []
+    for damage in damages(content):
+        try:
+            found = repr(read(path, damage[1]))
+        except CheckpointError:
+            found = "refused"
+        if found in firsts:
+            others.append(damage)
+        else:
+            firsts[found] = damage
+    rng = random.Random(len(content))
+    if mode() == FULL:
+        return [*firsts.values(), *rng.sample(others, min(len(others), MORE_STARTS))]
+    every = list(firsts.values())
+    return [*rng.sample(every, min(len(every), QUICK_STARTS - 1)), *rng.sample(others, min(len(others), 1))]
+
+
+def check_logged(records: Sequence[logging.LogRecord], case: str) -> None:
+    """Nothing unforeseen was met."""
+    assert not [record.getMessage() for record in records if record.exc_info], case
+
+
+@pytest.mark.parametrize("directory", [0, 1])
+@pytest.mark.parametrize("name", READERS)
+async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
+    store: Store, caplog: pytest.LogCaptureFixture, name: str, directory: int
+) -> None:
+    path = f"{store.paths[directory]}/{name}"
+    content, logs = store.fs.content(path), logs_of(store.fs)
+    chosen = cases(path, content, READERS[name])
+    for number, (damage, damaged) in enumerate(chosen):
+        if mode() == FULL and number % 2 != directory and len(chosen) > 2:
+            continue  # the other directory has it
+        case = f"{name} {damage}: {damaged!r}"
+        caplog.clear()
+        fs = with_file(store.fs, path, damaged)
+        outcome, found = await store.start(fs)
+        check_logged(caplog.records, case)
+        assert logs_of(fs) == logs, case
+        assert outcome is not Outcome.PART, f"{case}: {found}\n{caplog.text}"
+        if outcome is Outcome.REFUSED:
+            assert path in str(found), f"{case}: {found}"
+            assert REMEDY.search(str(found)), f"{case}: {found}"
+            assert all(fs.content(f"{each}/{CLEAN_SHUTDOWN_FILE}") for each in store.paths), case
+            put(fs, path, content)
+            assert (await store.start(fs))[0] is Outcome.WHOLE, case
+
+
+async def test_a_damaged_partition_metadata_is_its_partitions_matter_and_named(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{store.paths[0]}/{PLAIN[0]}/{PARTITION_METADATA_FILE}"
+    content, logs = store.fs.content(path), logs_of(store.fs)
+    for damage, damaged in cases(path, content, decode_partition_metadata):
+        case = f"{damage}: {damaged!r}"
+        caplog.clear()
+        fs = with_file(store.fs, path, damaged)
+        outcome, found = await store.start(fs)
+        check_logged(caplog.records, case)
+        assert logs_of(fs) == logs, case
+        if outcome is Outcome.WHOLE:
+            continue
+        assert isinstance(found, Content), f"{case}: {found}"
+        assert path in str(found.records[PLAIN[0]]), case
+        expected = {**store.content.records, PLAIN[0]: found.records[PLAIN[0]]}
+        assert found == Content(expected, store.content.others), case
+        put(fs, path, content)
+        assert (await store.start(fs))[0] is Outcome.WHOLE, case
