@@ -112,7 +112,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     folder = tmp_path_factory.mktemp("packaging")
     tree, elsewhere = folder / "tree", folder / "elsewhere"
     elsewhere.mkdir()
-    for name in (*FOLDERS, "tests", "docs"):
+    for name in (*FOLDERS, "tests", "docs", "packaging"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
     for name in FILES:
         shutil.copy(ROOT / name, tree / name)
@@ -194,6 +194,12 @@ def test_the_wheel_says_what_it_is(released: Released) -> None:
     assert said["Description-Content-Type"] == "text/markdown"
     assert said.get_all("Classifier") == PROJECT["classifiers"]
     assert any(each.endswith("/licenses/LICENSE") for each in archive.namelist())
+
+
+@full
+def test_the_bill_of_materials_is_made_beside_them(released: Released) -> None:
+    bill = json.loads((released.tree / "build" / "triolog.cdx.json").read_text())
+    assert bill["metadata"]["component"]["version"] == PROJECT["version"]
 
 
 @full

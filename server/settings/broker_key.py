@@ -113,7 +113,7 @@ def parsed_key(parse: Callable[[str], Any], kind: str, doc: str, *, shown: str |
 def text(value: Any) -> str:
     """Raises ValueError, which does not repeat what is in a table or a list: it may be secret."""
     if not isinstance(value, str) or not value:
-        shown = {dict: "a table", list: "a list"}.get(type(value), repr(value))
+        shown = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
         raise ValueError(f"{shown} is not a text")
     return value
 
