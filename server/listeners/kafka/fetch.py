@@ -160,11 +160,14 @@ def take_fetch(call: Call, turn: Turn, body: FetchRequest) -> Work | None:
     if (throttled := begun.throttled(answers)) is not None:
         turn.answer(throttled)
         return None
-    begun.note_gaps(answers)
+    for each in answers:
+        if each.fetched is None or each.fetched.passed:  # seldom: a call for each fetch would cost more than the look
+            begun.note_gaps(answers)
+            break
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
-    for each in wanted:
-        begun.tell(topics, each, by_partition)
+    for one in wanted:
+        begun.tell(topics, one, by_partition)
     turn.answer(begun.response(topics))
     return None
 

@@ -162,7 +162,7 @@ class Log:
                 self.high_watermark_position,
                 self.truncations,
                 self.gaps,
-                self._refused_gaps(),
+                self._refused_gaps() if self.gaps else (),
                 self.leader_epochs.entries,
                 self.config.fetch_check_crcs,
             )
@@ -176,7 +176,7 @@ class Log:
         return views, tuple(view.base_offset for view in views), tuple(largest)
 
     def _refused_gaps(self) -> tuple[OffsetGap, ...]:
-        if not self.gaps or self.config.gap_policy is GapPolicy.SKIP:
+        if self.config.gap_policy is GapPolicy.SKIP:
             return ()
         return tuple(gap for gap in self.gaps if not gap.is_accepted)
 

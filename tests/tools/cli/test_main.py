@@ -54,7 +54,8 @@ def test_every_subcommand_of_the_table_is_a_command() -> None:
 def test_the_documentation_has_every_client_command_and_every_exit_code() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
     headings = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
-    elsewhere = {"serve", "spark", "demo", "edge-demo", "bench", "bench-kafka"}  # operations, Spark, README, edge, benchmarks
+    # operations, Spark, README, the tutorial of damage, edge, benchmarks
+    elsewhere = {"serve", "spark", "demo", "damage-demo", "edge-demo", "bench", "bench-kafka"}
     assert headings == SUBCOMMANDS.keys() - elsewhere | {"Times"}
     for code in (0, EXIT_FAILED, 2, EXIT_NOT_CONNECTED, EXIT_INTERRUPTED):
         assert f"\n| {code} | " in text
