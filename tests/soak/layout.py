@@ -21,11 +21,10 @@ CONFIGURATIONS: Final[dict[str, dict[str, str]]] = {
         "file.delete.delay.ms": "1000",
     },
 }
-SOAK: Final[dict[str, dict[str, str]]] = {
-    name: {**config, "segment.bytes": str(4 * 1024 * 1024) if name in ("plain", "copied") else config["segment.bytes"]}
-    for name, config in CONFIGURATIONS.items()
-}
-"""For hours: every segment costs some memory, and what is never deleted is to have few."""
+LARGE: Final = {"segment.bytes": str(64 * 1024 * 1024), "segment.index.bytes": str(1024 * 1024), "retention.ms": "-1"}
+SOAK: Final[dict[str, dict[str, str]]] = {**CONFIGURATIONS, "plain": LARGE, "copied": LARGE}
+"""For hours: each segment has descriptors and some memory, and where none is ever deleted there are to be few. Those of the
+others come and go."""
 PIPES: Final = "pipes"
 """The group of the exactly-once pipes."""
 

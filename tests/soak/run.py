@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
 from tests.support.forked_servers import ServerForker
@@ -31,7 +32,7 @@ from .troubling import Troublemaker
 TURN_S: Final = 0.1
 LOOK_S: Final = 1.0
 QUIET_S: Final = 300.0
-"""How long feeders may take for what they have sent, and each group for what there is."""
+"""How long feeders may take for what they have sent, and a group for its next step to the end of what there is."""
 
 
 @attrs.define(eq=False)
@@ -142,13 +143,18 @@ class Run:
         topics = {topic: PARTITIONS[topic]}
         if not self.clients.have_group(group):
             return
-        deadline = time.monotonic() + QUIET_S
+        wanted = reading.ends(self.server.kafka, topics, committed=committed)
+        moved_at, before = time.monotonic(), dict[TopicPartition, int]()
         while True:
-            wanted = reading.ends(self.server.kafka, topics, committed=committed)
             found = reading.committed_offsets(self.server.native_address, group, topics, self._notes)
             if all(found[where] >= end for where, end in wanted.items()):
-                return
-            if time.monotonic() > deadline:
+                more = reading.ends(self.server.kafka, topics, committed=committed)  # a transaction may have ended meanwhile
+                if more == wanted:
+                    return
+                wanted = more
+            if found != before:
+                moved_at, before = time.monotonic(), found
+            if time.monotonic() > moved_at + QUIET_S:
                 self.troublemaker.problems.append(f"stuck: group {group} is at {found}, there is {wanted}")
                 return
             self.clients.look()

@@ -7,6 +7,8 @@ away. The file format is in `producer_snapshots`.
 
 from __future__ import annotations
 
+from collections import deque
+
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
@@ -46,7 +48,9 @@ class ProducerState:
             for entry in self.entries.values()
             if entry.current_txn_first_offset is not None
         }
-        self._unreplicated: list[CompletedTxn] = []
+        # Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
+        # last offsets ascend, and the first of them begins first.
+        self._unreplicated: deque[CompletedTxn] = deque()
         self._unsynced: list[CompletedTxn] = []
         self.first_unstable_offset: int | None = None
         """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
@@ -71,7 +75,8 @@ class ProducerState:
         if not cursor.changed:
             return
         self.entries.update(cursor.changed)
-        self._unreplicated += cursor.completed
+        for txn in cursor.completed:
+            self._complete(txn)
         self._unsynced += cursor.completed
         if cursor.touches_transactions:
             for entry in cursor.changed.values():
@@ -102,8 +107,9 @@ class ProducerState:
 
     def on_high_watermark(self, offset: int) -> None:
         """Transactions whose marker lies below the high watermark are decided for every reader."""
-        if self._unreplicated:
-            self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= offset]
+        if self._unreplicated and self._unreplicated[0].last_offset < offset:
+            while self._unreplicated and self._unreplicated[0].last_offset < offset:
+                self._unreplicated.popleft()
             self._find_first_unstable()
 
     def on_recovery_point(self, offset: int) -> None:
@@ -141,6 +147,15 @@ class ProducerState:
             del self.entries[producer_id]
         return len(gone)
 
+    def _complete(self, txn: CompletedTxn) -> None:
+        """One that begins earlier and ends later than another one is undecided for longer, and from further back."""
+        while self._unreplicated and self._unreplicated[-1].first_offset >= txn.first_offset:
+            self._unreplicated.pop()
+        self._unreplicated.append(txn)
+
     def _find_first_unstable(self) -> None:
-        firsts = [*self._ongoing.values(), *(txn.first_offset for txn in self._unreplicated)]
-        self.first_unstable_offset = min(firsts, default=None)
+        first = min(self._ongoing.values(), default=None)
+        if self._unreplicated:
+            undecided = self._unreplicated[0].first_offset
+            first = undecided if first is None else min(first, undecided)
+        self.first_unstable_offset = first

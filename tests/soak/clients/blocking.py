@@ -136,7 +136,16 @@ def _transact(work: Work, producer: BlockingProducer, name: str) -> bool:
 
 
 def read(work: Work) -> None:
-    """All partitions of some topics, from where its group is; commits as it goes."""
+    """All partitions of some topics, from where its group is; commits as it goes. With another consumer when one gives up."""
+    while not work.orders.is_over:
+        try:
+            _read(work)
+        except TriologError as exc:
+            work.notes.write("loses its consumer", error=repr(exc))
+            time.sleep(POLL_S)
+
+
+def _read(work: Work) -> None:
     committed, group = bool(work.role["committed"]), str(work.role["group"])
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     options = {"isolation": isolation, "group": group, "offset_reset": "earliest", "retry_timeout_ms": PATIENCE_MS}
@@ -179,8 +188,8 @@ def _go_to_committed(work: Work, consumer: BlockingConsumer, group: str) -> None
     for each in consumer.assignment:
         where, kept = (each.topic, each.partition), known.get(each)
         work.notes.offset_fetched(group, where, -1 if kept is None else kept.offset, begun)
+        work.notes.moved(where, None if kept is None else kept.offset)
         if kept is not None:
-            work.notes.moved(where, kept.offset)
             consumer.seek(each, AtOffset(kept.offset))
 
 

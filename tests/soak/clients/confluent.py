@@ -24,7 +24,7 @@ BACKOFF: Final[dict[str, Any]] = {
     "log_level": 0,
 }
 CALL_S: Final = 10.0
-MOST_IN_A_TRANSACTION: Final = 20
+MOST_IN_A_TRANSACTION: Final = 50
 
 
 def settings(work: Work, **more: Any) -> dict[str, Any]:

@@ -56,10 +56,11 @@ def feed(work: Work) -> None:
                 work.orders.pause(0.02)
         try:
             producer.flush(PATIENCE_S)
+            _settle(work, pending)
+            producer.close(timeout=1)
         except kafka.errors.KafkaError as exc:
             work.notes.write("loses its producer", error=repr(exc))
-        _settle(work, pending)
-        producer.close(timeout=1)
+            _settle(work, pending)
 
 
 def _settle(work: Work, pending: Pending) -> bool:

@@ -135,7 +135,16 @@ def _settled(work: Work, where: Partition, identity: str, future: SentRecord) ->
 
 
 async def read(work: Work, client: Client) -> None:
-    """All partitions of some topics, from where its group is; commits as it goes."""
+    """All partitions of some topics, from where its group is; commits as it goes. With another consumer when one gives up."""
+    while not work.orders.is_over:
+        try:
+            await _read(work, client)
+        except* TriologError as exc:
+            work.notes.write("loses its consumer", error=repr(exc))
+            await trio.sleep(POLL_S)
+
+
+async def _read(work: Work, client: Client) -> None:
     committed, group = bool(work.role["committed"]), str(work.role["group"])
     options = {
         "isolation": Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
@@ -181,8 +190,8 @@ async def _go_to_committed(work: Work, consumer: Consumer, group: str) -> None:
     for each in consumer.assignment:
         where, kept = (each.topic, each.partition), known.get(each)
         work.notes.offset_fetched(group, where, -1 if kept is None else kept.offset, begun)
+        work.notes.moved(where, None if kept is None else kept.offset)
         if kept is not None:
-            work.notes.moved(where, kept.offset)
             await _insist(partial(consumer.seek, each, AtOffset(kept.offset)), work)
 
 

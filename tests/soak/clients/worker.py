@@ -25,7 +25,7 @@ from .notes import Notebook, Notes
 
 MOST_PENDING: Final = 400
 """Records of one producer that are not acknowledged: it sends nothing more until some are."""
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 240.0
 """How long anything is tried again while the server is killed and its disk fails."""
 POLL_S: Final = 0.2
 MOST_PADDING: Final = 300

@@ -168,7 +168,7 @@ func (w *work) client(options ...kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(w.task.Kafka), kgo.ClientID(strings.ReplaceAll(w.who, "/", "-")),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
-		kgo.RetryTimeout(2 * time.Minute), kgo.RequestTimeoutOverhead(10 * time.Second),
+		kgo.RetryTimeout(4 * time.Minute), kgo.RequestTimeoutOverhead(10 * time.Second),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.DialTimeout(3 * time.Second),
 	}, options...)...)

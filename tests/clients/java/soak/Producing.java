@@ -82,7 +82,7 @@ final class Producing {
                 while (!Work.isQuiet()) {
                     transact(work, producer, name);
                 }
-            } catch (KafkaException thrown) {
+            } catch (KafkaException | IllegalStateException thrown) { // the latter where a call that timed out has to be repeated
                 work.notes.failed("loses its producer", thrown);
             }
             producer.close(Duration.ofSeconds(5));

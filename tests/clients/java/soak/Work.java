@@ -19,7 +19,7 @@ final class Work {
 
     static final CountDownLatch QUIET = new CountDownLatch(1);
     static final CountDownLatch OVER = new CountDownLatch(1);
-    static final int PATIENCE_MS = 120_000;
+    static final int PATIENCE_MS = 240_000;
 
     final JsonNode task;
     final JsonNode role;

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import sys
+from types import FrameType
+from typing import Any
+
 from triolog.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, end_txn_marker, parse_header
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 from triolog.server.storage.producers.producer_entry import CompletedTxn, EndTxnMarker
@@ -25,6 +30,58 @@ def test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_water
     assert state.first_unstable_offset == 105
     state.on_high_watermark(113)
     assert state.first_unstable_offset is None
+
+
+def test_the_first_unstable_offset_is_that_of_a_look_at_all_transactions() -> None:
+    rng = random.Random(7)
+    for _ in range(50):
+        state, open_at, ended, high_watermark = ProducerState(), dict[int, int](), list[tuple[int, int]](), 0
+        for offset in range(100):
+            pid = rng.randrange(6)
+            if pid in open_at and rng.random() < 0.6:
+                end(state, offset, pid=pid)
+                ended.append((open_at.pop(pid), offset))
+            else:
+                append(
+                    state, 0 if pid not in state.entries else state.entries[pid].last_sequence + 1, offset, pid=pid, txn=True
+                )
+                open_at.setdefault(pid, offset)
+            if rng.random() < 0.2:
+                high_watermark = rng.randint(high_watermark, offset + 1)
+                state.on_high_watermark(high_watermark)
+            undecided = (first for first, last in ended if last >= high_watermark)
+            assert state.first_unstable_offset == min((*open_at.values(), *undecided), default=None)
+
+
+def test_replaying_costs_what_its_transactions_cost() -> None:
+    """Counted in instructions of the interpreter: recovery has no high watermark, and all that have ended are undecided."""
+    few, times = 50, 8
+
+    def cost(transactions: int) -> int:
+        state, count = ProducerState(), 0
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal count
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            count += event == "opcode"
+            return trace
+
+        batches = [(header(number, 2 * number, txn=True), b"") for number in range(transactions)]
+        for number in range(transactions):
+            told = {"producer_id": PID, "producer_epoch": 0, "commit": True, "timestamp": 5, "coordinator_epoch": 1}
+            marker = end_txn_marker(**told, base_offset=2 * number + 1)
+            batches.insert(2 * number + 1, (parse_header(marker), marker))
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            for one, batch in batches:
+                state.replay(one, batch)
+        finally:
+            sys.settrace(before)
+        assert state.first_unstable_offset == 0
+        return count
+
+    assert cost(times * few) <= times * cost(few) * 1.3
 
 
 def test_an_idle_producer_expires_and_may_go_on_with_any_sequence() -> None:
