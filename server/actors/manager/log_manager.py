@@ -159,6 +159,9 @@ class LogManager:
             LOGGER.warning("topics.json is as it was and is written with the next change of a topic: %s", exc)
 
     def _settle_topics(self) -> tuple[Found, list[Topic]]:
+        """Raises InvalidConfigError when topics would be adopted with a configuration that cannot be, before that is written."""
+        for configs in self.config.adopted_topics.values():
+            self.config.topic_defaults.overlay(configs, lenient=True)
         found = self._catalogue.find(self.log_directories.read())
         topics = self._catalogue.settle(found, self.config.adopted_topics)
         self.log_directories.note_stray(found.stray)

@@ -654,6 +654,8 @@ async def test_configuration_for_adopted_topics_that_is_wrong_keeps_the_server_f
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
         async with running_broker(directory, adopted_topics={"times": {"segment.bytes": "-5"}}):
             pass
+    async with running_broker(directory, adopted_topics={"times": {"segment.bytes": "500"}}) as broker:
+        assert broker.topics.describe("times").configs["segment.bytes"] == "500"
 
 
 async def test_a_topic_that_is_known_is_not_adopted_again(tmp_path: Path) -> None:
