@@ -42,7 +42,7 @@ from ..disk.checkpoints import (
 )
 from ..disk.filesystem import CREATE, FileSystem, read_file, replace_file
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
-from ..errors import CheckpointError, LogDirectoryError, is_out_of_space
+from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
 from .creations_file import CREATIONS_FILE, Creation, encode_creations, read_creations
 from .directory_lock import DirectoryLock
 from .topics_file import TOPICS_FILE, Topic, decode_deleted_topic_ids, decode_topics, encode_topics
@@ -201,8 +201,9 @@ class LogDirectory:
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self.fs.file_size(path) is not None
         if self.was_clean:
-            marker = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-            self.stopped_here = decode_clean_shutdown(marker) == OWN_BROKER_EPOCH
+            with contextlib.suppress(OSError, StorageError):  # that it is there is what counts
+                marker = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+                self.stopped_here = decode_clean_shutdown(marker) == OWN_BROKER_EPOCH
             self.fs.unlink(path)
         if self.durable:  # also for names whose sync has failed in the last run
             self.fs.sync_directory(self.path)
