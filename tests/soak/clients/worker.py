@@ -1,7 +1,7 @@
 """What every Python client has: what it was told to do, its notes, records to send at a pace, and when to end.
 
-A process gets one argument, a `Task` in JSON. On standard input it is told `quiet` (send nothing more) and `over` (end); the
-end of the input is `over` too, so that nobody outlives the run.
+A process gets one argument, a `Task` in JSON. On standard input it is told `quiet` (send nothing more) and `over` (end). The
+end of the input means that its driver is gone: it ends at once, so that nobody outlives the run.
 """
 
 from __future__ import annotations
@@ -95,17 +95,15 @@ class Orders:
         return self._over.is_set()
 
     def listen(self) -> None:
-        """Until the end of the input."""
+        """Until it is over."""
         for line in sys.stdin:
             if line.strip() == "quiet":
                 self._quiet.set()
             elif line.strip() == "over":
-                break
-        self.end()
-
-    def end(self) -> None:
-        self._quiet.set()
-        self._over.set()
+                self._quiet.set()
+                self._over.set()
+                return
+        os._exit(1)
 
     def pause(self, seconds: float) -> None:
         """Or less, when nothing more is to be sent."""

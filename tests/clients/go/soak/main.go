@@ -1,5 +1,5 @@
 // Command soak is franz-go in a soak run: it does what its only argument says, in JSON, and notes what it did and was told.
-// On standard input it is told "quiet" (send nothing more) and "over" (end); the end of the input is "over", too.
+// On standard input it is told "quiet" (send nothing more) and "over" (end). At the end of the input its driver is gone.
 package main
 
 import (
@@ -195,10 +195,11 @@ func main() {
 			if orders.Text() == "quiet" {
 				calm()
 			} else if orders.Text() == "over" {
-				break
+				end()
+				return
 			}
 		}
-		end()
+		os.Exit(1)
 	}()
 	parts := map[string]func(*work){"feed": feed, "move": move, "member": read}
 	var all sync.WaitGroup

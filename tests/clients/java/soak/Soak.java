@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 
 /**
  * Kafka's Java client in a soak run: it does what its only argument says, in JSON, and notes what it did and was told. On
- * standard input it is told "quiet" (send nothing more) and "over" (end); the end of the input is "over", too.
+ * standard input it is told "quiet" (send nothing more) and "over" (end). At the end of the input its driver is gone.
  */
 public final class Soak {
 
@@ -55,16 +55,19 @@ public final class Soak {
 
     private static void listen() {
         try (BufferedReader orders = new BufferedReader(new InputStreamReader(System.in))) {
-            for (String line = orders.readLine(); line != null && !line.equals("over"); line = orders.readLine()) {
+            for (String line = orders.readLine(); line != null; line = orders.readLine()) {
                 if (line.equals("quiet")) {
                     Work.QUIET.countDown();
+                } else if (line.equals("over")) {
+                    Work.QUIET.countDown();
+                    Work.OVER.countDown();
+                    return;
                 }
             }
         } catch (java.io.IOException thrown) {
             thrown.printStackTrace();
         }
-        Work.QUIET.countDown();
-        Work.OVER.countDown();
+        Runtime.getRuntime().halt(1);
     }
 
     private Soak() { }
