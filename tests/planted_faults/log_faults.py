@@ -130,8 +130,8 @@ PRODUCERS: Final = (
         name="log-start-of-a-log-that-was-cut",
         why="Records that a Kafka has written behind a cut are hidden, and put aside, for what was deleted before it.",
         file="server/storage/recovery/recovery.py",
-        old="or not drive(self.fs, _reaches(self.segments, known)):\n",
-        new="or not self.segments:\n",
+        old="known > max(checkpoint, first) and drive(self.fs, _reaches(self.segments, known))\n",
+        new="known > max(checkpoint, first)\n",
         tests=(f"{STORAGE}/log/test_derived_files.py::test_an_offset_that_the_log_does_not_reach_is_passed_over[cut]",),
     ),
     Fault(
@@ -163,8 +163,11 @@ TRANSACTIONS: Final = (
         name="marker-above-the-high-watermark",
         why="Records of a transaction are shown as committed before its marker is on the device.",
         file="server/storage/producers/producer_state.py",
-        old="self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= offset]",
-        new="self._unreplicated = []",
+        old=(
+            "        if self._unreplicated and self._unreplicated[0].last_offset < offset:\n"
+            "            while self._unreplicated and self._unreplicated[0].last_offset < offset:\n"
+        ),
+        new="        if self._unreplicated:\n            while self._unreplicated:\n",
         tests=(
             f"{STORAGE}/producers/test_producer_state.py::test_the_first_unstable_offset_moves_when_the_marker_is_below_the_high_watermark",
         ),
