@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.errors import TriologError
+from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, TriologError
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import EARLIEST, BlockingAdmin, BlockingClient
 from triolog.tools.client.procedures import groups as group_procedures
@@ -38,35 +38,39 @@ def partitions_of(topics: Mapping[str, int]) -> Iterator[TopicPartition]:
 
 
 def read_everything(kafka: str, native: tuple[str, int], topics: Mapping[str, int], notes: Notebook) -> None:
-    """Note all records of all partitions."""
+    """Note all records of all partitions. Where retention takes the beginning away meanwhile it is read again."""
+    for where in partitions_of(topics):
+        for committed in (False, True):
+            while (found := _everything(kafka, native, where, committed=committed)) is None:
+                pass
+            notes.write("stored", of=[*where], committed=committed, **found)
+
+
+def _everything(kafka: str, native: tuple[str, int], where: TopicPartition, *, committed: bool) -> dict[str, Any] | None:
+    """None: it began later than it was said to begin."""
     with BlockingClient(native) as client:
-        admin = BlockingAdmin(client)
-        starts = {where: admin.offsets(where, EARLIEST)[where] for where in partitions_of(topics)}
-    trio.run(_read_everything, kafka, starts, notes)
+        start = BlockingAdmin(client).offsets(where, EARLIEST)[where]
+
+    async def read() -> dict[str, Any] | None:
+        async with await open_connection(kafka) as stream:
+            try:
+                records, markers, end = await _read(Connection(KafkaStream(stream)), where, start, committed=committed)
+            except OffsetOutOfRangeError:
+                return None
+        return {"start": start, "end": end, "records": records, "markers": markers}
+
+    return trio.run(read)
 
 
-async def _read_everything(kafka: str, starts: Mapping[TopicPartition, int], notes: Notebook) -> None:
+async def open_connection(kafka: str) -> trio.SocketStream:
     host, _, port = kafka.rpartition(":")
-    stream = await trio.open_tcp_stream(host, int(port))
-    async with stream:
-        connection = Connection(KafkaStream(stream))
-        for where, start in starts.items():
-            for committed in (False, True):
-                records, markers, end = await _read(connection, where, start, committed=committed)
-                notes.write(
-                    "stored",
-                    of=[*where],
-                    committed=committed,
-                    start=start,
-                    end=end,
-                    records=records,
-                    markers=markers,
-                )
+    return await trio.open_tcp_stream(host, int(port))
 
 
 async def _read(
     connection: Connection, where: TopicPartition, start: int, *, committed: bool
 ) -> tuple[list[Found], list[tuple[int, int]], int]:
+    """Records, markers and the end. Raises OffsetOutOfRangeError."""
     records: list[Found] = []
     markers: list[tuple[int, int]] = []
     position = start
@@ -75,6 +79,8 @@ async def _read(
             connection, where, position, is_committed=committed, max_bytes=FETCH_BYTES, max_wait_ms=0
         )
         assert found is not None, f"{where} at {position}: no answer"
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRangeError(f"{where} at {position}")
         assert not found.error_code, f"{where} at {position}: error {found.error_code}"
         if found.next_position == position:
             return records, markers, position
@@ -87,9 +93,8 @@ def ends(kafka: str, topics: Mapping[str, int], *, committed: bool) -> dict[Topi
     """One past the last record that a reader of this kind sees, of each partition that has some."""
 
     async def main() -> dict[TopicPartition, int]:
-        host, _, port = kafka.rpartition(":")
         found = {}
-        async with await trio.open_tcp_stream(host, int(port)) as stream:
+        async with await open_connection(kafka) as stream:
             connection = Connection(KafkaStream(stream))
             for where in partitions_of(topics):
                 records, _, _ = await _read(connection, where, 0, committed=committed)

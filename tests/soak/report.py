@@ -31,7 +31,7 @@ from .sampling import Sample, Sampler, load_samples
 MOST_SHOWN: Final = 10
 HISTORIES_RATE: Final = 40.0
 SOAK_RATE: Final = 15.0
-"""Records a second of each feeder: with transactions and what the pipes copy it is about 250 in all, and half a core."""
+"""Records a second of each feeder: with transactions and what the pipes copy it is about 230 in all, and half a core."""
 
 
 def histories(folder: Path, seed: str, families: Sequence[str], minutes: float, rate: float = HISTORIES_RATE) -> int:
