@@ -42,6 +42,7 @@ from triolog.tools.client.tls import TlsConfig
 
 from tests.support.certificates import HOST, Certificates, make_certificates
 from tests.support.kafka_wire import KafkaWire
+from tests.support.process_state import process_as_it_was
 from tests.support.scram_client import ScramClient
 from tests.support.server_process import Address, ServerFolder, ServerProcess
 
@@ -364,6 +365,7 @@ def test_settings_that_hold_a_secret_by_mistake_are_refused_without_it(tmp_path:
     secret = "a-secret-that-is-easily-seen"
     config = tmp_path / "server.toml"
     config.write_text(text.replace("SECRET", secret))
-    result = CliRunner().invoke(main, ["serve", "--data-dir", str(tmp_path / "data"), "--config", str(config)])
+    with process_as_it_was():
+        result = CliRunner().invoke(main, ["serve", "--data-dir", str(tmp_path / "data"), "--config", str(config)])
     assert result.exit_code == 2, result.output
     assert Watch({"it": secret.encode()}, {"output": result.output.encode()}).leaks() == []
