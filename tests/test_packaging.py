@@ -38,7 +38,8 @@ import importlib, pkgutil
 import triolog
 NEED_THE_SPARK_EXTRA = ("triolog.tools.spark.", "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_SPARK_EXTRA, "pyarrow": NEED_THE_SPARK_EXTRA, "pyspark": NEED_THE_SPARK_EXTRA}
-NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in ("health", "gap_metrics", "metrics", "wear_metrics"))
+METRICS = ("health", "gap_metrics", "metrics", "wear_metrics")
+NEED["prometheus_client"] = tuple(f"triolog.server.listeners.http.{name}" for name in METRICS)
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("access", "server"))
 NEED["h11"] = (*HTTP, "triolog.server.control.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
