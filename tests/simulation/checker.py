@@ -24,108 +24,57 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-import attrs
 from triolog.protocol.types import TopicPartition
 
+from .facts import ENDLESS, Anomaly, Facts
 from .history import (
     Acknowledged,
     CommitsOffset,
+    Damaged,
     Ended,
     Event,
     Found,
-    GivenUp,
     Introduced,
     LookedUp,
+    Lost,
     Moved,
     OffsetCommitted,
     OffsetFetched,
     Polled,
     Send,
-    Sent,
     Stored,
-    Trims,
+    Survived,
+    Wrong,
 )
+from .kept import missing, refusals, wrong_starts
 
 COPY: Final = "copy of "
-
-
-class Anomaly(NamedTuple):
-    kind: str
-    detail: str
-
-
-@attrs.frozen
-class _Known:
-    """A record that was sent."""
-
-    sent: Sent
-    partition: TopicPartition
-    producer: str
-    number: int
-    transaction: str | None
-
-
-@attrs.define(eq=False)
-class _Facts:
-    """What a history says, put in order."""
-
-    sent: dict[str, _Known] = attrs.field(factory=dict)
-    acknowledged: dict[str, int] = attrs.field(factory=dict)
-    refused: set[str] = attrs.field(factory=set)
-    outcomes: dict[str, bool | None] = attrs.field(factory=dict)
-    trimmed: dict[TopicPartition, int] = attrs.field(factory=dict)
-    stored: dict[tuple[TopicPartition, bool], Stored] = attrs.field(factory=dict)
-
-    def outcome(self, record: str) -> bool | None:
-        """Whether it is in no transaction or a committed one; None: nobody knows."""
-        transaction = self.sent[record].transaction
-        return True if transaction is None else self.outcomes.get(transaction)
-
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> _Facts:
-        facts = cls()
-        for event in events:
-            match event:
-                case Send():
-                    for record in event.records:
-                        known = _Known(record, event.partition, event.producer, len(facts.sent), event.transaction)
-                        assert record.id not in facts.sent, f"{record.id} is sent twice"
-                        facts.sent[record.id] = known
-                    if event.transaction is not None:
-                        facts.outcomes.setdefault(event.transaction, None)
-                case Acknowledged():
-                    facts.acknowledged.update(zip(event.ids, itertools.count(event.base_offset), strict=False))
-                case GivenUp(is_refused=True):
-                    facts.refused.update(event.ids)
-                case Ended():
-                    facts.outcomes[event.transaction] = event.is_committed
-                case Trims():
-                    facts.trimmed[event.partition] = max(facts.trimmed.get(event.partition, 0), event.before_offset)
-                case Stored():
-                    facts.stored[event.partition, event.is_committed] = event
-        return facts
 
 
 def check(events: Iterable[Event]) -> list[Anomaly]:
     """Every anomaly; none: every promise was kept."""
     events = list(events)
-    facts = _Facts.of(events)
+    facts = Facts.of(events)
     found: list[Anomaly] = []
-    for part in (_offsets, _polls, _stored, _transactions, _flows, _group_offsets, _zombies, _pipes, _times):
+    for part in (_offsets, _polls, _stored, missing, refusals, _transactions, _flows, _group_offsets, _zombies, _pipes, _times):
         found += part(events, facts)
-    return found
+    found += [Anomaly(event.kind, event.detail) for event in events if isinstance(event, Wrong)]
+    return found + facts.broken_promises
 
 
 # ---- records and offsets -----------------------------------------------------------------------------------------------------
 
 
-def _offsets(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _offsets(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """One record at each offset, one offset for each record, whoever was told of it."""
     at: dict[tuple[TopicPartition, int], str] = {}
     where: dict[str, tuple[TopicPartition, int]] = {}
     for event in events:
+        if isinstance(event, (Survived, Damaged)):
+            gone = range(event.end_offset, ENDLESS) if isinstance(event, Survived) else event.offsets
+            _forget(at, where, event.partition, gone)
         for partition, offset, record in _told(event):
             before = at.setdefault((partition, offset), record)
             if before != record:
@@ -133,6 +82,17 @@ def _offsets(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
             place = where.setdefault(record, (partition, offset))
             if place != (partition, offset):
                 yield Anomaly("duplicate", f"{record} is at {place[0]}@{place[1]} and at {partition}@{offset}")
+
+
+def _forget(
+    at: dict[tuple[TopicPartition, int], str],
+    where: dict[str, tuple[TopicPartition, int]],
+    partition: TopicPartition,
+    offsets: range,
+) -> None:
+    """What was there may be gone: the offsets may be given out again, the records be sent again."""
+    for place in [place for place in at if place[0] == partition and place[1] in offsets]:
+        where.pop(at.pop(place), None)
 
 
 def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
@@ -143,9 +103,9 @@ def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
             yield from ((event.partition, found.offset, found.id) for found in event.records)
 
 
-def _polls(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _polls(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     positions: dict[tuple[str, TopicPartition], int] = {}
-    for event in events:
+    for index, event in enumerate(events):
         if isinstance(event, Moved):
             positions[event.who, event.partition] = event.position
         if not isinstance(event, Polled):
@@ -161,7 +121,7 @@ def _polls(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
         if not ascends or (offsets and not event.position <= offsets[0] <= offsets[-1] < event.next_position):
             yield Anomaly("nonmonotonic poll", f"{place} reads {offsets} between {event.position} and {event.next_position}")
         yield from _unsent(event.records, facts, event.partition)
-        yield from _skipped(event, facts)
+        yield from _skipped(index, event, facts)
         if event.is_committed:
             for record in event.records:
                 if record.id in facts.sent and facts.outcome(record.id) is False:
@@ -170,17 +130,18 @@ def _polls(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
                     )
 
 
-def _skipped(event: Polled, facts: _Facts) -> Iterator[Anomaly]:
+def _skipped(index: int, event: Polled, facts: Facts) -> Iterator[Anomaly]:
     stored = facts.stored.get((event.partition, event.is_committed))
     if stored is None:
         return
     read = {record.offset for record in event.records}
+    end = min(event.next_position, facts.kept_end(event.partition, index))
     for record in stored.records:
-        if event.position <= record.offset < event.next_position and record.offset not in read:
+        if event.position <= record.offset < end and record.offset not in read:
             yield Anomaly("skipped", f"{event.who} in {event.partition}: {record.id}@{record.offset}")
 
 
-def _unsent(records: Iterable[Found], facts: _Facts, partition: TopicPartition) -> Iterator[Anomaly]:
+def _unsent(records: Iterable[Found], facts: Facts, partition: TopicPartition) -> Iterator[Anomaly]:
     for record in records:
         known = facts.sent.get(record.id)
         if known is None or known.partition != partition or known.sent.timestamp != record.timestamp:
@@ -189,29 +150,18 @@ def _unsent(records: Iterable[Found], facts: _Facts, partition: TopicPartition) 
             yield Anomaly("unsent", f"{partition}: {record}, which its client had refused")
 
 
-def _stored(_: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _stored(_: list[Event], facts: Facts) -> Iterator[Anomaly]:
     for (partition, is_committed), stored in facts.stored.items():
         yield from _unsent(stored.records, facts, partition)
         yield from _reordered(stored, facts)
-        there = {record.id for record in stored.records}
-        if stored.start_offset > facts.trimmed.get(partition, 0):
-            yield Anomaly("lost", f"{partition} begins at {stored.start_offset}, asked was {facts.trimmed.get(partition, 0)}")
-        for record, offset in facts.acknowledged.items():
-            if facts.sent[record].partition != partition or record in there or 0 <= offset < stored.start_offset:
-                continue
-            if not is_committed or facts.outcome(record) is True:
-                yield Anomaly("lost", f"{record}@{offset} of {partition}, for a reader of {_kind(is_committed)}")
+        yield from wrong_starts(stored, facts)
         if is_committed:
             for record in stored.records:
                 if record.id in facts.sent and facts.outcome(record.id) is False:
                     yield Anomaly("aborted read", f"{partition}: {record.id}@{record.offset} at the end")
 
 
-def _kind(is_committed: bool) -> str:
-    return "committed records" if is_committed else "everything"
-
-
-def _reordered(stored: Stored, facts: _Facts) -> Iterator[Anomaly]:
+def _reordered(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
     latest: dict[str, int] = {}
     for record in stored.records:
         known = facts.sent.get(record.id)
@@ -226,7 +176,7 @@ def _reordered(stored: Stored, facts: _Facts) -> Iterator[Anomaly]:
 # ---- transactions ------------------------------------------------------------------------------------------------------------
 
 
-def _transactions(_: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _transactions(_: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """All records of a transaction are visible at the end, or none."""
     visible = {record.id for (_, is_committed), stored in facts.stored.items() if is_committed for record in stored.records}
     there = {record.id for (_, is_committed), stored in facts.stored.items() if not is_committed for record in stored.records}
@@ -236,11 +186,11 @@ def _transactions(_: list[Event], facts: _Facts) -> Iterator[Anomaly]:
             members[known.transaction].append(record)
     for transaction, records in members.items():
         seen = [record for record in records if record in visible]
-        if seen and len(seen) != len(records):
+        if transaction not in facts.shaken and seen and len(seen) != len(records):
             yield Anomaly("intermediate read", f"{transaction}: {seen} of {records}")
 
 
-def _flows(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _flows(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """A cycle of transactions each of which has read from the one before."""
     read: dict[str, set[str]] = defaultdict(set)
     for event in events:
@@ -274,7 +224,7 @@ def _cycles(edges: Mapping[str, set[str]]) -> Iterator[list[str]]:
 
 def write_cycles(events: Iterable[Event]) -> int:
     """Pairs of committed transactions whose records are in one order here and in the other one there, which Kafka allows."""
-    facts = _Facts.of(events)
+    facts = Facts.of(events)
     orders: set[tuple[str, str]] = set()
     for (_, is_committed), stored in facts.stored.items():
         first: dict[str, int] = {}
@@ -286,19 +236,21 @@ def write_cycles(events: Iterable[Event]) -> int:
     return sum((b, a) in orders for a, b in orders) // 2
 
 
-def _zombies(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _zombies(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """Who sends in the name of a transactional id after somebody was introduced with a higher epoch is not acknowledged."""
     newest: dict[str, tuple[int, int]] = {}
     introduced: dict[str, Introduced] = {}
     late: set[str] = set()
     for event in events:
         match event:
+            case Lost():
+                newest.clear()
             case Introduced():
                 introduced[event.producer] = event
                 newest[event.transactional_id] = max(newest.get(event.transactional_id, (-1, -1)), _identity(event))
-            case Send() if (who := introduced.get(event.producer)) is not None and _identity(who) < newest[
-                who.transactional_id
-            ]:
+            case Send() if (who := introduced.get(event.producer)) is not None and _identity(who) < newest.get(
+                who.transactional_id, (-1, -1)
+            ):
                 late.update(record.id for record in event.records)
             case Acknowledged():
                 for record in event.ids:
@@ -313,20 +265,26 @@ def _identity(event: Introduced) -> tuple[int, int]:
 # ---- groups ------------------------------------------------------------------------------------------------------------------
 
 
-def _group_offsets(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _group_offsets(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """What a group has committed is what it committed last, or what it tried to since without an answer."""
     possible: dict[tuple[str, TopicPartition], set[int]] = {}
+    kept: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         match event:
+            case Lost():
+                for place in possible:
+                    possible[place] |= _since(kept[place], event)
             case CommitsOffset():
                 if event.transaction is None or facts.outcomes.get(event.transaction) is not False:
                     possible.setdefault((event.group, event.partition), {-1}).add(event.offset)
             case OffsetCommitted(is_kept=True):
                 possible[event.group, event.partition] = {event.offset}
+                kept[event.group, event.partition].append((event.at_ms, event.offset))
             case Ended(is_committed=True):
                 for commit in events:
                     if isinstance(commit, CommitsOffset) and commit.transaction == event.transaction:
                         possible[commit.group, commit.partition] = {commit.offset}
+                        kept[commit.group, commit.partition].append((event.at_ms, commit.offset))
             case OffsetFetched():
                 allowed = possible.get((event.group, event.partition), {-1})
                 if event.offset not in allowed:
@@ -334,8 +292,17 @@ def _group_offsets(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
                     yield Anomaly("offset went back", said)
 
 
-def _pipes(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
-    """What a pipe has read in committed transactions is copied, once, and nothing else is."""
+def _since(kept: list[tuple[int, int]], loss: Lost) -> set[int]:
+    """What a group may be back at: what it had committed last when everything was on the device, and what came since."""
+    sure = [slot for slot, (at_ms, _) in enumerate(kept) if loss.window_ms is not None and at_ms <= loss.at_ms - loss.window_ms]
+    return {offset for _, offset in kept[sure[-1] :]} if sure else {-1, *(offset for _, offset in kept)}
+
+
+def _pipes(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
+    """What a pipe has read in committed transactions is copied, once, and nothing else is. Where offsets or copies may have been
+    lost there is nothing to be said."""
+    if facts.losses:
+        return
     read: dict[str, tuple[str, ...]] = {}
     for event in events:
         if isinstance(event, Polled) and event.transaction is not None:
@@ -353,8 +320,9 @@ def _pipes(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
     for original, places in copies.items():
         if len(places) > 1:
             yield Anomaly("inexact pipe", f"{original} was copied to {places}")
+    damaged = {known.transaction for record, known in facts.sent.items() if facts.hits_damage(record)}
     for transaction, originals in read.items():
-        if facts.outcomes.get(transaction) or transaction in by:
+        if (facts.outcomes.get(transaction) or transaction in by) and transaction not in damaged:
             for original in originals:
                 if original not in copies:
                     yield Anomaly("inexact pipe", f"{original}, read by {transaction}, was not copied")
@@ -374,7 +342,7 @@ def copied(copy: str) -> tuple[str, str]:
 # ---- times -------------------------------------------------------------------------------------------------------------------
 
 
-def _times(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
+def _times(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """An answer is that of a scan of the log as it was at some moment since the question."""
     ends: dict[TopicPartition, int] = defaultdict(int)
     ends_at: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
@@ -383,11 +351,18 @@ def _times(events: list[Event], facts: _Facts) -> Iterator[Anomaly]:
             case Acknowledged(base_offset=base) if base >= 0:
                 ends[event.partition] = max(ends[event.partition], base + len(event.ids))
                 ends_at[event.partition].append((event.at_ms, ends[event.partition]))
-            case LookedUp() if event.partition not in facts.trimmed and (event.partition, False) in facts.stored:
+            case LookedUp() if _is_told_by_the_end(event.partition, facts):
                 yield from _check_answer(event, facts, ends_at[event.partition])
 
 
-def _check_answer(event: LookedUp, facts: _Facts, ends_at: list[tuple[int, int]]) -> Iterator[Anomaly]:
+def _is_told_by_the_end(partition: TopicPartition, facts: Facts) -> bool:
+    """Whether what is there at the end tells what was there before."""
+    stored = facts.stored.get((partition, False))
+    is_whole = stored is not None and not stored.start_offset and not facts.damaged.get(partition)
+    return is_whole and not facts.has_lost(partition) and partition not in facts.trimmed
+
+
+def _check_answer(event: LookedUp, facts: Facts, ends_at: list[tuple[int, int]]) -> Iterator[Anomaly]:
     stored = facts.stored[event.partition, False]
     stamps = sorted([(record.offset, record.timestamp) for record in stored.records] + list(stored.markers))
     first = next((stamp for stamp in stamps if stamp[1] >= event.timestamp), None)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 import tempfile
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import trio
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 
 from .clients.fetching import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
+from .clients.keyed import Keeper, KeyedProducer
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
 from .clients.transactions import Mover, Pipe
 from .disk import Device
-from .history import Event, Found, Happened, History, Stored
+from .history import Event, Found, Happened, History, Made, Refused, Stored
 from .network import Network, Weather
 from .script import Script, Step
 from .seeded import run_seeded
@@ -27,6 +30,8 @@ from .server import Server
 KINDS: Final[dict[str, type[Inhabitant]]] = {
     "native": NativeProducer,
     "kafka": KafkaProducer,
+    "keyed": KeyedProducer,
+    "keeper": Keeper,
     "mover": Mover,
     "pipe": Pipe,
     "reader": Reader,
@@ -35,6 +40,8 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "admin": Administrator,
 }
 LARGE: Final = 2**30
+HANGING_S: Final = 130.0
+"""Until the server has ended transactions of which a loss has taken half."""
 LIMIT_S: Final = 3600.0
 """Of a world, after which something waits for ever."""
 
@@ -68,6 +75,7 @@ class World:
         assert self.server.broker is not None, self.server.refusals
         for name, topic in self.script.topics.items():
             await self.server.broker.topics.create(name, topic["partitions"], topic["config"])
+            self.add(Made(at_ms=self.at_ms(), who="world", topic=name, config=topic["config"]))
         by_name: dict[str, list[Step]] = {}
         for step in self.script.steps:
             by_name.setdefault(step.who, []).append(step)
@@ -88,9 +96,12 @@ class World:
     async def _calm(self, operator: Operator) -> None:
         """Nothing goes wrong any more; logs that went offline are there again."""
         self.network.change(Weather())
-        self.device.latency_s = 0.0005
+        self.device.slow_down(0.0005)
         self.device.fs.forget_failures()
+        self.device.fs.replug_directory(self.device.rng)
         await self._restart(operator)
+        if self.server.loses:
+            await trio.sleep(HANGING_S)
 
     async def _restart(self, operator: Operator) -> None:
         self.add(Happened(at_ms=self.at_ms(), who="operator", what="restart"))
@@ -111,27 +122,37 @@ class World:
         position = start = snapshot.log_start_offset
         records: list[Found] = []
         markers: list[tuple[int, int]] = []
+        size_bytes = 0
         while True:
             fetched = await fetch(kafka, where, position, is_committed=is_committed, max_bytes=LARGE, max_wait_ms=0)
             assert fetched is not None, f"{where} at {position}: no answer"
+            if fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
+                refused = Refused(**self._reading(), partition=where, is_committed=is_committed, offset=position)
+                self.add(refused)
+                position += 1
+                continue
             assert not fetched.error_code, f"{where} at {position}: {fetched}"
             if fetched.next_position == position:
                 break
             records += fetched.records
             markers += fetched.markers
             position = fetched.next_position
+            size_bytes += fetched.size_bytes
         self.add(
             Stored(
-                at_ms=self.at_ms(),
-                who="reader of everything",
+                **self._reading(),
                 partition=where,
                 is_committed=is_committed,
                 start_offset=start,
                 end_offset=position,
                 records=tuple(records),
+                size_bytes=size_bytes,
                 markers=tuple(markers),
             )
         )
+
+    def _reading(self) -> dict[str, Any]:
+        return {"at_ms": self.at_ms(), "who": "reader of everything"}
 
     def _rng(self, name: str) -> random.Random:
         return random.Random(f"{self.script.seed}/{name}")
@@ -141,7 +162,10 @@ def simulate(script: Script, history: History | None = None) -> History:
     """The history of a world, also where it ends early. Two calls in processes with one PYTHONHASHSEED give the same."""
     history = History() if history is None else history
     with tempfile.TemporaryDirectory() as data:
-        _simulate(script, Device(random.Random(f"{script.seed}/device"), data), history)
+        directories = [f"{data}/{number}" for number in range(script.directories)]
+        for directory in directories:
+            Path(directory).mkdir()
+        _simulate(script, Device(random.Random(f"{script.seed}/device"), directories), history)
     return history
 
 
@@ -152,7 +176,7 @@ def _simulate(script: Script, device: Device, history: History) -> None:
         async with trio.open_nursery() as nursery:
             network = Network(script.seed, nursery)
             networks.append(network)
-            server = Server(device, network, script.durability, nursery)
+            server = Server(device, network, script.durability, nursery, script.limits)
             partitions = {name: topic["partitions"] for name, topic in script.topics.items()}
             await World(script, network, device, server, history, partitions).run()
             nursery.cancel_scope.cancel()

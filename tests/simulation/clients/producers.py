@@ -16,6 +16,7 @@ from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
 from ..history import Acknowledged, GivenUp, Send, Sent
 from ..script import Step
+from .fetching import fields_of
 from .inhabitant import Inhabitant, KafkaConnection, native_client
 
 PRODUCE_VERSION: Final = 9
@@ -122,12 +123,12 @@ class KafkaProducer(Inhabitant):
                 return
             await self._introduce()
         where = TopicPartition(topic, partition)
-        records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
+        records = tuple(Sent(self.name(self._sent + number), self.a_timestamp()) for number in range(count))
         self._sent += count
         producer = f"{self.who}/{self._incarnation}"
         self.world.add(Send(**self.now(), partition=where, producer=producer, records=records))
         data = build_batch(
-            [(each.timestamp, None, each.id.encode(), ()) for each in records],
+            [(each.timestamp, *fields_of(each.id)) for each in records],
             producer_id=self._identity[0],
             producer_epoch=self._identity[1],
             base_sequence=self._sequences[where],
@@ -135,6 +136,10 @@ class KafkaProducer(Inhabitant):
         self._sequences[where] += count
         self._batches.append(_Batch(where, tuple(each.id for each in records), data, deadline))
         self._given.set()
+
+    def name(self, number: int) -> str:
+        """The id of a record, which says what it has."""
+        return f"{self.who}:{number}"
 
     async def _introduce(self) -> None:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -19,7 +19,7 @@ from triolog.tools.client.transaction import Transaction
 from ..checker import copy_id
 from ..history import Acknowledged, CommitsOffset, Ended, GivenUp, Introduced, Polled, Send, Sent
 from ..script import Step
-from .fetching import fetch
+from .fetching import fetch, fields_of
 from .inhabitant import Inhabitant, KafkaConnection, native_client
 
 OPTIONS: Final = {
@@ -113,8 +113,9 @@ class Transactional(Inhabitant):
                     await trio.sleep(pause_ms / 1000)
                 record = Sent(identity, self.a_timestamp())
                 self.world.add(Send(**self.now(), partition=where, producer=self._name, records=(record,), transaction=name))
+                key, value, headers = fields_of(identity)
                 future = await producer.send(
-                    where.topic, identity.encode(), partition=where.partition, timestamp_ms=record.timestamp
+                    where.topic, value, key=key, headers=headers, partition=where.partition, timestamp_ms=record.timestamp
                 )
                 sent.append((where, identity, future))
             for where, offset in (offsets or {}).items():

@@ -1,0 +1,224 @@
+"""What a history says, put in order: who sent what, what became of it, and what may be gone."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+from triolog.protocol.types import TopicPartition
+
+from tests.support.logs import START_MS
+
+from .history import (
+    Acknowledged,
+    ClockMoved,
+    Damaged,
+    Ended,
+    Event,
+    GivenUp,
+    Introduced,
+    Lost,
+    Made,
+    Moved,
+    Send,
+    Sent,
+    Stored,
+    Survived,
+    Trimmed,
+    Trims,
+)
+
+ENDLESS: Final = 2**63
+ROUNDED_MS: Final = 2
+"""By so much may times of events and of the server differ."""
+
+
+class Anomaly(NamedTuple):
+    kind: str
+    detail: str
+
+
+@attrs.frozen
+class Known:
+    """A record that was sent. `index`: of the event."""
+
+    sent: Sent
+    partition: TopicPartition
+    producer: str
+    number: int
+    transaction: str | None
+    index: int
+    at_ms: int
+
+
+class Told(NamedTuple):
+    """When somebody was told that a record is stored: index of the event and time."""
+
+    index: int
+    at_ms: int
+
+
+@attrs.define(eq=False)
+class Facts:
+    """What a history says, put in order."""
+
+    sent: dict[str, Known] = attrs.field(factory=dict)
+    acknowledged: dict[str, int] = attrs.field(factory=dict)
+    """What was and may not have been lost since."""
+    told: dict[str, Told] = attrs.field(factory=dict)
+    """Of what was acknowledged."""
+    refused: set[str] = attrs.field(factory=set)
+    outcomes: dict[str, bool | None] = attrs.field(factory=dict)
+    trimmed: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What was to be deleted."""
+    starts: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """Where a log began at least, once somebody was told so."""
+    stored: dict[tuple[TopicPartition, bool], Stored] = attrs.field(factory=dict)
+    configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    losses: list[tuple[int, Lost]] = attrs.field(factory=list)
+    """With the index of each event."""
+    ends: dict[TopicPartition, list[tuple[int, int]]] = attrs.field(factory=lambda: defaultdict(list))
+    """Index of the event and end of the log, for each time that something may have been lost."""
+    shaken: set[str] = attrs.field(factory=set)
+    """Transactions of which something may have been lost, the outcome too."""
+    clock: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0)])
+    """Since when the wall clock is so much ahead."""
+    began_ms: int = START_MS
+    """What the wall clock showed in the beginning."""
+    broken_promises: list[Anomaly] = attrs.field(factory=list)
+
+    def outcome(self, record: str) -> bool | None:
+        """Whether it is in no transaction or a committed one; None: nobody knows."""
+        transaction = self.sent[record].transaction
+        return True if transaction is None else self.outcomes.get(transaction)
+
+    def is_compacted(self, partition: TopicPartition) -> bool:
+        return "compact" in self.configs.get(partition.topic, {}).get("cleanup.policy", "")
+
+    def hits_damage(self, record: str) -> bool:
+        """Whether a record was where somebody has damaged something."""
+        return record in self.acknowledged and self.is_damaged(self.sent[record].partition, self.acknowledged[record])
+
+    def is_damaged(self, partition: TopicPartition, offset: int) -> bool:
+        return any(offset in damage for damage in self.damaged.get(partition, ()))
+
+    def kept_end(self, partition: TopicPartition, index: int) -> int:
+        """Up to which offset what was there at an event cannot have been replaced by something else."""
+        return min((end for at, end in self.ends.get(partition, ()) if at > index), default=ENDLESS)
+
+    def has_lost(self, partition: TopicPartition) -> bool:
+        """Whether offsets may have been given out a second time."""
+        return bool(self.ends.get(partition))
+
+    def clock_between(self, first_ms: int, last_ms: int) -> tuple[int, int]:
+        """The least and the most that the wall clock was ahead of the beginning, as far as it moves while nobody sets it."""
+        slot = bisect_right(self.clock, (first_ms, ENDLESS)) - 1
+        shown = []
+        for (since_ms, ahead_ms), (until_ms, _) in itertools.pairwise([*self.clock[slot:], (ENDLESS, 0)]):
+            if since_ms <= last_ms:
+                shown += [max(since_ms, first_ms) + ahead_ms, min(until_ms, last_ms) + ahead_ms]
+        return min(shown), max(shown)
+
+    # ---- from events -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Facts:
+        facts = cls()
+        ended: dict[str, Ended] = {}
+        for index, event in enumerate(events):
+            facts._take(index, event, ended)
+        facts._note_shared_identities(events)
+        for transaction in facts.shaken:
+            if facts.outcomes[transaction]:
+                facts.outcomes[transaction] = None
+        return facts
+
+    def _take(self, index: int, event: Event, ended: dict[str, Ended]) -> None:
+        match event:
+            case Send():
+                for record in event.records:
+                    known = Known(
+                        record, event.partition, event.producer, len(self.sent), event.transaction, index, event.at_ms
+                    )
+                    assert record.id not in self.sent, f"{record.id} is sent twice"
+                    self.sent[record.id] = known
+                if event.transaction is not None:
+                    self.outcomes.setdefault(event.transaction, None)
+            case Acknowledged():
+                self.acknowledged.update(zip(event.ids, itertools.count(event.base_offset), strict=False))
+                self.told.update(dict.fromkeys(event.ids, Told(index, event.at_ms)))
+            case GivenUp(is_refused=True):
+                self.refused.update(event.ids)
+            case Ended():
+                self.outcomes[event.transaction] = event.is_committed
+                ended[event.transaction] = event
+            case Trims():
+                self.trimmed[event.partition] = max(self.trimmed.get(event.partition, 0), event.before_offset)
+            case Trimmed():
+                self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.before_offset)
+            case Moved() if event.is_start:
+                self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.position)
+            case Stored():
+                self.stored[event.partition, event.is_committed] = event
+            case Made():
+                self.configs[event.topic] = event.config
+            case ClockMoved():
+                self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
+            case Damaged():
+                self.damaged[event.partition].append(event.offsets)
+            case Lost():
+                self.losses.append((index, event))
+                self._shake(event, ended)
+            case Survived():
+                self._take_back(index, event)
+
+    def _shake(self, loss: Lost, ended: Mapping[str, Ended]) -> None:
+        """Transactions that were not over so long ago that all of them is on the device."""
+        for transaction in self.outcomes:
+            end = ended.get(transaction)
+            if end is None or loss.window_ms is None or end.at_ms > loss.at_ms - loss.window_ms:
+                self.shaken.add(transaction)
+
+    def _note_shared_identities(self, events: Sequence[Event]) -> None:
+        """An epoch that was lost is given out again: what its two owners do is one to the server."""
+        if not self.losses:
+            return
+        owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+        for event in events:
+            if isinstance(event, Introduced):
+                owners[event.transactional_id, event.producer_id, event.epoch].add(event.producer)
+        doubtful = {owner for each in owners.values() if len(each) > 1 for owner in each}
+        self.shaken.update(
+            known.transaction for known in self.sent.values() if known.transaction is not None and known.producer in doubtful
+        )
+
+    def _take_back(self, index: int, event: Survived) -> None:
+        """What was acknowledged at offsets that the log does not reach any more is lost, if that was to be expected."""
+        where, end = event.partition, event.end_offset
+        self.ends[where].append((index, end))
+        _, loss = self.losses[-1]
+        if end < loss.synced.get(where, 0):
+            self._promised(f"{where} ends at {end}, and was synced up to {loss.synced[where]}")
+        is_forced = self.configs.get(where.topic, {}).get("flush.messages") == "1"
+        for record, offset in list(self.acknowledged.items()):
+            if self.sent[record].partition != where or 0 <= offset < end:
+                continue
+            del self.acknowledged[record]
+            if offset < 0:
+                continue
+            age_ms = loss.at_ms - self.told[record].at_ms
+            said = f"{record}@{offset} of {where}, which ends at {end}, acknowledged {age_ms} ms before"
+            if is_forced:
+                self._promised(f"{said}: each record is synced")
+            elif loss.window_ms is not None and age_ms >= loss.window_ms:
+                self._promised(f"{said}: {loss.window_ms:g} ms may be lost")
+            elif age_ms > loss.oldest_ms.get(where, ENDLESS) + ROUNDED_MS:
+                self._promised(f"{said}: the server knew of {loss.oldest_ms[where]:.1f} ms that may be lost")
+
+    def _promised(self, detail: str) -> None:
+        self.broken_promises.append(Anomaly("lost", f"after a loss: {detail}"))
