@@ -71,10 +71,11 @@ def _offsets(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
     """One record at each offset, one offset for each record, whoever was told of it."""
     at: dict[tuple[TopicPartition, int], str] = {}
     where: dict[str, tuple[TopicPartition, int]] = {}
-    for event in events:
-        if isinstance(event, (Survived, Damaged)):
-            gone = range(event.end_offset, ENDLESS) if isinstance(event, Survived) else event.offsets
-            _forget(at, where, event.partition, gone)
+    for index, event in enumerate(events):
+        if isinstance(event, Survived):
+            _forget(at, where, event.partition, range(dict(facts.ends[event.partition])[index], ENDLESS))
+        elif isinstance(event, Damaged):
+            _forget(at, where, event.partition, event.offsets)
         for partition, offset, record in _told(event):
             before = at.setdefault((partition, offset), record)
             if before != record:
@@ -137,7 +138,8 @@ def _skipped(index: int, event: Polled, facts: Facts) -> Iterator[Anomaly]:
     read = {record.offset for record in event.records}
     end = min(event.next_position, facts.kept_end(event.partition, index))
     for record in stored.records:
-        if event.position <= record.offset < end and record.offset not in read:
+        is_undecided = event.is_committed and facts.is_shaken(record.id)
+        if event.position <= record.offset < end and record.offset not in read and not is_undecided:
             yield Anomaly("skipped", f"{event.who} in {event.partition}: {record.id}@{record.offset}")
 
 
@@ -299,8 +301,7 @@ def _since(kept: list[tuple[int, int]], loss: Lost) -> set[int]:
 
 
 def _pipes(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
-    """What a pipe has read in committed transactions is copied, once, and nothing else is. Where offsets or copies may have been
-    lost there is nothing to be said."""
+    """What a pipe has read in committed transactions is copied, once, and nothing else is; unless a loss may have taken some."""
     if facts.losses:
         return
     read: dict[str, tuple[str, ...]] = {}

@@ -24,6 +24,7 @@ from .history import (
     Lost,
     Made,
     Moved,
+    Polled,
     Send,
     Sent,
     Stored,
@@ -71,6 +72,8 @@ class Facts:
     """What was and may not have been lost since."""
     told: dict[str, Told] = attrs.field(factory=dict)
     """Of what was acknowledged."""
+    seen: dict[TopicPartition, dict[int, str]] = attrs.field(factory=lambda: defaultdict(dict))
+    """What anybody was told is where, and was there after each loss."""
     refused: set[str] = attrs.field(factory=set)
     outcomes: dict[str, bool | None] = attrs.field(factory=dict)
     trimmed: dict[TopicPartition, int] = attrs.field(factory=dict)
@@ -83,7 +86,7 @@ class Facts:
     losses: list[tuple[int, Lost]] = attrs.field(factory=list)
     """With the index of each event."""
     ends: dict[TopicPartition, list[tuple[int, int]]] = attrs.field(factory=lambda: defaultdict(list))
-    """Index of the event and end of the log, for each time that something may have been lost."""
+    """Index of the event and the first offset that was lost, for each time that something may have been."""
     shaken: set[str] = attrs.field(factory=set)
     """Transactions of which something may have been lost, the outcome too."""
     clock: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0)])
@@ -100,6 +103,11 @@ class Facts:
     def is_compacted(self, partition: TopicPartition) -> bool:
         return "compact" in self.configs.get(partition.topic, {}).get("cleanup.policy", "")
 
+    def is_shaken(self, record: str) -> bool:
+        """Whether it belongs to a transaction of which nobody knows what is left."""
+        known = self.sent.get(record)
+        return known is not None and known.transaction in self.shaken
+
     def hits_damage(self, record: str) -> bool:
         """Whether a record was where somebody has damaged something."""
         return record in self.acknowledged and self.is_damaged(self.sent[record].partition, self.acknowledged[record])
@@ -113,7 +121,7 @@ class Facts:
 
     def has_lost(self, partition: TopicPartition) -> bool:
         """Whether offsets may have been given out a second time."""
-        return bool(self.ends.get(partition))
+        return any(end < ENDLESS for _, end in self.ends.get(partition, ()))
 
     def clock_between(self, first_ms: int, last_ms: int) -> tuple[int, int]:
         """The least and the most that the wall clock was ahead of the beginning, as far as it moves while nobody sets it."""
@@ -134,8 +142,7 @@ class Facts:
             facts._take(index, event, ended)
         facts._note_shared_identities(events)
         for transaction in facts.shaken:
-            if facts.outcomes[transaction]:
-                facts.outcomes[transaction] = None
+            facts.outcomes[transaction] = None
         return facts
 
     def _take(self, index: int, event: Event, ended: dict[str, Ended]) -> None:
@@ -152,6 +159,10 @@ class Facts:
             case Acknowledged():
                 self.acknowledged.update(zip(event.ids, itertools.count(event.base_offset), strict=False))
                 self.told.update(dict.fromkeys(event.ids, Told(index, event.at_ms)))
+                if event.base_offset >= 0:
+                    self.seen[event.partition].update(enumerate(event.ids, event.base_offset))
+            case Polled():
+                self.seen[event.partition].update((record.offset, record.id) for record in event.records)
             case GivenUp(is_refused=True):
                 self.refused.update(event.ids)
             case Ended():
@@ -198,27 +209,30 @@ class Facts:
         )
 
     def _take_back(self, index: int, event: Survived) -> None:
-        """What was acknowledged at offsets that the log does not reach any more is lost, if that was to be expected."""
-        where, end = event.partition, event.end_offset
-        self.ends[where].append((index, end))
+        """What somebody was told of and is not there any more is lost, if that was to be expected."""
+        where, seen = event.partition, self.seen[event.partition]
         _, loss = self.losses[-1]
-        if end < loss.synced.get(where, 0):
-            self._promised(f"{where} ends at {end}, and was synced up to {loss.synced[where]}")
-        is_forced = self.configs.get(where.topic, {}).get("flush.messages") == "1"
-        for record, offset in list(self.acknowledged.items()):
-            if self.sent[record].partition != where or 0 <= offset < end:
-                continue
-            del self.acknowledged[record]
-            if offset < 0:
-                continue
-            age_ms = loss.at_ms - self.told[record].at_ms
-            said = f"{record}@{offset} of {where}, which ends at {end}, acknowledged {age_ms} ms before"
-            if is_forced:
-                self._promised(f"{said}: each record is synced")
-            elif loss.window_ms is not None and age_ms >= loss.window_ms:
-                self._promised(f"{said}: {loss.window_ms:g} ms may be lost")
-            elif age_ms > loss.oldest_ms.get(where, ENDLESS) + ROUNDED_MS:
-                self._promised(f"{said}: the server knew of {loss.oldest_ms[where]:.1f} ms that may be lost")
+        synced = loss.synced.get(where, 0)
+        lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
+        self.damaged[where] += event.gaps
+        self.ends[where].append((index, min(lost, default=ENDLESS)))
+        for offset in lost:
+            record = seen.pop(offset)
+            if self.acknowledged.pop(record, None) is not None:
+                self._judge_loss(record, offset, where, loss)
+        for record in [record for record, offset in self.acknowledged.items() if offset < 0]:
+            if self.sent[record].partition == where:
+                del self.acknowledged[record]
+
+    def _judge_loss(self, record: str, offset: int, where: TopicPartition, loss: Lost) -> None:
+        age_ms = loss.at_ms - self.told[record].at_ms
+        said = f"{record}@{offset} of {where}, acknowledged {age_ms} ms before"
+        if self.configs.get(where.topic, {}).get("flush.messages") == "1":
+            self._promised(f"{said}: each record is synced")
+        elif loss.window_ms is not None and age_ms >= loss.window_ms:
+            self._promised(f"{said}: {loss.window_ms:g} ms may be lost")
+        elif age_ms > loss.oldest_ms.get(where, ENDLESS) + ROUNDED_MS:
+            self._promised(f"{said}: the server knew of {loss.oldest_ms[where]:.1f} ms that may be lost")
 
     def _promised(self, detail: str) -> None:
         self.broken_promises.append(Anomaly("lost", f"after a loss: {detail}"))

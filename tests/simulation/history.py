@@ -203,10 +203,12 @@ class Lost(Event):
 
 @attrs.frozen(kw_only=True)
 class Survived(Event):
-    """Where a log ends that was opened for the first time since something may have been lost."""
+    """What is in a log that was opened for the first time since something may have been lost, from the offset on up to which it
+    was synced; and which offsets it says are missing."""
 
     partition: TopicPartition
-    end_offset: int
+    records: Mapping[int, str]
+    gaps: tuple[range, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@
 |---|---|
 | everywhere | what was trimmed; what an operator damaged; what a loss took back (`facts`) |
 | `cleanup.policy` has `delete` | the oldest, past `retention.ms` by the wall clock, or what leaves at least `retention.bytes` |
-| it has `compact` | what a later record of its key replaces, unless that was aborted; aborted records; tombstones that were there for `delete.retention.ms` |
+| it has `compact` | what a later record of its key replaces, unless that was aborted; aborted records; old tombstones |
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ import trio
 from triolog.protocol.types import TopicPartition
 from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker
+from triolog.server.storage.log.log import Log
 
+from .clients.fetching import records_in
 from .clients.inhabitant import Surroundings
 from .history import Lost, Survived
 from .server import Server
@@ -30,7 +32,9 @@ class Losses:
     world: Surroundings
     server: Server
     _pending: set[TopicPartition] = attrs.field(factory=set)
-    """Of which nobody knows yet where they end."""
+    """Of which nobody knows yet what is left."""
+    _synced: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What the last loss cannot have taken."""
 
     def note(self, who: str, at: float) -> None:
         """What was not synced then may be lost, at the next start."""
@@ -38,13 +42,14 @@ class Losses:
         if not self.server.loses or broker is None:
             return
         actors = self._actors(broker)
+        self._synced = {where: actor.log.recovery_point for where, actor in actors.items()}
         since_ms = (trio.current_time() - at) * 1000
         self.world.add(
             Lost(
                 at_ms=int(at * 1000),
                 who=who,
                 window_ms=self._window_ms(),
-                synced={where: actor.log.recovery_point for where, actor in actors.items()},
+                synced=self._synced,
                 oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
             )
         )
@@ -58,9 +63,18 @@ class Losses:
         for where, actor in self._actors(broker).items():
             if where in self._pending and actor.log.refusal is None:
                 self._pending.discard(where)
-                self.world.add(
-                    Survived(at_ms=self.world.at_ms(), who=who, partition=where, end_offset=actor.log.log_end_offset)
-                )
+                gaps = tuple(range(gap.start_offset, gap.end_offset) for gap in actor.log.gaps)
+                found = self._records(actor.log, self._synced.get(where, 0))
+                self.world.add(Survived(at_ms=self.world.at_ms(), who=who, partition=where, records=found, gaps=gaps))
+
+    def _records(self, log: Log, offset: int) -> dict[int, str]:
+        """By offset. Read from the files: the coordinators have written already, and no client has."""
+        found: dict[int, str] = {}
+        first = log.segments.floor(offset) or log.segments.first
+        for segment in log.segments.values(first.base_offset, log.log_end_offset + 1):
+            content = self.server.device.fs.content(segment.log.path)[: segment.size]
+            found |= {record.offset: record.id for record in records_in(content, offset)}
+        return found
 
     def _window_ms(self) -> float | None:
         durability, device = self.server.durability, self.server.device

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
 
 from .clients.fetching import fetch
@@ -21,7 +21,7 @@ from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
 from .clients.transactions import Mover, Pipe
 from .disk import Device
-from .history import Event, Found, Happened, History, Made, Refused, Stored
+from .history import Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from .network import Network, Weather
 from .script import Script, Step
 from .seeded import run_seeded
@@ -138,6 +138,10 @@ class World:
             markers += fetched.markers
             position = fetched.next_position
             size_bytes += fetched.size_bytes
+        end = snapshot.end_offset(Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED)
+        if position != end:
+            said = f"{where} at {position}, which ends at {end} ({snapshot})"
+            self.add(Wrong(**self._reading(), kind="stuck", detail=said))
         self.add(
             Stored(
                 **self._reading(),

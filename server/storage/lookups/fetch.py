@@ -17,7 +17,7 @@ from ..disk.diskops import Procedure, Read
 from ..errors import OffsetInGapError
 from ..indexes.file_records import FoundBatch
 from ..indexes.transaction_index import AbortedTxn, collect_aborted
-from ..log.gaps import gap_at, next_gap
+from ..log.gaps import OffsetGap, gap_at, next_gap
 from ..log.log_snapshot import LogSnapshot
 from .fetch_check import check_end, checked_prefix
 
@@ -123,10 +123,14 @@ def readable_bytes(
 def _check_gap(snapshot: LogSnapshot, offset: int) -> None:
     gap = gap_at(snapshot.gaps, offset) if snapshot.gaps else None
     if gap is not None:
-        raise OffsetInGapError(
-            f"{snapshot.topic_partition}: offset {offset} was damaged on disk with all of {gap.start_offset} to "
-            f"{gap.end_offset - 1}; the bytes are kept in {gap.file}; go on from {gap.end_offset}, or fetch with gaps skipped"
-        )
+        raise OffsetInGapError(f"{snapshot.topic_partition}: offset {offset} was damaged on disk with {_told(gap)}")
+
+
+def _told(gap: OffsetGap) -> str:
+    return (
+        f"all of {gap.start_offset} to {gap.end_offset - 1}; the bytes are kept in {gap.file}; go on from {gap.end_offset}, or "
+        "fetch with gaps skipped"
+    )
 
 
 class _Located(NamedTuple):
@@ -145,14 +149,19 @@ def _locate(
     check_fetch_offset(snapshot, offset)
     if offset >= snapshot.end_offset(isolation):
         return _Located(0, None, 0)
+    gap = next_gap(snapshot.gaps, offset) if snapshot.gaps and not skip_gaps else None
+    if gap is not None and gap.start_offset >= snapshot.end_offset(isolation):
+        gap = None
     for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot)):
         found = yield from snapshot.segment(slot).translate_offset(offset)
         if found is not None:
             end = yield from snapshot.end_position(slot, isolation)
-            if snapshot.gaps and not skip_gaps:
-                end = min(end, (yield from _gap_position(snapshot, slot, offset)))
+            if gap is not None:
+                end = min(end, (yield from _gap_position(snapshot, slot, offset, gap, found)))
             wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
             return _Located(slot, found, max(0, min(end - found.position, wanted)))
+    if gap is not None:
+        raise _only_a_gap(snapshot, offset, gap)
     return _Located(0, None, 0)
 
 
@@ -163,14 +172,24 @@ def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, is
             yield from check_end(snapshot.segment(slot), offset)
 
 
-def _gap_position(snapshot: LogSnapshot, slot: int, offset: int) -> Procedure[int]:
-    """Where in a segment the first gap behind `offset` lies: a read ends there, so that the next one meets the gap."""
+def _gap_position(snapshot: LogSnapshot, slot: int, offset: int, gap: OffsetGap, found: FoundBatch) -> Procedure[int]:
+    """Where in a segment the first gap behind an offset lies: a read ends there, so that the next one meets the gap. Raises
+    OffsetInGapError where it lies before the batch that was found for the offset: there is nothing to be read before it."""
     view = snapshot.segment(slot)
-    gap = next_gap(snapshot.gaps, offset)
-    if gap is None:
-        return view.size
     behind = yield from view.translate_offset(gap.start_offset)
-    return view.size if behind is None else behind.position
+    if behind is None:
+        return view.size
+    if behind.position > found.position:
+        return behind.position
+    if gap.start_offset <= found.header.base_offset:
+        raise _only_a_gap(snapshot, offset, gap)
+    return found.position + found.header.size_bytes
+
+
+def _only_a_gap(snapshot: LogSnapshot, offset: int, gap: OffsetGap) -> OffsetInGapError:
+    return OffsetInGapError(
+        f"{snapshot.topic_partition}: from offset {offset} on the next is what was damaged on disk, {_told(gap)}"
+    )
 
 
 def _aborted_among(snapshot: LogSnapshot, located: _Located, offset: int) -> Procedure[tuple[AbortedTxn, ...]]:

@@ -89,6 +89,11 @@ def _read(
     return tuple(found), tuple(markers), next_position
 
 
+def records_in(data: bytes, position: int) -> tuple[Found, ...]:
+    """Everything in a file of batches from an offset on."""
+    return _read(data, position, ())[0]
+
+
 def _id_of(record: Record) -> str:
     """A tombstone has it in a header. Under another key than its own it is a record that nobody sent."""
     value = dict(record.headers)[ID_HEADER] if record.value is None else record.value
