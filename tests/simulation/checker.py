@@ -301,7 +301,7 @@ def _since(kept: list[tuple[int, int]], loss: Lost) -> set[int]:
 
 
 def _pipes(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
-    """What a pipe has read in committed transactions is copied, once, and nothing else is; unless a loss may have taken some."""
+    """What a pipe has read in committed transactions is copied, once, and nothing else is; a loss may take some."""
     if facts.losses:
         return
     read: dict[str, tuple[str, ...]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -125,7 +125,7 @@ class Facts:
 
     def clock_between(self, first_ms: int, last_ms: int) -> tuple[int, int]:
         """The least and the most that the wall clock was ahead of the beginning, as far as it moves while nobody sets it."""
-        slot = bisect_right(self.clock, (first_ms, ENDLESS)) - 1
+        slot = max(0, bisect_left(self.clock, (first_ms, -ENDLESS)) - 1)
         shown = []
         for (since_ms, ahead_ms), (until_ms, _) in itertools.pairwise([*self.clock[slot:], (ENDLESS, 0)]):
             if since_ms <= last_ms:

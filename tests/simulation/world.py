@@ -12,6 +12,7 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
+from triolog.server.storage.log.gaps import gap_at
 
 from .clients.fetching import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
@@ -21,7 +22,7 @@ from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
 from .clients.transactions import Mover, Pipe
 from .disk import Device
-from .history import Event, Found, Happened, History, Made, Refused, Stored, Wrong
+from .history import Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from .network import Network, Weather
 from .script import Script, Step
 from .seeded import run_seeded
@@ -60,6 +61,8 @@ class World:
     server: Server
     history: History
     partitions: dict[str, int]
+    unsaid: int = 0
+    """Offsets at which the reader of everything met damage in a closed segment that the log does not know of."""
 
     def at_ms(self) -> int:
         return int(trio.current_time() * 1000)
@@ -91,6 +94,8 @@ class World:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
         await self._read_everything()
+        if self.script.rots:
+            await self._scrub()
         await self.server.stop()
 
     async def _calm(self, operator: Operator) -> None:
@@ -129,6 +134,8 @@ class World:
             if fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
                 refused = Refused(**self._reading(), partition=where, is_committed=is_committed, offset=position)
                 self.add(refused)
+                if position < snapshot.active.base_offset and gap_at(snapshot.gaps, position) is None:
+                    self.unsaid += 1
                 position += 1
                 continue
             assert not fetched.error_code, f"{where} at {position}: {fetched}"
@@ -154,6 +161,16 @@ class World:
                 markers=tuple(markers),
             )
         )
+
+    async def _scrub(self) -> None:
+        """Whoever looks finds the damage that readers were told of and that no start has taken out, and no other."""
+        broker = self.server.broker
+        assert broker is not None
+        await broker.scrub.run_pass()
+        found, is_damaged = broker.scrub.statistics().damages, any(isinstance(event, Damaged) for event in self.history.events)
+        if (self.unsaid and not found) or (found and not is_damaged):
+            said = f"{found} damages found, {self.unsaid} offsets refused to readers"
+            self.add(Wrong(**self._reading(), kind="scrub", detail=said))
 
     def _reading(self) -> dict[str, Any]:
         return {"at_ms": self.at_ms(), "who": "reader of everything"}
