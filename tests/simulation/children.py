@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -19,9 +20,14 @@ from triolog.server.storage.check.scrub import scrub_for_server
 from triolog.server.storage.child_process import ServerGoneError
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
+from triolog.server.storage.disk.throttle import Throttle
 
 Work = Callable[..., None]
-WORK: Final[dict[str, Work]] = {"cleaner": clean_for_server, "check.scrub": scrub_for_server}
+WORK: Final[dict[str, Work]] = {
+    "cleaner": clean_for_server,
+    "check.scrub": partial(scrub_for_server, make_throttle=lambda _: Throttle(0)),
+}
+"""By module. Nothing waits for the processor's own clock."""
 
 
 @attrs.define(eq=False)

@@ -51,9 +51,16 @@ def scrub_file(
     return damages
 
 
-def scrub_for_server(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
+def scrub_for_server(
+    fs: FileSystem,
+    source: TextIO,
+    output: TextIO,
+    watch: ParentWatch,
+    *,
+    make_throttle: Callable[[int], Throttle] = Throttle,
+) -> None:
     """Do what the lines of `source` say, until it ends."""
-    throttle = Throttle(int(json.loads(read_line(source))["max_bytes_per_second"]))
+    throttle = make_throttle(int(json.loads(read_line(source))["max_bytes_per_second"]))
     for order in _orders(source):
         try:
             if fs.file_size(order["path"]) != order["size"]:
