@@ -15,7 +15,7 @@ from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.kafka_stream import KafkaStream
 
-from ..history import Event
+from ..history import Event, Wrong
 from ..network import Network
 from ..script import Step
 from ..server import KAFKA_PORT, NATIVE_PORT
@@ -113,6 +113,9 @@ class KafkaConnection:
             await self.close()
             await trio.sleep(CONNECT_PAUSE_S)
         return answers
+
+    def sees(self, kind: str, detail: str) -> None:
+        self.world.add(Wrong(at_ms=self.world.at_ms(), who="fetch", kind=kind, detail=detail))
 
     async def close(self) -> None:
         stream, self._stream = self._stream, None
