@@ -30,6 +30,13 @@ LIMITS: Final[dict[str, Any]] = {
     "checkpoint_interval_ms": 5000,
     "retention_check_interval_ms": 7000,
     "auto_create_topics_enable": False,
+    "lenient": True,  # groups may have short timeouts
+    "group_initial_rebalance_delay_ms": 300,
+    "group_min_session_timeout_ms": 1000,
+    "group_consumer_session_timeout_ms": 4000,
+    "group_consumer_heartbeat_interval_ms": 800,
+    "group_share_session_timeout_ms": 4000,
+    "group_share_heartbeat_interval_ms": 800,
 }
 
 

@@ -11,13 +11,20 @@ import trio
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 
+from .clients.classic_members import ClassicMember
+from .clients.consumer_members import ConsumerMember
+from .clients.drivers import Driver
 from .clients.fetching import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
+from .clients.mixers import Mixer
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
+from .clients.share_members import ShareMember
 from .clients.transactions import Mover, Pipe
 from .disk import Device
+from .groups.events import CLASSIC, CONSUMERS, SHARERS
+from .groups.settling import configure, look_at_offsets, settle
 from .history import Event, Found, Happened, History, Stored
 from .network import Network, Weather
 from .script import Script, Step
@@ -33,6 +40,11 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "group": Group,
     "looker": Looker,
     "admin": Administrator,
+    CLASSIC: ClassicMember,
+    CONSUMERS: ConsumerMember,
+    SHARERS: ShareMember,
+    "driver": Driver,
+    "mixer": Mixer,
 }
 LARGE: Final = 2**30
 LIMIT_S: Final = 3600.0
@@ -53,6 +65,7 @@ class World:
     server: Server
     history: History
     partitions: dict[str, int]
+    topic_ids: dict[str, bytes] = attrs.field(factory=dict)
 
     def at_ms(self) -> int:
         return int(trio.current_time() * 1000)
@@ -68,20 +81,25 @@ class World:
         assert self.server.broker is not None, self.server.refusals
         for name, topic in self.script.topics.items():
             await self.server.broker.topics.create(name, topic["partitions"], topic["config"])
+            self.topic_ids[name] = self.server.broker.topics.id_of(name)
         by_name: dict[str, list[Step]] = {}
         for step in self.script.steps:
             by_name.setdefault(step.who, []).append(step)
         operator = Operator(self, "operator", self._rng("operator"), server=self.server)
+        inhabitants = {who: KINDS[who.split()[0]](self, who, self._rng(who)) for who in by_name if who != "operator"}
+        if any(isinstance(each, ShareMember) for each in inhabitants.values()):
+            await configure(self, self.server.broker, self.script.seed)
         with trio.move_on_after(LIMIT_S) as limit:
             async with trio.open_nursery() as nursery:
-                for who, steps in by_name.items():
-                    if who != "operator":
-                        nursery.start_soon(KINDS[who.split()[0]](self, who, self._rng(who)).run, steps)
+                for who, inhabitant in inhabitants.items():
+                    nursery.start_soon(inhabitant.run, by_name[who])
                 await operator.run(by_name.get("operator", []))
                 await self._calm(operator)
+            await settle(self, self.server, inhabitants.values())
         if limit.cancelled_caught:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
+        await look_at_offsets(self, inhabitants.values())
         await self._read_everything()
         await self.server.stop()
 
