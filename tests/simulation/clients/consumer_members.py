@@ -8,15 +8,18 @@ from typing import Final
 import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
 )
 from triolog.protocol.types import TopicPartition
 
+from ..groups.events import Described
 from ..groups.lives import TOPICS
 from .members import FENCED, NOBODY, REBALANCE_MS, SESSION_MS, GroupMember
 
 VERSION: Final = 1
+DESCRIBE_VERSION: Final = 1
 JOINS: Final = 0
 LEAVES: Final = -1
 
@@ -39,6 +42,20 @@ class ConsumerMember(GroupMember):
     def asks_as(self) -> tuple[str | None, int]:
         return self.member_id, self.epoch
 
+    async def turn(self) -> None:
+        await super().turn()
+        if self.rng.random() < 0.2:
+            await self._describe()
+
+    async def _describe(self) -> None:
+        """Look at the group while others may change it."""
+        begun_ms = self.world.at_ms()
+        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
+        answer = await self.kafka.call(request, DESCRIBE_VERSION)
+        if answer is not None and not answer.groups[0].error_code:
+            epoch = answer.groups[0].group_epoch
+            self.world.add(Described(**self.now(), group=self.group, epoch=epoch, begun_ms=begun_ms))
+
     async def beat(self) -> bool:
         if self.epoch == NOBODY:
             self.lives += 1
@@ -48,7 +65,9 @@ class ConsumerMember(GroupMember):
         self._let_go_in_time()
         is_joining, begun_ms = self.epoch == NOBODY, self.world.at_ms()
         is_full = self.is_unsure or self.rng.random() < 0.05
-        answer = await self.kafka.call(self._request(is_joining=is_joining, is_full=is_full), VERSION)
+        request = self._request(is_joining=is_joining, is_full=is_full)
+        has_reported, before = request.topic_partitions is not None and not self.leaving, set(self.owned)
+        answer = await self.kafka.call(request, VERSION)
         if answer is None:
             self.is_unsure = True
             if not is_joining:
@@ -60,18 +79,22 @@ class ConsumerMember(GroupMember):
             return False
         self.epoch, self.is_unsure, self.is_news = answer.member_epoch, False, False
         if answer.assignment is not None:
-            self._take(answer.assignment.topic_partitions, begun_ms)
-        if self.leaving:
-            self.doubt_since_ms = begun_ms if self.doubt_since_ms is None else self.doubt_since_ms
-        elif is_full:
-            self.doubt_since_ms = None
-        until_ms = begun_ms + SESSION_MS
-        if self.doubt_since_ms is not None:
-            until_ms = min(until_ms, self.doubt_since_ms + REBALANCE_MS)
+            self._take(answer.assignment.topic_partitions)
+        until_ms = self._until_ms(begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving))
         if answer.assignment is not None:
             self.told(set(self.owned), until_ms)
         self.heard(begun_ms, until_ms)
         return True
+
+    def _until_ms(self, begun_ms: int, *, has_reported: bool, gives_up: bool) -> int:
+        """For so long it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked to
+        give something up."""
+        if has_reported and not gives_up:
+            self.doubt_since_ms = None
+        elif gives_up and (has_reported or self.doubt_since_ms is None):
+            self.doubt_since_ms = begun_ms
+        until_ms = begun_ms + SESSION_MS
+        return until_ms if self.doubt_since_ms is None else min(until_ms, self.doubt_since_ms + REBALANCE_MS)
 
     def _request(self, *, is_joining: bool, is_full: bool) -> ConsumerGroupHeartbeatRequest:
         owned: list[ConsumerGroupHeartbeatTopicPartitions] | None = None
@@ -92,7 +115,7 @@ class ConsumerMember(GroupMember):
             topic_partitions=owned,
         )
 
-    def _take(self, assigned: list[ConsumerGroupHeartbeatTopicPartitions], begun_ms: int) -> None:
+    def _take(self, assigned: list[ConsumerGroupHeartbeatTopicPartitions]) -> None:
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
         mine = {TopicPartition(names[each.topic_id], number) for each in assigned for number in each.partitions}
         for where in mine:

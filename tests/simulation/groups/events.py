@@ -48,6 +48,15 @@ class Dismissed(MemberEvent):
     is_explained: bool = False
 
 
+@attrs.frozen(kw_only=True)
+class Described(Event):
+    """The epoch of a group, as it is shown to whoever asks."""
+
+    group: str
+    epoch: int
+    begun_ms: int
+
+
 # ---- consumers ---------------------------------------------------------------------------------------------------------------
 
 

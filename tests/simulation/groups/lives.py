@@ -19,8 +19,8 @@ TOPICS: Final = ("in", "stamped")
 """What groups read, and stages write: nobody trims them."""
 SHARED: Final = "in"
 """What the share group reads."""
-SHARE: Final = 0.999
-"""Of the worlds that have each."""
+HOW_MANY: Final = (0, 0, 1, 1, 1, 2, 2)
+"""Kinds of those that are in a world, of five: they cost about as much as all the others."""
 CALM_AFTER: Final = 4
 """Busy times in which a member lives, of eight."""
 
@@ -29,15 +29,15 @@ def lives(seed: str, topics: Mapping[str, Mapping[str, Any]], busy_ms: Sequence[
     """The steps of members and of those who stage."""
     rng = random.Random(f"{seed}/lives")
     steps: list[Life] = []
-    for kind in (CLASSIC, CONSUMERS, SHARERS):
-        if rng.random() < SHARE:
+    for kind in rng.sample((CLASSIC, CONSUMERS, SHARERS, "driver", "mixer"), rng.choice(HOW_MANY)):
+        if kind == "driver":
+            for number in range(2):
+                steps += _driver(rng, f"driver {number}", topics, busy_ms)
+        elif kind == "mixer":
+            steps += _mixer(rng, busy_ms)
+        else:
             for number in range(rng.choice((2, 3, 3, 4))):
                 steps += _members(rng, f"{kind} {number}", busy_ms)
-    if rng.random() < SHARE:
-        for number in range(2):
-            steps += _driver(rng, f"driver {number}", topics, busy_ms)
-    if rng.random() < SHARE:
-        steps += _mixer(rng, busy_ms)
     return steps
 
 

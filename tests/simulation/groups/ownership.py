@@ -6,6 +6,7 @@
 | another assignment | a member of a classic group was not told what the leader said |
 | forgotten member | a member that was heard of in time was told that it is none |
 | fenced commit | a commit is kept that began after the partition was somebody else's |
+| epoch went back | a group is at an earlier epoch than the one that somebody was shown, or a member told, before |
 | zombie heartbeat | a member of an earlier generation is told that all is well |
 | unsettled group | when nothing goes wrong any more a group does not become stable, or does not read to the end |
 | unprocessed | a record below what a group has committed that none of its members has read |
@@ -30,6 +31,7 @@ from .events import (
     Assigns,
     Commits,
     Committed,
+    Described,
     Dismissed,
     Heard,
     LetsGo,
@@ -60,7 +62,7 @@ class _Group:
     """Which event a commit began with, and which generation had been told by then; by member and number."""
     has_offsets: bool = False
     told: list[tuple[int, int]] = attrs.field(factory=list)
-    """When the first member was told each generation, and which."""
+    """When members were told which epochs, and others were shown that of the group."""
     of_generation: dict[int, dict[TopicPartition, str]] = attrs.field(factory=lambda: defaultdict(dict))
     assigned: dict[tuple[int, str], set[tuple[TopicPartition, ...]]] = attrs.field(factory=lambda: defaultdict(set))
 
@@ -84,6 +86,17 @@ def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
         if isinstance(event, MemberEvent) and event.group in (CLASSIC, CONSUMERS, SHARERS):
             group = groups.setdefault(event.group, _Group(event.group == CLASSIC))
             yield from _follow(group, number, event)
+        if isinstance(event, Described):
+            yield from _described(groups.setdefault(event.group, _Group(is_classic=False)), event)
+
+
+def _described(group: _Group, event: Described) -> Iterator[Anomaly]:
+    newest = group.newest_before(event.begun_ms)
+    if event.epoch < newest and group.has_offsets:
+        yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
+    if event.epoch < newest and not group.has_offsets:
+        group.told.clear()
+    group.told.append((event.at_ms, event.epoch))
 
 
 def _follow(group: _Group, number: int, event: MemberEvent) -> Iterator[Anomaly]:

@@ -21,6 +21,7 @@ from .events import (
     Commits,
     CommitsStage,
     Committed,
+    Described,
     Dismissed,
     Heard,
     LastCommit,
@@ -141,6 +142,15 @@ def test_zombie_heartbeat() -> None:
     late = heard("m1", 99, until_ms=100, begun_ms=98, epoch=1, group=CLASSIC)
     assert kinds(*generations(1, 2), late) == {"zombie heartbeat"}
     assert kinds(*generations(1), late) == set()
+
+
+def test_epoch_went_back() -> None:
+    def described(epoch: int, at_ms: int) -> Described:
+        return Described(at_ms=at_ms, who="x", group=CONSUMERS, epoch=epoch, begun_ms=at_ms - 1)
+
+    assert kinds(*commit("a", 1, 1), described(3, 5), described(2, 9)) == {"epoch went back"}
+    assert kinds(*commit("a", 1, 1), told("a", 2, P, epoch=3), described(2, 9)) == {"epoch went back"}
+    assert kinds(described(3, 5), described(2, 9)) == set(), "without offsets a group without members is forgotten"
 
 
 def test_unsettled_group() -> None:
