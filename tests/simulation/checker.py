@@ -26,6 +26,8 @@
 | scrub | it finds damage that nobody has done, or not the one that readers were told of |
 | log directory | one that has failed is in service, or another one is not |
 
+Those of members of groups and of stages: `groups.ownership`, `groups.offsets`, `groups.deliveries`, `groups.stages`.
+
 The time and the memory it takes grow with the events, not with their square; `checks` has the parts.
 """
 

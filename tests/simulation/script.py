@@ -13,6 +13,8 @@ from typing import Any, Final, Self
 
 import attrs
 
+from .groups.lives import lives
+
 DURATION_MS: Final = 300_000
 STEPS: Final = 250
 BUSY_TIMES: Final = 8
@@ -87,6 +89,7 @@ def script_of(seed: str) -> Script:
         who = rng.choices(list(weights), list(weights.values()))[0]
         at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))
         steps += chances.steps(who, at_ms)
+    steps += [Step(*life) for life in lives(seed, topics, busy_ms)]
     steps.sort(key=lambda step: step.at_ms)
     return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps), directories, rots)
 

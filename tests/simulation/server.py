@@ -17,8 +17,8 @@ from triolog.server.storage.errors import StorageError
 from tests.support.brokers import broker_config
 from tests.support.crash_fs import PowerCut
 
-from .children import SimulatedChild, opener
-from .disk import Device
+from .device.children import SimulatedChild, opener
+from .device.disk import Device
 from .network import HOST, Network
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -34,6 +34,13 @@ LIMITS: Final[dict[str, Any]] = {
     "cleaner_backoff_ms": 4000,
     "transaction_max_timeout_ms": 15_000,
     "auto_create_topics_enable": False,
+    "lenient": True,  # groups may have short timeouts
+    "group_initial_rebalance_delay_ms": 300,
+    "group_min_session_timeout_ms": 1000,
+    "group_consumer_session_timeout_ms": 4000,
+    "group_consumer_heartbeat_interval_ms": 800,
+    "group_share_session_timeout_ms": 4000,
+    "group_share_heartbeat_interval_ms": 800,
 }
 
 

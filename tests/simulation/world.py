@@ -14,15 +14,22 @@ from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 
+from .clients.classic_members import ClassicMember
+from .clients.consumer_members import ConsumerMember
+from .clients.drivers import Driver
 from .clients.fetching import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
 from .clients.kafka_transactions import KafkaMover
 from .clients.keyed import Keeper, KeyedProducer
+from .clients.mixers import Mixer
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer
 from .clients.readers import Group, Looker, Reader
+from .clients.share_members import ShareMember
 from .clients.transactions import Mover, Pipe
-from .disk import Device
+from .device.disk import Device
+from .groups.events import CLASSIC, CONSUMERS, SHARERS
+from .groups.settling import configure, look_at_offsets, settle
 from .history import Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from .network import Network, Weather
 from .script import Script, Step
@@ -41,6 +48,11 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "group": Group,
     "looker": Looker,
     "admin": Administrator,
+    CLASSIC: ClassicMember,
+    CONSUMERS: ConsumerMember,
+    SHARERS: ShareMember,
+    "driver": Driver,
+    "mixer": Mixer,
 }
 LARGE: Final = 2**30
 HANGING_S: Final = 130.0
@@ -63,6 +75,7 @@ class World:
     server: Server
     history: History
     partitions: dict[str, int]
+    topic_ids: dict[str, bytes] = attrs.field(factory=dict)
     unsaid: int = 0
     """Offsets at which the reader of everything met damage in a closed segment that the log does not know of."""
 
@@ -81,20 +94,25 @@ class World:
         for name, topic in self.script.topics.items():
             await self.server.broker.topics.create(name, topic["partitions"], topic["config"])
             self.add(Made(at_ms=self.at_ms(), who="world", topic=name, config=topic["config"]))
+            self.topic_ids[name] = self.server.broker.topics.id_of(name)
         by_name: dict[str, list[Step]] = {}
         for step in self.script.steps:
             by_name.setdefault(step.who, []).append(step)
         operator = Operator(self, "operator", self._rng("operator"), server=self.server)
+        inhabitants = {who: KINDS[who.split()[0]](self, who, self._rng(who)) for who in by_name if who != "operator"}
+        if any(isinstance(each, ShareMember) for each in inhabitants.values()):
+            await configure(self, self.server.broker, self.script.seed)
         with trio.move_on_after(LIMIT_S) as limit:
             async with trio.open_nursery() as nursery:
-                for who, steps in by_name.items():
-                    if who != "operator":
-                        nursery.start_soon(KINDS[who.split()[0]](self, who, self._rng(who)).run, steps)
+                for who, inhabitant in inhabitants.items():
+                    nursery.start_soon(inhabitant.run, by_name[who])
                 await operator.run(by_name.get("operator", []))
                 await self._calm(operator)
+            await settle(self, self.server, inhabitants.values())
         if limit.cancelled_caught:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
+        await look_at_offsets(self, inhabitants.values())
         await self._read_everything()
         if self.script.rots:
             await self._scrub()
@@ -128,18 +146,21 @@ class World:
         position = start = snapshot.log_start_offset
         records: list[Found] = []
         markers: list[tuple[int, int]] = []
-        size_bytes = 0
+        size_bytes = unsaid = 0
         while True:
             fetched = await fetch(kafka, where, position, is_committed=is_committed, max_bytes=LARGE, max_wait_ms=0)
             assert fetched is not None, f"{where} at {position}: no answer"
             if fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
                 refused = Refused(**self._reading(), partition=where, is_committed=is_committed, offset=position)
                 self.add(refused)
-                if position < snapshot.active.base_offset and gap_at(snapshot.gaps, position) is None:
-                    self.unsaid += 1
+                if gap_at(snapshot.gaps, position) is not None:
+                    unsaid = 0  # what lies before a gap with nothing between is refused for it
+                elif position < snapshot.active.base_offset:
+                    unsaid += 1
                 position += 1
                 continue
             assert not fetched.error_code, f"{where} at {position}: {fetched}"
+            self.unsaid, unsaid = self.unsaid + unsaid, 0
             if fetched.next_position == position:
                 break
             records += fetched.records

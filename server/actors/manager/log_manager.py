@@ -159,7 +159,7 @@ class LogManager:
             LOGGER.warning("topics.json is as it was and is written with the next change of a topic: %s", exc)
 
     def _settle_topics(self) -> tuple[Found, list[Topic]]:
-        """Raises InvalidConfigError when topics would be adopted with a configuration that cannot be, before that is written."""
+        """Raises InvalidConfigError when topics would be adopted with a configuration that cannot be, before it is written."""
         for configs in self.config.adopted_topics.values():
             self.config.topic_defaults.overlay(configs, lenient=True)
         found = self._catalogue.find(self.log_directories.read())

@@ -11,10 +11,10 @@ from triolog.protocol.errors import TriologError
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.admin import Admin
 
-from ..disk import Device
+from ..device.disk import Device
+from ..device.losses import Losses
+from ..device.rot import damage_derived, flip_in_batch
 from ..history import ClockMoved, Damaged, Happened, Trimmed, Trims, Wrong
-from ..losses import Losses
-from ..rot import damage_derived, flip_in_batch
 from ..script import Step
 from ..server import Server
 from .inhabitant import Inhabitant

@@ -15,10 +15,10 @@ from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker
 from triolog.server.storage.log.log import Log
 
-from .clients.fetching import records_in
-from .clients.inhabitant import Surroundings
-from .history import Lost, Survived
-from .server import Server
+from ..clients.fetching import records_in
+from ..clients.inhabitant import Surroundings
+from ..history import Lost, Survived
+from ..server import Server
 
 SLACK_MS: Final = 50.0
 HOPS: Final = 8
