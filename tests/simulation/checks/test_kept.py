@@ -13,6 +13,7 @@ from ..history import (
     Ended,
     Event,
     Found,
+    Introduced,
     Lost,
     Made,
     OffsetCommitted,
@@ -133,6 +134,16 @@ def test_a_loss_takes_commits_of_offsets_back() -> None:
     assert kinds(events, lost(100, 20.0), fetched(2), fetched(3)) == set()
     assert kinds(events, lost(100, 20.0), fetched(1)) == {"offset went back"}
     assert kinds(events, lost(100, None), fetched(-1)) == set()
+
+
+def test_who_shares_an_identity_after_a_loss_may_be_told_of_what_the_other_one_sent() -> None:
+    def introduced(producer: str, epoch: int) -> Introduced:
+        return Introduced(**WHO, transactional_id="id", producer=producer, producer_id=7, epoch=epoch)
+
+    begin = [introduced("p", 1), *SENT, lost(100, None), survived(A, B, C)]
+    again = [send("b:0", producer="q"), acknowledged(0, "b:0"), *stored(A, B, C)]
+    assert kinds(begin, introduced("q", 1), again) == set()
+    assert kinds(begin, introduced("q", 2), again) == {"divergent", "lost"}
 
 
 def test_what_somebody_saw_to_be_wrong_is_an_anomaly() -> None:
