@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 import attrs
 
+from ..actors.compaction.child_process import OpenChild, open_child_process
 from ..actors.compaction.compaction import Compaction
 from ..actors.compaction.scrub import Scrub
 from ..actors.coordinators.group_coordinator import GroupCoordinator
@@ -171,25 +172,33 @@ class Broker:
 
 @asynccontextmanager
 async def open_broker_core(
-    config: BrokerConfig, *, fs: FileSystem | None = None, now_ms: NowMs = system_now_ms, report: Report | None = None
+    config: BrokerConfig,
+    *,
+    fs: FileSystem | None = None,
+    now_ms: NowMs = system_now_ms,
+    open_child: OpenChild | None = None,
+    report: Report | None = None,
 ) -> AsyncIterator[Broker]:
-    """A broker on its log directories, without listeners. Leaving the block stops it in order. `report` is told how far the
+    """A broker on its log directories, without listeners. Leaving the block stops it in order. `open_child` starts what
+    compacts and scrubs; without one these are processes, or where `fs` is not the system's nobody. `report` is told how far the
     start is.
 
     Raises StorageError or OSError when the directories cannot be used.
     """
     fs = fs or OsFileSystem(config.data_permissions, syncs_together=True)
+    if open_child is None and isinstance(fs, OsFileSystem):
+        open_child = open_child_process
     disk = Disk(fs, DescriptorBudget(log_file_budget(config.max_connections)))
     async with open_log_manager(config, disk, now_ms, report=report) as manager:
         await manager.nursery.start(run_maintenance, manager)
-        compaction = Compaction(manager)
+        compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
         security = await open_security(manager)
         group_configs = await open_group_configs(manager)
         client_metrics = await open_client_metrics(manager)
         if config.telemetry_enable:
             load_otlp()
-        scrub = Scrub(manager)
+        scrub = Scrub(manager, open_child)
         manager.nursery.start_soon(scrub.run)
         wear = Wear(manager)
         manager.nursery.start_soon(wear.run)

@@ -2,7 +2,8 @@
 
 | anomaly | is |
 |---|---|
-| lost | acknowledged, of no aborted transaction, and nowhere at the end, though nothing was trimmed there |
+| lost | acknowledged, of no aborted transaction, and nowhere at the end, though nothing may have taken it (`checks.kept`) |
+| came back | a log that begins before where it was trimmed to |
 | unsent | what nobody sent, or with another timestamp |
 | duplicate | one record at two offsets |
 | divergent | one offset that was two records at different times |
@@ -14,11 +15,18 @@
 | circular information flow (G1c) | transactions that have read each other's records |
 | write cycle (G0) | transactions whose records stand in different orders in two partitions: Kafka allows it, it is counted |
 | offset went back | a group's committed offset is not what was committed last, nor anything that may have been |
-| out of sequence | an idempotent producer that kept its batches in order is told that they are not |
+| out of sequence | an idempotent producer that kept its batches in order is told that they are not, with none lost or damaged |
 | zombie | a record that a producer has sent after somebody got a higher epoch of its transactional id is acknowledged |
 | passed over | what lies before a group's committed offset, and no member of it has read |
 | inexact pipe | a copy of what was not committed, or of the input before the pipe's offset too few or too many |
 | wrong time | an answer to offsets-for-times that no scan between the question and the answer would give |
+| refused | a reader is told of damage where there is none |
+| served damage | a reader is answered with bytes that are no batch |
+| stuck | a reader that gets nothing more before the end of the log |
+| scrub | it finds damage that nobody has done, or not the one that readers were told of |
+| log directory | one that has failed is in service, or another one is not |
+
+Those of members of groups and of stages: `groups.ownership`, `groups.offsets`, `groups.deliveries`, `groups.stages`.
 
 The time and the memory it takes grow with the events, not with their square; `checks` has the parts.
 """
@@ -30,6 +38,7 @@ from typing import Final
 
 from .checks.facts import Anomaly, Facts, copied, copy_id
 from .checks.groups import check_coverage, check_group_offsets, check_pipes
+from .checks.kept import check_kept, check_refusals, check_witnesses
 from .checks.records import check_offsets, check_polls, check_sequences, check_stored
 from .checks.times import check_times
 from .checks.transactions import check_flows, check_transactions, check_zombies, write_cycles
@@ -40,6 +49,8 @@ CHECKS: Final[tuple[Callable[[Sequence[Event], Facts], Iterator[Anomaly]], ...]]
     check_sequences,
     check_polls,
     check_stored,
+    check_kept,
+    check_refusals,
     check_transactions,
     check_flows,
     check_group_offsets,
@@ -47,6 +58,7 @@ CHECKS: Final[tuple[Callable[[Sequence[Event], Facts], Iterator[Anomaly]], ...]]
     check_zombies,
     check_pipes,
     check_times,
+    check_witnesses,
 )
 
 

@@ -7,19 +7,33 @@ same events of what real clients have noted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import attrs
 from triolog.protocol.types import TopicPartition
 
+KEY_MARK: Final = "#"
+TOMBSTONE_MARK: Final = "!"
+
+
+def key_of(record: str) -> str | None:
+    """The key of a record, from its id."""
+    _, mark, key = record.rpartition(KEY_MARK)
+    return key.rstrip(TOMBSTONE_MARK) if mark else None
+
+
+def is_tombstone(record: str) -> bool:
+    return record.endswith(TOMBSTONE_MARK)
+
 
 class Sent(NamedTuple):
-    """A record on its way. `key`: where a topic is compacted."""
+    """A record on its way. Its id can say that it has a key (`a:7#k3`), and that it deletes what has it (`a:8#k3!`)."""
 
     id: str
     timestamp: int
     key: str = ""
+    """Where a topic is compacted and the id does not say it."""
 
 
 class Found(NamedTuple):
@@ -101,10 +115,11 @@ class Polled(Event):
 
 @attrs.frozen(kw_only=True)
 class Moved(Event):
-    """A reader goes on elsewhere, on purpose."""
+    """A reader goes on elsewhere, on purpose. `is_start`: where the log begins, as it was told."""
 
     partition: TopicPartition
     position: int
+    is_start: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -170,6 +185,83 @@ class Compacts(Event):
 
 
 @attrs.frozen(kw_only=True)
+class Trimmed(Event):
+    """Records below an offset are deleted: nobody sees them any more."""
+
+    partition: TopicPartition
+    before_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class Made(Event):
+    """A topic is there, with what was configured for it."""
+
+    topic: str
+    config: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class ClockMoved(Event):
+    """The wall clock, against the time since the world began."""
+
+    ms: int
+
+
+@attrs.frozen(kw_only=True)
+class Lost(Event):
+    """What was not on the device may have gone: a power cut, or a log directory that failed.
+
+    `at_ms`: when; who was on the way hears of answers from before even later. `window_ms`: what was acknowledged longer ago has
+    to be there; None: of that nothing is said. As the server knew: `synced`, below which offset everything is on the device;
+    `oldest_ms`, how long ago the oldest byte was written that is not.
+    """
+
+    window_ms: float | None
+    synced: Mapping[TopicPartition, int]
+    oldest_ms: Mapping[TopicPartition, float]
+
+
+@attrs.frozen(kw_only=True)
+class Survived(Event):
+    """What is in a log that was opened for the first time since something may have been lost, from the offset on up to which it
+    was synced; and which offsets it says are missing."""
+
+    partition: TopicPartition
+    records: Mapping[int, str]
+    gaps: tuple[range, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Damaged(Event):
+    """Somebody damaged the batch of these offsets. They may be gone, and nothing else."""
+
+    partition: TopicPartition
+    first_offset: int
+    next_offset: int
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first_offset, self.next_offset)
+
+
+@attrs.frozen(kw_only=True)
+class Refused(Event):
+    """A reader was told that what it asked for is damaged, and goes on behind it."""
+
+    partition: TopicPartition
+    is_committed: bool
+    offset: int
+
+
+@attrs.frozen(kw_only=True)
+class Wrong(Event):
+    """What somebody who knows more than a client sees to be wrong on the spot."""
+
+    kind: str
+    detail: str
+
+
+@attrs.frozen(kw_only=True)
 class Happened(Event):
     """Something that is nobody's promise: a kill, a cut, a move of the clock."""
 
@@ -185,6 +277,7 @@ class Stored(Event):
     start_offset: int
     end_offset: int
     records: tuple[Found, ...]
+    size_bytes: int = 0
     markers: tuple[tuple[int, int], ...] = ()
     """Offset and timestamp of each end of a transaction: lookups by time find them too, as Kafka's do."""
 

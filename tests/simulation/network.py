@@ -110,6 +110,8 @@ class Wire:
     """The other end of the server's socket."""
     client: ClientStream = attrs.field(init=False)
     is_cut: bool = False
+    on_end: Callable[[], None] = lambda: None
+    """Told when the server has ended the connection, or it is cut."""
     _outbox: deque[bytes] = attrs.field(factory=deque)
     _given: trio.Event = attrs.field(factory=trio.Event)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -129,6 +131,7 @@ class Wire:
         """Both ends are told; what is on its way is lost."""
         self.is_cut = True
         self.client.cut()
+        self.on_end()
         self._scope.cancel()
 
     async def run(self) -> None:
@@ -169,6 +172,7 @@ class Wire:
                 await self._travel()
                 self.client.arrived(piece)
             if not data:
+                self.on_end()
                 return
 
     def _pieces(self, data: bytes) -> list[bytes]:

@@ -13,11 +13,15 @@ from typing import Any, Final, Self
 
 import attrs
 
+from .groups.lives import lives
+
 DURATION_MS: Final = 300_000
 STEPS: Final = 250
 BUSY_TIMES: Final = 8
 BUSY_MS: Final = 1500
 """Steps come in heaps of about so long: what happens at once is what goes wrong."""
+KEYED: Final = "keyed"
+"""The compacted topic."""
 FEW_BYTES: Final = ("700", "3000", "20000")
 
 
@@ -42,6 +46,20 @@ class Script:
     topics: Mapping[str, Mapping[str, Any]]
     """By name: partitions and configuration."""
     steps: tuple[Step, ...]
+    directories: int = 1
+    rots: bool = False
+    """Whether bits flip. Then nothing is answered that was not checked, and closed segments are looked at from time to time."""
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a topic is compacted."""
+        return KEYED in self.topics
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """What the server is configured with."""
+        scrub = {"scrub_bytes_per_second": 2**30, "scrub_interval_ms": 20_000} if self.rots else {}
+        return {"cleaner_enable": self.has_keys, **scrub}
 
     def with_steps(self, steps: Iterable[Step]) -> Self:
         return attrs.evolve(self, steps=tuple(steps))
@@ -58,18 +76,42 @@ class Script:
 def script_of(seed: str) -> Script:
     """A world of a seed."""
     rng = random.Random(f"{seed}/script")
-    topics = {name: _topic(rng) for name in ("plain", "stamped", "in", "out")}
-    chances = _Chances(rng, topics)
+    directories, rots = rng.choice((1, 1, 1, 2)), rng.random() < 0.3
+    topics = _topics(rng, has_keys=rng.random() < 0.5, rots=rots)
+    chances = _Chances(rng, topics, directories, rots)
     calm = rng.random() < 0.2
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
+    if KEYED in topics:
+        weights |= KEYED_WEIGHTS
     steps = []
     busy_ms = sorted(rng.randrange(DURATION_MS) for _ in range(BUSY_TIMES))
     for _ in range(STEPS):
         who = rng.choices(list(weights), list(weights.values()))[0]
         at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))
         steps += chances.steps(who, at_ms)
+    steps += [Step(*life) for life in lives(seed, topics, busy_ms)]
     steps.sort(key=lambda step: step.at_ms)
-    return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps))
+    return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps), directories, rots)
+
+
+def _topics(rng: random.Random, *, has_keys: bool, rots: bool) -> dict[str, dict[str, Any]]:
+    topics = {name: _topic(rng) for name in ("plain", "stamped", "in", "out")}
+    if rng.random() < 0.3:
+        retention = rng.choice(({"retention.ms": "40000"}, {"retention.bytes": "4000"}))
+        topics["plain"]["config"] |= retention
+    if has_keys:
+        topics[KEYED] = _topic(rng)
+        topics[KEYED]["config"] |= {
+            "cleanup.policy": "compact",
+            "segment.bytes": rng.choice(("700", "700", "2000")),
+            "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.3")),
+            "delete.retention.ms": rng.choice(("1000", "30000", "100000")),
+        }
+    for topic in topics.values():
+        topic["config"] |= {"file.delete.delay.ms": rng.choice(("0", "2000", "60000"))}
+        if rots:
+            topic["config"] |= {"fetch.check.crcs": "true", "gap.policy": rng.choice(("skip", "refuse"))}
+    return topics
 
 
 def _topic(rng: random.Random) -> dict[str, Any]:
@@ -102,12 +144,15 @@ WEIGHTS: Final = {
     "admin 0": 2,
     "operator": 6,
 }
+KEYED_WEIGHTS: Final = {"keyed 0": 14, "keyed 1": 10, "keeper 0": 7, "keeper 1": 4}
 
 
 @attrs.frozen
 class _Chances:
     rng: random.Random
     topics: Mapping[str, Mapping[str, Any]]
+    directories: int
+    rots: bool
 
     def steps(self, who: str, at_ms: int) -> list[Step]:
         make: Callable[[str, int], list[Step]] = getattr(self, "_" + who.split()[0])
@@ -124,6 +169,13 @@ class _Chances:
         count, batches = self.rng.choice(((1, 1), (1, 1), (2, 1), (12, 1), (1, 5), (1, 6), (2, 5)))
         return [Step(at_ms, who, "send", {**self._partition(), "count": count, "batches": batches})]
 
+    def _keyed(self, who: str, at_ms: int) -> list[Step]:
+        return [Step(at_ms, who, "send", {**self._partition(KEYED), "count": self.rng.choice((1, 1, 2, 5, 12))})]
+
+    def _keeper(self, who: str, at_ms: int) -> list[Step]:
+        end = self.rng.choice(("commit", "commit", "abort"))
+        return [Step(at_ms, who, "transaction", {**self._partition(KEYED), "count": self.rng.choice((1, 3)), "end": end})]
+
     def _mover(self, who: str, at_ms: int) -> list[Step]:
         parts = [
             {**self._partition("plain", "in"), "count": self.rng.choice((1, 2, 5))} for _ in range(self.rng.choice((1, 2, 3)))
@@ -139,6 +191,8 @@ class _Chances:
         return [Step(at_ms, who, "pipe", {"end": self.rng.choice(("commit", "commit", "commit", "abort"))})]
 
     def _reader(self, who: str, at_ms: int) -> list[Step]:
+        if KEYED in self.topics and self.rng.random() < 0.4:
+            return [Step(at_ms, who, "rewind", self._partition(KEYED))]
         return [
             Step(
                 at_ms,
@@ -166,14 +220,18 @@ class _Chances:
     def _operator(self, who: str, at_ms: int) -> list[Step]:
         lasts_ms = self.rng.choice((50, 300, 2000))
         later = at_ms + lasts_ms
-        what = self.rng.choice(
-            ("restart", "kill", "kill", "power", "power", "power", "clock", "slow", "weather", "silence", "cut", "fail")
-        )
+        common = ("restart", "kill", "kill", "power", "power", "power", "clock", "slow", "weather", "silence", "cut", "fail")
+        what = self.rng.choice((*common, *self._misfortunes()))
         if what == "restart":
             return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000))})]
         if what in ("kill", "power"):
             after = self.rng.choice((0, 1, 2, 5, self.rng.randrange(40)))
             return [Step(at_ms, who, what, {"for_ms": self.rng.choice((0, 100, 3000)), "after": after})]
+        if what in ("rot", "spoil"):
+            return [Step(at_ms, who, what, self._damage(what))]
+        if what == "fail_directory":
+            number = self.rng.randrange(self.directories)
+            return [Step(at_ms, who, what, {"directory": number}), Step(at_ms + 12_000, who, "replug", {"for_ms": 100})]
         if what == "clock":
             return [Step(at_ms, who, what, {"ms": self.rng.choice((-5000, -50, 50, 5000, 120_000))})]
         if what == "slow":
@@ -189,3 +247,22 @@ class _Chances:
             error = "ENOSPC" if operation == "write" and self.rng.random() < 0.5 else "EIO"
             return [Step(at_ms, who, what, {"operation": operation, "error": error, "skip": self.rng.randrange(5)})]
         return [Step(at_ms, who, what)]
+
+    def _misfortunes(self) -> tuple[str, ...]:
+        """What not every world has."""
+        return (
+            *(("rot",) * 4 + ("spoil",) * 2 if self.rots else ()),
+            *(("fail_directory",) * 2 if self.directories > 1 else ()),
+            *(("child",) if KEYED in self.topics else ()),
+        )
+
+    def _damage(self, what: str) -> dict[str, Any]:
+        rng = self.rng
+        share = round(rng.random(), 3)
+        end = {"share": share, "end": rng.choice(("stop", "kill", "kill")), "for_ms": rng.choice((0, 100))}
+        if what == "rot":
+            where = self._partition(*self.topics)
+            return {**where, **end, "byte": round(rng.random(), 4), "bit": rng.randrange(8)}
+        kind = rng.choice(("index", "aborted", "producers", "epochs", "evidence", "checkpoint"))
+        how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
+        return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}

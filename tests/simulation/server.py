@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ from triolog.server.storage.errors import StorageError
 from tests.support.brokers import broker_config
 from tests.support.crash_fs import PowerCut
 
-from .disk import Device
+from .device.children import SimulatedChild, opener
+from .device.disk import Device
 from .network import HOST, Network
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -29,7 +31,16 @@ PATIENCE_S: Final = 2.0
 LIMITS: Final[dict[str, Any]] = {
     "checkpoint_interval_ms": 5000,
     "retention_check_interval_ms": 7000,
+    "cleaner_backoff_ms": 4000,
+    "transaction_max_timeout_ms": 15_000,
     "auto_create_topics_enable": False,
+    "lenient": True,  # groups may have short timeouts
+    "group_initial_rebalance_delay_ms": 300,
+    "group_min_session_timeout_ms": 1000,
+    "group_consumer_session_timeout_ms": 4000,
+    "group_consumer_heartbeat_interval_ms": 800,
+    "group_share_session_timeout_ms": 4000,
+    "group_share_heartbeat_interval_ms": 800,
 }
 
 
@@ -41,7 +52,12 @@ class Server:
     network: Network
     durability: str
     nursery: trio.Nursery
+    limits: Mapping[str, Any] = attrs.field(factory=dict)
+    """Beside LIMITS."""
     broker: Broker | None = None
+    latest: Broker | None = None
+    """The one that lives, or lived last."""
+    children: list[SimulatedChild] = attrs.field(factory=list)
     refusals: list[str] = attrs.field(factory=list)
     """Why it did not start."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -52,6 +68,11 @@ class Server:
         """Begin a life; whether it serves."""
         self._scope, self._stopping, self._ended = trio.CancelScope(), trio.Event(), trio.Event()
         return bool(await self.nursery.start(self._live))
+
+    @property
+    def loses(self) -> bool:
+        """Whether more than nothing may be lost of what was acknowledged when the power is cut."""
+        return self.durability != "fsync"
 
     async def stop(self) -> None:
         self._stopping.set()
@@ -77,8 +98,11 @@ class Server:
         is_told = False
         try:
             with self._scope:
-                config = broker_config(Path(self.device.data), durability=self.durability, **LIMITS)
-                async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms) as broker:
+                paths = [Path(path) for path in self.device.directories]
+                config = broker_config(*paths, durability=self.durability, **LIMITS, **self.limits)
+                open_child = opener(fs, self.device.latency, self.children)
+                async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms, open_child=open_child) as broker:
+                    self.latest = broker
                     broker.disk.at_once.clock = trio.current_time
                     listeners = Listeners(broker)
                     async with trio.open_nursery() as serving:
@@ -90,7 +114,7 @@ class Server:
         except* PowerCut:
             self.network.cut_all()
         except* (StorageError, OSError) as errors:
-            self.refusals.append(repr(errors.exceptions).replace(self.device.data, "/data"))
+            self.refusals.append(self.device.without_paths(repr(errors.exceptions)))
         finally:
             self.broker = None
             self._ended.set()

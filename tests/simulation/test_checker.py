@@ -14,6 +14,7 @@ from .history import (
     Acknowledged,
     CommitsOffset,
     Compacts,
+    Damaged,
     Ended,
     Event,
     Expires,
@@ -21,6 +22,7 @@ from .history import (
     GivenUp,
     Introduced,
     LookedUp,
+    Lost,
     Moved,
     OffsetCommitted,
     OffsetFetched,
@@ -39,7 +41,7 @@ WHO: Final = {"at_ms": 0, "who": "somebody"}
 
 def stamp(identity: str) -> int:
     """Every record's timestamp: its number behind 1000."""
-    return 1000 + int(identity.partition(":")[2].split()[0])
+    return 1000 + int(identity.partition(":")[2].split()[0].partition("#")[0])
 
 
 def send(*ids: str, partition: TopicPartition = IN, transaction: str | None = None, producer: str = "p") -> Send:
@@ -266,6 +268,13 @@ def test_commits_and_looks_that_overlap_may_come_in_any_order() -> None:
     assert kinds(*(attrs.evolve(event, at_ms=float(number)) for number, event in enumerate(late))) == {"offset went back"}
 
 
+def test_whose_offset_nobody_was_told_may_have_been_trimmed() -> None:
+    trims = Trims(**WHO, partition=IN, before_offset=1)
+    unknown = [SENT[0], acknowledged(-1, "a:0", "a:1")]
+    assert kinds(unknown, trims, stored(*found(1, "a:1"), *found(2, "a:2"), start=1)) == set()
+    assert kinds(unknown, stored(*found(0, "a:0"), *found(1, "a:2"))) == {"lost"}
+
+
 def test_passed_over() -> None:
     read = [polled(0, (A,), 1, group="g"), polled(1, (B, C), 3, group="g")]
     end = [commits(3), committed(3), fetched(3)]
@@ -294,6 +303,13 @@ def test_out_of_sequence() -> None:
 
     assert kinds(send("c:0"), given_up("OUT_OF_ORDER_SEQUENCE_NUMBER"), stored()) == {"out of sequence"}
     assert kinds(send("c:0"), given_up("no answer in time"), stored()) == set()
+    told = [given_up("OUT_OF_ORDER_SEQUENCE_NUMBER"), stored()]
+    assert kinds(send("c:0"), Lost(**WHO, window_ms=None, synced={}, oldest_ms={}), *told) == set(), (
+        "the batches before it may have gone"
+    )
+    damaged = Damaged(**WHO, partition=OTHER, first_offset=0, next_offset=1)
+    assert kinds(send("c:0"), damaged, *told) == {"out of sequence"}
+    assert kinds(send("c:0"), attrs.evolve(damaged, partition=IN), *told) == set()
 
 
 def test_inexact_pipe() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.counts import counts
 
-from .disk import SimulatedDisk
+from .device.disk import SimulatedDisk
 from .script import Script, Step, script_of
 from .shrinking import shrink
 from .verdict import judge

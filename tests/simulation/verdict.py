@@ -8,6 +8,7 @@ import time
 import attrs
 
 from .checker import Anomaly, check, write_cycles
+from .groups.checker import check_groups
 from .history import History
 from .script import Script, script_of
 from .world import simulate
@@ -53,7 +54,7 @@ def judge(script: Script) -> Verdict:
         logging.disable(before)
     return Verdict(
         seed=script.seed,
-        anomalies=() if error else tuple(check(history.events)),
+        anomalies=() if error else (*check(history.events), *check_groups(history.events)),
         error=error,
         digest=history.digest(),
         events=len(history.events),

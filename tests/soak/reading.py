@@ -32,6 +32,9 @@ class Connection:
     async def call(self, body: object, version: int) -> Any:
         return await self.stream.call(body, version)
 
+    def sees(self, kind: str, detail: str) -> None:
+        raise AssertionError(f"{kind}: {detail}")
+
 
 def partitions_of(topics: Mapping[str, int]) -> Iterator[TopicPartition]:
     return (TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))

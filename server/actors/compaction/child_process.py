@@ -10,8 +10,8 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
@@ -25,6 +25,26 @@ MAX_LINE_BYTES: Final = 16 * MIB
 
 class ChildDiedError(StorageError):
     """The process ended without an answer."""
+
+
+class Child(Protocol):
+    """Who does the work: it is told lines, and tells lines."""
+
+    async def send(self, line: bytes) -> None:
+        """One line, its newline included. Raises ChildDiedError."""
+        ...
+
+    async def receive(self) -> dict[str, Any]:
+        """The next line. Raises ChildDiedError."""
+        ...
+
+
+class OpenChild(Protocol):
+    """Starts a child; leaving the block ends it, whatever it is doing."""
+
+    def __call__(self, module: str, *arguments: str) -> AbstractAsyncContextManager[Child]:
+        """`module` of the storage package, which reads files of the disk that its starter has."""
+        ...
 
 
 @attrs.define(eq=False)

@@ -33,6 +33,7 @@ from ...storage.errors import LogOfflineError, SnapshotExpiredError
 from ...storage.log.log import Log
 from ..manager.log_manager import LogManager
 from ..manager.topics import HostedPartition
+from .child_process import OpenChild
 from .cleaner_counters import CleanerCounters
 from .cleaner_process import CleanerFailedError, open_cleaner_process
 
@@ -54,6 +55,7 @@ class Cleaner:
     """State of the cleaner: what is clean, and what is left alone. Owner: `Compaction`."""
 
     manager: LogManager
+    open_child: OpenChild
     counters: CleanerCounters = attrs.field(factory=CleanerCounters)
     clean_up_to: dict[Log, int] = attrs.field(factory=dict)
     """First dirty offset by log. By log, because a topic can be deleted and made again."""
@@ -188,7 +190,7 @@ class Cleaner:
 
     async def _run_round(self, candidate: _Candidate, job: CleaningJob) -> CleaningResult:
         truncations = candidate.truncations
-        async with open_cleaner_process(job, self.manager.config.data_permissions) as process:
+        async with open_cleaner_process(job, self.open_child, self.manager.config.data_permissions) as process:
             while not isinstance(done := await process.next(), CleaningResult):
                 if done.cleaned is not None:
                     replace = partial(replace_group, job=job, group=done, truncations=truncations)

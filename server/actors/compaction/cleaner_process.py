@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import attrs
-import trio
 
 from ...config import DataPermissions
 from ...storage.cleaner.job import CleanedGroup, CleanedState, CleaningJob, CleaningResult
 from ...storage.errors import StorageError
-from .child_process import ChildDiedError, ChildProcess, open_child_process
+from .child_process import Child, ChildDiedError, OpenChild
 
 MODULE: Final = "cleaner"
 
@@ -29,13 +28,9 @@ class CleanerFailedError(StorageError):
 class CleanerProcess:
     """A running round. Owner: the task that cleans. Use `open_cleaner_process`."""
 
-    child: ChildProcess
+    child: Child
     bytes_done: int = 0
     """Read and written so far."""
-
-    @property
-    def process(self) -> trio.Process:
-        return self.child.process
 
     async def begin(self, job: CleaningJob) -> None:
         await self._send(job.encode())
@@ -73,10 +68,10 @@ class CleanerProcess:
 
 @asynccontextmanager
 async def open_cleaner_process(
-    job: CleaningJob, permissions: DataPermissions = DataPermissions.OWNER
+    job: CleaningJob, open_child: OpenChild, permissions: DataPermissions = DataPermissions.OWNER
 ) -> AsyncIterator[CleanerProcess]:
     """A process at work on the job, whose files get these permissions. Leaving the block ends it, whatever it is doing."""
-    async with open_child_process(MODULE, permissions.value) as child:
+    async with open_child(MODULE, permissions.value) as child:
         running = CleanerProcess(child)
         await running.begin(job)
         yield running

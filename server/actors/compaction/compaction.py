@@ -1,7 +1,7 @@
 """When logs are compacted: in the background what is due, at once what somebody asks for. One round at a time.
 
-What the cleaner is made of is loaded when it is first needed, in a thread: neither a start nor appends wait for it. Its process
-sees files of the system only: on another disk nothing is done.
+What the cleaner is made of is loaded when it is first needed, in a thread: neither a start nor appends wait for it. Where its
+process cannot see the disk nothing is done.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...storage.disk.diskops import Procedure
-from ...storage.disk.filesystem import OsFileSystem
 from ...storage.log.log import Log
 from ...storage.log.retention import flush_and_roll
 from ..manager.log_manager import LogManager
+from .child_process import OpenChild
 from .cleaner_counters import CleanerCounters
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Compaction:
     """Owner of the cleaner. `run` is a task of the broker."""
 
     manager: LogManager
+    open_child: OpenChild | None
+    """None: there is nobody who could see the files of this disk."""
     counters: CleanerCounters = attrs.field(factory=CleanerCounters)
     _cleaner: Cleaner | None = None
     _turn: trio.Lock = attrs.field(factory=trio.Lock)
@@ -39,7 +41,7 @@ class Compaction:
     async def run(self) -> None:
         """Compact what is due, the dirtiest log first, until cancelled."""
         config = self.manager.config
-        if not config.cleaner_enable or not isinstance(self.manager.fs, OsFileSystem):
+        if not config.cleaner_enable or self.open_child is None:
             return
         worked = False
         while True:
@@ -58,7 +60,7 @@ class Compaction:
         hosted = self.manager.topics.partition(topic_partition)
         if "compact" not in hosted.actor.log.config.cleanup_policy:
             raise RequestError(f"{topic_partition}: its cleanup.policy says nothing of compact", ErrorCode.POLICY_VIOLATION)
-        if not isinstance(self.manager.fs, OsFileSystem):
+        if self.open_child is None:
             raise RequestError(f"{topic_partition}: its files are not the system's", ErrorCode.KAFKA_STORAGE_ERROR)
         async with self._turn:
             cleaner = await self._loaded()
@@ -72,6 +74,7 @@ class Compaction:
             return rounds
 
     async def _loaded(self) -> Cleaner:
+        assert self.open_child is not None
         if self._cleaner is None:
 
             def load() -> type[Cleaner]:
@@ -79,7 +82,7 @@ class Compaction:
 
                 return Cleaner
 
-            cleaner = (await trio.to_thread.run_sync(load))(self.manager, self.counters)
+            cleaner = (await trio.to_thread.run_sync(load))(self.manager, self.open_child, self.counters)
             await cleaner.load()
             self._cleaner = cleaner
         return self._cleaner

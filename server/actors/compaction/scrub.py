@@ -19,7 +19,7 @@ from ....protocol.types import TopicPartition
 from ...storage.segments.segment_view import SegmentView
 from ..manager.log_manager import LogManager
 from ..partition.partition import PartitionActor
-from .child_process import ChildDiedError, ChildProcess, open_child_process
+from .child_process import Child, ChildDiedError, OpenChild
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ class Scrub:
     """The one scrubbing task of a server. Owner of its process."""
 
     manager: LogManager
+    open_child: OpenChild | None
+    """None: there is nobody who could see the files of this disk."""
     _passes: int = 0
     _bytes_read: int = 0
     _told: set[tuple[str, int]] = attrs.field(factory=set)
@@ -54,7 +56,7 @@ class Scrub:
     async def run(self) -> None:
         """Until cancelled; at once when scrubbing is off."""
         config = self.manager.config
-        if not config.scrub_bytes_per_second:
+        if not config.scrub_bytes_per_second or self.open_child is None:
             return
         interval_s = config.scrub_interval_ms / 1000
         await trio.sleep(min(interval_s, FIRST_PASS_S))
@@ -67,13 +69,14 @@ class Scrub:
 
     async def run_pass(self) -> None:
         """Look at every closed segment once. Raises ChildDiedError, OSError when the process cannot be started."""
-        async with open_child_process(MODULE) as child:
+        assert self.open_child is not None
+        async with self.open_child(MODULE) as child:
             await child.send(_line(max_bytes_per_second=self.manager.config.scrub_bytes_per_second))
             for hosted in self.manager.topics.hosted():
                 await self._look_at(child, hosted.actor)
         self._passes += 1
 
-    async def _look_at(self, child: ChildProcess, actor: PartitionActor) -> None:
+    async def _look_at(self, child: Child, actor: PartitionActor) -> None:
         log = actor.log
         closed = list(log.segments)[:-1]
         ends = [segment.base_offset for segment in list(log.segments)[1:]]
@@ -84,9 +87,7 @@ class Scrub:
                 continue
             await self._look_at_segment(child, log.topic_partition, segment.view(), end_offset)
 
-    async def _look_at_segment(
-        self, child: ChildProcess, topic_partition: TopicPartition, view: SegmentView, end_offset: int
-    ) -> None:
+    async def _look_at_segment(self, child: Child, topic_partition: TopicPartition, view: SegmentView, end_offset: int) -> None:
         path = view.log.path
         await child.send(_line(path=path, size=view.size, base_offset=view.base_offset, end_offset=end_offset))
         answer = await child.receive()

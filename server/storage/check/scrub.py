@@ -15,7 +15,6 @@ pass does not push everything else out. The scan is that of recovery (`salvage`)
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -52,15 +51,22 @@ def scrub_file(
     return damages
 
 
-def scrub_for_server(fs: FileSystem, source: TextIO, output: TextIO, watch: ParentWatch) -> None:
+def scrub_for_server(
+    fs: FileSystem,
+    source: TextIO,
+    output: TextIO,
+    watch: ParentWatch,
+    *,
+    make_throttle: Callable[[int], Throttle] = Throttle,
+) -> None:
     """Do what the lines of `source` say, until it ends."""
-    throttle = Throttle(int(json.loads(read_line(source))["max_bytes_per_second"]))
+    throttle = make_throttle(int(json.loads(read_line(source))["max_bytes_per_second"]))
     for order in _orders(source):
         try:
             if fs.file_size(order["path"]) != order["size"]:
                 say(output, gone=order["path"])
                 continue
-            _drop_from_cache(order["path"])
+            _drop_from_cache(fs, order["path"])
             damages = scrub_file(
                 fs,
                 order["path"],
@@ -69,7 +75,7 @@ def scrub_for_server(fs: FileSystem, source: TextIO, output: TextIO, watch: Pare
                 order["end_offset"],
                 spend=lambda size: throttle.spend(size, watch.check),
             )
-            _drop_from_cache(order["path"])
+            _drop_from_cache(fs, order["path"])
         except FileNotFoundError:
             say(output, gone=order["path"])
         except OSError as exc:
@@ -87,14 +93,12 @@ def _orders(source: TextIO) -> Iterator[dict[str, Any]]:
         yield order
 
 
-def _drop_from_cache(path: str) -> None:
-    if not hasattr(os, "posix_fadvise"):
-        return
-    fd = os.open(path, READ)
+def _drop_from_cache(fs: FileSystem, path: str) -> None:
+    fd = fs.open(path, READ)
     try:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        fs.forget_clean(fd, 0)
     finally:
-        os.close(fd)
+        fs.close(fd)
 
 
 if __name__ == "__main__":

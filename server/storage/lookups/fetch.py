@@ -160,17 +160,21 @@ def _locate(
     check_fetch_offset(snapshot, offset)
     if offset >= snapshot.end_offset(isolation):
         return _Located(0, None, 0)
+    gap = next_gap(refused, offset) if refused else None
+    if gap is not None and gap.start_offset >= snapshot.end_offset(isolation):
+        gap = None
     for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot)):
         found = yield from snapshot.segment(slot).translate_offset(offset)
         if found is not None:
             end = yield from snapshot.end_position(slot, isolation)
-            gap = next_gap(refused, offset) if refused else None
             if gap is not None:
                 if found.header.base_offset >= gap.start_offset:  # compaction has left nothing before the gap
                     raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
-                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap)))
+                end = min(end, (yield from _gap_position(snapshot.segment(slot), gap, found)))
             wanted = max(max_bytes, found.header.size_bytes) if min_one_batch else max_bytes
             return _Located(slot, found, max(0, min(end - found.position, wanted)))
+    if gap is not None:  # nor anything behind it
+        raise _refused(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
     return _Located(0, None, 0)
 
 
@@ -181,10 +185,10 @@ def _check_passed_over(snapshot: LogSnapshot, offset: int, located: _Located, is
             yield from check_end(snapshot.segment(slot), offset)
 
 
-def _gap_position(view: SegmentView, gap: OffsetGap) -> Procedure[int]:
-    """Where in a segment a gap lies: a read ends there, so that the next one meets the gap."""
+def _gap_position(view: SegmentView, gap: OffsetGap, found: FoundBatch) -> Procedure[int]:
+    """Where in a segment the gap behind a batch lies: a read ends there, so that the next one meets the gap."""
     behind = yield from view.translate_offset(gap.start_offset)
-    return view.size if behind is None else behind.position
+    return view.size if behind is None else max(behind.position, found.position + found.header.size_bytes)
 
 
 def _passed(snapshot: LogSnapshot, located: _Located, offset: int, size: int) -> Procedure[tuple[OffsetGap, ...]]:

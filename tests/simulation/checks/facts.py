@@ -1,4 +1,4 @@
-"""What a history says, put in order: who sent what, what became of it, and what was there at the end."""
+"""What a history says, put in order: who sent what, what became of it, what may be gone, and what was there at the end."""
 
 from __future__ import annotations
 
@@ -6,27 +6,42 @@ import functools
 import itertools
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import attrs
 from triolog.protocol.types import TopicPartition
 
+from tests.support.logs import START_MS
+
 from ..history import (
     Acknowledged,
+    ClockMoved,
     Compacts,
+    Damaged,
     Ended,
     Event,
     Expires,
     Found,
     GivenUp,
+    Introduced,
+    Lost,
+    Made,
+    Moved,
+    Polled,
     Send,
     Sent,
     Stored,
+    Survived,
+    Trimmed,
     Trims,
+    key_of,
 )
 
 COPY: Final = "copy of "
+ENDLESS: Final = 2**63
+ROUNDED_MS: Final = 2
+"""By so much may times of events and of the server differ."""
 
 
 class Anomaly(NamedTuple):
@@ -35,13 +50,27 @@ class Anomaly(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A record that was sent. `number`: how many were sent before it, by anybody."""
+    """A record that was sent. `number`: how many were sent before it, by anybody; `index`: of the event."""
 
     sent: Sent
     partition: TopicPartition
     producer: str
     number: int
     transaction: str | None
+    index: int
+    at_ms: float
+
+    @property
+    def key(self) -> str:
+        """Empty where it has none."""
+        return self.sent.key or key_of(self.sent.id) or ""
+
+
+class Told(NamedTuple):
+    """When somebody was told that a record is stored: index of the event and time."""
+
+    index: int
+    at_ms: float
 
 
 class Range:
@@ -58,15 +87,41 @@ class Range:
 
 @attrs.define(eq=False, slots=False)
 class Facts:
+    """What a history says, put in order."""
+
     sent: dict[str, Known] = attrs.field(factory=dict)
     acknowledged: dict[TopicPartition, dict[str, int]] = attrs.field(factory=lambda: defaultdict(dict))
-    """Offset of each record; -1 where its producer was not told."""
+    """Offset of each record that was and may not have been lost since; -1 where its producer was not told."""
+    told: dict[str, Told] = attrs.field(factory=dict)
+    """Of what was acknowledged."""
+    seen: dict[TopicPartition, dict[int, str]] = attrs.field(factory=lambda: defaultdict(dict))
+    """What anybody was told is where, and was there after each loss; empty where there is none."""
     refused: set[str] = attrs.field(factory=set)
     outcomes: dict[str, bool | None] = attrs.field(factory=dict)
     trimmed: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What was to be deleted."""
     expired: dict[TopicPartition, int] = attrs.field(factory=dict)
     compacted: set[TopicPartition] = attrs.field(factory=set)
+    starts: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """Where a log began at least, once somebody was told so."""
     stored: dict[tuple[TopicPartition, bool], Range] = attrs.field(factory=dict)
+    configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
+    can_lose: bool = False
+    """Whether there is a loss at all."""
+    losses: list[tuple[int, Lost]] = attrs.field(factory=list)
+    """With the index of each event."""
+    ends: dict[TopicPartition, list[tuple[int, int]]] = attrs.field(factory=lambda: defaultdict(list))
+    """Index of the event and the first offset that was lost, for each time that something may have been."""
+    shaken: set[str] = attrs.field(factory=set)
+    """Transactions of which something may have been lost, the outcome too."""
+    doubtful: set[str] = attrs.field(factory=set)
+    """Producers who share an identity: to the server what one sends may repeat what the other one did."""
+    clock: list[tuple[float, int]] = attrs.field(factory=lambda: [(0, 0)])
+    """Since when the wall clock is so much ahead."""
+    began_ms: int = START_MS
+    """What the wall clock showed in the beginning."""
+    broken_promises: list[Anomaly] = attrs.field(factory=list)
 
     def outcome(self, record: str) -> bool | None:
         """Whether it is in no transaction or a committed one; None: nobody knows."""
@@ -86,36 +141,149 @@ class Facts:
         """Whether it was committed, be it that only its records say so."""
         return bool(self.outcomes.get(transaction)) or transaction in self.copied_by
 
+    def is_compacted(self, partition: TopicPartition) -> bool:
+        return partition in self.compacted or "compact" in self.configs.get(partition.topic, {}).get("cleanup.policy", "")
+
+    def is_shaken(self, record: str) -> bool:
+        """Whether it belongs to a transaction of which nobody knows what is left."""
+        known = self.sent.get(record)
+        return known is not None and known.transaction in self.shaken
+
+    def hits_damage(self, record: str) -> bool:
+        """Whether a record was where somebody has damaged something."""
+        where = self.sent[record].partition
+        return bool(self.damaged.get(where)) and self.is_damaged(where, self.acknowledged[where].get(record, -1))
+
+    def is_damaged(self, partition: TopicPartition, offset: int) -> bool:
+        return any(offset in damage for damage in self.damaged.get(partition, ()))
+
+    def kept_end(self, partition: TopicPartition, index: int) -> int:
+        """Up to which offset what was there at an event cannot have been replaced by something else."""
+        return min((end for at, end in self.ends.get(partition, ()) if at > index), default=ENDLESS)
+
+    def has_lost(self, partition: TopicPartition) -> bool:
+        """Whether offsets may have been given out a second time."""
+        return any(end < ENDLESS for _, end in self.ends.get(partition, ()))
+
+    def clock_between(self, first_ms: float, last_ms: float) -> tuple[float, float]:
+        """The least and the most that the wall clock was ahead of the beginning, as far as it moves while nobody sets it."""
+        slot = max(0, bisect_left(self.clock, (first_ms, -ENDLESS)) - 1)
+        shown: list[float] = []
+        for (since_ms, ahead_ms), (until_ms, _) in itertools.pairwise([*self.clock[slot:], (ENDLESS, 0)]):
+            if since_ms <= last_ms:
+                shown += [max(since_ms, first_ms) + ahead_ms, min(until_ms, last_ms) + ahead_ms]
+        return min(shown), max(shown)
+
+    # ---- from events -------------------------------------------------------------------------------------------------
+
     @classmethod
-    def of(cls, events: Iterable[Event]) -> Facts:
-        facts = cls()
-        for event in events:
-            facts._take(event)
+    def of(cls, events: Sequence[Event]) -> Facts:
+        facts = cls(can_lose=any(isinstance(event, Lost) for event in events))
+        ended: dict[str, Ended] = {}
+        for index, event in enumerate(events):
+            facts._take(index, event, ended)
+        facts._note_shared_identities(events)
+        for transaction in facts.shaken:
+            facts.outcomes[transaction] = None
         return facts
 
-    def _take(self, event: Event) -> None:
+    def _take(self, index: int, event: Event, ended: dict[str, Ended]) -> None:
         match event:
             case Send():
                 for record in event.records:
-                    known = Known(record, event.partition, event.producer, len(self.sent), event.transaction)
+                    known = Known(
+                        record, event.partition, event.producer, len(self.sent), event.transaction, index, event.at_ms
+                    )
                     assert record.id not in self.sent, f"{record.id} is sent twice"
                     self.sent[record.id] = known
                 if event.transaction is not None:
                     self.outcomes.setdefault(event.transaction, None)
             case Acknowledged():
-                self.acknowledged[event.partition].update(zip(event.ids, itertools.count(event.base_offset), strict=False))
+                offsets = itertools.count(event.base_offset) if event.base_offset >= 0 else itertools.repeat(-1)
+                self.acknowledged[event.partition].update(zip(event.ids, offsets, strict=False))
+                self.told.update(dict.fromkeys(event.ids, Told(index, event.at_ms)))
+                if self.can_lose and event.base_offset >= 0:
+                    self.seen[event.partition].update(enumerate(event.ids, event.base_offset))
+            case Polled() if self.can_lose:
+                self.seen[event.partition].update((record.offset, record.id) for record in event.records)
             case GivenUp(is_refused=True):
                 self.refused.update(event.ids)
             case Ended():
                 self.outcomes[event.transaction] = event.is_committed
+                ended[event.transaction] = event
             case Trims():
                 self.trimmed[event.partition] = max(self.trimmed.get(event.partition, 0), event.before_offset)
+            case Trimmed():
+                self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.before_offset)
+            case Moved() if event.is_start:
+                self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.position)
+            case Stored():
+                self.stored[event.partition, event.is_committed] = Range(event)
             case Expires():
                 self.expired[event.partition] = event.before_timestamp
             case Compacts():
                 self.compacted.add(event.partition)
-            case Stored():
-                self.stored[event.partition, event.is_committed] = Range(event)
+            case Made():
+                self.configs[event.topic] = event.config
+            case ClockMoved():
+                self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
+            case Damaged():
+                self.damaged[event.partition].append(event.offsets)
+            case Lost():
+                self.losses.append((index, event))
+                self._shake(event, ended)
+            case Survived():
+                self._take_back(index, event)
+
+    def _shake(self, loss: Lost, ended: Mapping[str, Ended]) -> None:
+        """Transactions that were not over so long ago that all of them is on the device."""
+        for transaction in self.outcomes:
+            end = ended.get(transaction)
+            if end is None or loss.window_ms is None or end.at_ms > loss.at_ms - loss.window_ms:
+                self.shaken.add(transaction)
+
+    def _note_shared_identities(self, events: Sequence[Event]) -> None:
+        """An epoch that was lost is given out again: what its two owners do is one to the server."""
+        if not self.losses:
+            return
+        owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+        for event in events:
+            if isinstance(event, Introduced):
+                owners[event.transactional_id, event.producer_id, event.epoch].add(event.producer)
+        self.doubtful.update(owner for each in owners.values() if len(each) > 1 for owner in each)
+        for record, known in self.sent.items() if self.doubtful else ():
+            if known.producer in self.doubtful:
+                self.acknowledged[known.partition].pop(record, None)
+                if known.transaction is not None:
+                    self.shaken.add(known.transaction)
+
+    def _take_back(self, index: int, event: Survived) -> None:
+        """What somebody was told of and is not there any more is lost, if that was to be expected."""
+        where, seen, acknowledged = event.partition, self.seen[event.partition], self.acknowledged[event.partition]
+        _, loss = self.losses[-1]
+        synced = loss.synced.get(where, 0)
+        lost = [offset for offset, record in seen.items() if offset >= synced and event.records.get(offset) != record]
+        self.damaged[where] += event.gaps
+        self.ends[where].append((index, min(lost, default=ENDLESS)))
+        for offset in lost:
+            record = seen.pop(offset)
+            if acknowledged.pop(record, None) is not None:
+                self._judge_loss(record, offset, where, loss)
+        for record in [record for record, offset in acknowledged.items() if offset < 0]:
+            del acknowledged[record]
+
+    def _judge_loss(self, record: str, offset: int, where: TopicPartition, loss: Lost) -> None:
+        age_ms = loss.at_ms - self.told[record].at_ms
+        said = f"{record}@{offset} of {where}, acknowledged {age_ms:g} ms before"
+        if self.configs.get(where.topic, {}).get("flush.messages") == "1":
+            self._promised(f"{said}: each record is synced")
+        elif loss.window_ms is not None and age_ms >= loss.window_ms:
+            self._promised(f"{said}: {loss.window_ms:g} ms may be lost")
+        elif age_ms > loss.oldest_ms.get(where, ENDLESS) + ROUNDED_MS:
+            self._promised(f"{said}: the server knew of {loss.oldest_ms[where]:.1f} ms that may be lost")
+
+    def _promised(self, detail: str) -> None:
+        self.broken_promises.append(Anomaly("lost", f"after a loss: {detail}"))
 
 
 def copy_id(original: str, transaction: str) -> str:

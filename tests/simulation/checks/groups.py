@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -37,8 +38,16 @@ class _Register:
     """Of all commits up to the one with this end."""
     _of_offset: dict[int, list[_Commit]] = attrs.field(factory=dict)
 
-    def finish(self) -> None:
-        """There are no more commits."""
+    def finish(self, losses: Sequence[tuple[int, int]]) -> None:
+        """There are no more commits. A loss is two events: before which a commit was over that has to be on the device, and
+        after which there is again whatever a look from there on might have found."""
+        self._put_in_order()
+        for sure, lost in losses:
+            self.commits += [_Commit(lost, offset, "", lost) for offset in self.allowed(sure, lost)]
+            self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        self._ends, self._latest_begins, self._of_offset = [], [], {}
         latest = -1
         for commit in sorted(self.commits, key=lambda each: each.ended):
             latest = max(latest, commit.begun)
@@ -60,7 +69,7 @@ class _Register:
 def check_group_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """What a group has committed is what it committed last, or what it tried to since without an answer."""
     registers = _registers(events, facts)
-    times = [event.at_ms for event in events]
+    times = _times(events)
     for number, event in enumerate(events):
         if isinstance(event, OffsetFetched):
             begun = number if event.begun_ms is None else bisect_right(times, event.begun_ms)
@@ -68,6 +77,11 @@ def check_group_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anoma
             if not register.may_be(event.offset, begun, number):
                 said = f"group {event.group} at {event.partition}: {event.offset} for {event.who}"
                 yield Anomaly("offset went back", f"{said}, may be {register.allowed(begun, number)[-20:]}")
+
+
+def _times(events: Sequence[Event]) -> list[float]:
+    """Ascending: a loss is told later than it was."""
+    return list(itertools.accumulate((event.at_ms for event in events), max))
 
 
 def _registers(events: Sequence[Event], facts: Facts) -> dict[Of, _Register]:
@@ -105,8 +119,13 @@ def _registers(events: Sequence[Event], facts: Facts) -> dict[Of, _Register]:
                         decide(of, commit, number)
                     else:
                         undecided[commit.who, of].append(commit)
+    times = _times(events) if facts.losses else []
+    losses = [
+        (0 if loss.window_ms is None else bisect_right(times, loss.at_ms - loss.window_ms), number)
+        for number, loss in facts.losses
+    ]
     for register in registers.values():
-        register.finish()
+        register.finish(losses)
     return registers
 
 
@@ -121,9 +140,11 @@ def check_coverage(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
                 committed[event.group, event.partition] = event.offset
             case Polled(group=str(group)):
                 kinds[group, event.partition] = event.is_committed
-                if event.transaction is None or facts.is_effective(event.transaction):
+                if event.transaction is None or event.transaction in facts.shaken or facts.is_effective(event.transaction):
                     read[group, event.partition].update(record.offset for record in event.records)
     for (group, partition), is_committed in kinds.items():
+        if facts.has_lost(partition):
+            continue
         stored, end = facts.stored.get((partition, is_committed)), committed.get((group, partition), -1)
         for record in () if stored is None else stored.between(0, end):
             if record.offset not in read[group, partition]:
@@ -131,7 +152,9 @@ def check_coverage(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
 
 
 def check_pipes(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
-    """What a pipe has read in committed transactions is copied, once, and nothing else is."""
+    """What a pipe has read in committed transactions is copied, once, and nothing else is; a loss may take some."""
+    if facts.losses:
+        return
     read: dict[str, set[str]] = defaultdict(set)
     for event in events:
         if isinstance(event, Polled) and event.transaction is not None:
@@ -147,7 +170,8 @@ def check_pipes(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     for original, places in copies.items():
         if len(places) > 1:
             yield Anomaly("inexact pipe", f"{original} was copied to {places}")
+    damaged = {known.transaction for record, known in facts.sent.items() if facts.hits_damage(record)}
     for transaction, originals in read.items():
-        if facts.is_effective(transaction):
+        if facts.is_effective(transaction) and transaction not in damaged:
             for original in sorted(each for each in originals if each not in copies):
                 yield Anomaly("inexact pipe", f"{original}, read by {transaction}, was not copied")

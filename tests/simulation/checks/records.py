@@ -1,4 +1,4 @@
-"""Records and offsets: what is lost, unsent, twice there, in another order, read wrongly or passed over."""
+"""Records and offsets: what is unsent, twice there, in another order, read wrongly or passed over."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
-from ..history import Acknowledged, Event, Found, GivenUp, Moved, Polled, Stored
-from .facts import Anomaly, Facts
+from ..history import Acknowledged, Damaged, Event, Found, GivenUp, Lost, Moved, Polled, Stored, Survived
+from .facts import ENDLESS, Anomaly, Facts
 
 
-def check_offsets(events: Sequence[Event], _: Facts) -> Iterator[Anomaly]:
+def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """One record at each offset, one offset for each record, whoever was told of it."""
     at: dict[TopicPartition, dict[int, str]] = {}
     where: dict[str, tuple[TopicPartition, int]] = {}
-    for event in events:
+    for index, event in enumerate(events):
+        if isinstance(event, Survived):
+            _forget(at.get(event.partition, {}), where, range(dict(facts.ends[event.partition])[index], ENDLESS))
+        elif isinstance(event, Damaged):
+            _forget(at.get(event.partition, {}), where, event.offsets)
+        if isinstance(event, Acknowledged) and facts.doubtful and facts.sent[event.ids[0]].producer in facts.doubtful:
+            continue
         for partition, offset, record in _told(event):
             before = at.setdefault(partition, {}).setdefault(offset, record)
             if before != record:
@@ -26,11 +32,24 @@ def check_offsets(events: Sequence[Event], _: Facts) -> Iterator[Anomaly]:
                 yield Anomaly("duplicate", f"{record} is at {place[0]}@{place[1]} and at {partition}@{offset}")
 
 
-def check_sequences(events: Sequence[Event], _: Facts) -> Iterator[Anomaly]:
-    """Who keeps batches in order is never told otherwise."""
+def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], offsets: range) -> None:
+    """What was there may be gone: the offsets may be given out again, the records be sent again."""
+    for offset in [offset for offset in at if offset in offsets]:
+        where.pop(at.pop(offset), None)
+
+
+def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+    """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away."""
+    damaged: set[TopicPartition] = set()
     for event in events:
-        if isinstance(event, GivenUp) and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
-            yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
+        match event:
+            case Lost():
+                return
+            case Damaged():
+                damaged.add(event.partition)
+            case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
+                if facts.sent[event.ids[0]].partition not in damaged:
+                    yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")
 
 
 def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
@@ -44,7 +63,7 @@ def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
 def check_polls(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     """A reader goes on where it was, sees what is there, and of transactions only what was committed."""
     positions: dict[tuple[str, TopicPartition], int] = {}
-    for event in events:
+    for index, event in enumerate(events):
         if isinstance(event, Moved):
             positions[event.who, event.partition] = event.position
         if not isinstance(event, Polled):
@@ -60,7 +79,7 @@ def check_polls(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         if not ascends or (offsets and not event.position <= offsets[0] <= offsets[-1] < event.next_position):
             yield Anomaly("nonmonotonic poll", f"{place} reads {offsets} between {event.position} and {event.next_position}")
         yield from _unsent(event.records, facts, event.partition)
-        yield from _skipped(event, facts)
+        yield from _skipped(index, event, facts)
         if event.is_committed:
             for record in event.records:
                 if record.id in facts.sent and facts.outcome(record.id) is False:
@@ -69,14 +88,15 @@ def check_polls(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
                     )
 
 
-def _skipped(event: Polled, facts: Facts) -> Iterator[Anomaly]:
+def _skipped(index: int, event: Polled, facts: Facts) -> Iterator[Anomaly]:
     stored = facts.stored.get((event.partition, event.is_committed))
     if stored is None:
         return
-    there = stored.between(event.position, event.next_position)
+    there = stored.between(event.position, min(event.next_position, facts.kept_end(event.partition, index)))
     read = {record.offset for record in event.records} if there else ()
     for record in there:
-        if record.offset not in read:
+        is_undecided = event.is_committed and facts.is_shaken(record.id)
+        if record.offset not in read and not is_undecided:
             yield Anomaly("skipped", f"{event.who} in {event.partition}: {record.id}@{record.offset}")
 
 
@@ -90,44 +110,15 @@ def _unsent(records: Iterable[Found], facts: Facts, partition: TopicPartition) -
 
 
 def check_stored(_: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
-    """What was promised is there at the end, in order, and nothing else is."""
+    """What is there at the end was sent, in this order, and not aborted."""
     for (partition, is_committed), found in facts.stored.items():
         stored = found.stored
         yield from _unsent(stored.records, facts, partition)
         yield from _reordered(stored, facts)
-        if partition not in facts.expired and stored.start_offset > facts.trimmed.get(partition, 0):
-            yield Anomaly("lost", f"{partition} begins at {stored.start_offset}, asked was {facts.trimmed.get(partition, 0)}")
-        yield from _lost(stored, facts)
         if is_committed:
             for record in stored.records:
                 if record.id in facts.sent and facts.outcome(record.id) is False:
                     yield Anomaly("aborted read", f"{partition}: {record.id}@{record.offset} at the end")
-
-
-def _lost(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
-    there = {record.id for record in stored.records}
-    last = _last_of_keys(stored, facts) if stored.partition in facts.compacted else {}
-    expired = facts.expired.get(stored.partition)
-    for record, offset in facts.acknowledged[stored.partition].items():
-        if record in there or (stored.is_committed and facts.outcome(record) is not True):
-            continue
-        if offset < 0 and (last or expired is not None):
-            continue  # nobody knows where it was
-        if 0 <= offset < stored.start_offset and (expired is None or facts.sent[record].sent.timestamp < expired):
-            continue
-        if 0 <= offset < last.get(facts.sent[record].sent.key, 0):
-            continue
-        yield Anomaly("lost", f"{record}@{offset} of {stored.partition}, for a reader of {_kind(stored.is_committed)}")
-
-
-def _last_of_keys(stored: Stored, facts: Facts) -> dict[str, int]:
-    """Offset of the last record of each key."""
-    known = ((facts.sent.get(record.id), record.offset) for record in stored.records)
-    return {sent.sent.key: offset for sent, offset in known if sent is not None}
-
-
-def _kind(is_committed: bool) -> str:
-    return "committed records" if is_committed else "everything"
 
 
 def _reordered(stored: Stored, facts: Facts) -> Iterator[Anomaly]:

@@ -53,10 +53,17 @@ def check_times(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         match event:
             case Acknowledged(base_offset=base) if base >= 0:
                 ends[event.partition].take(event.at_ms, base + len(event.ids))
-            case LookedUp() if event.partition not in facts.trimmed and (event.partition, False) in facts.stored:
+            case LookedUp() if _is_told_by_the_end(event.partition, facts):
                 if event.partition not in scans:
                     scans[event.partition] = _Scan(facts.stored[event.partition, False].stored)
                 yield from _check_answer(event, scans[event.partition], ends[event.partition].before(event.begun_ms))
+
+
+def _is_told_by_the_end(partition: TopicPartition, facts: Facts) -> bool:
+    """Whether what is there at the end tells what was there before."""
+    found = facts.stored.get((partition, False))
+    is_whole = found is not None and not found.stored.start_offset and partition not in facts.trimmed
+    return is_whole and not facts.damaged.get(partition) and not facts.has_lost(partition) and not facts.is_compacted(partition)
 
 
 def _check_answer(event: LookedUp, scan: _Scan, known_end: int) -> Iterator[Anomaly]:

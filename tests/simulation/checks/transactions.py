@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from triolog.protocol.types import TopicPartition
 
-from ..history import Acknowledged, Event, Introduced, Polled, Send
+from ..history import Acknowledged, Event, Introduced, Lost, Polled, Send
 from .facts import Anomaly, Facts
 
 
@@ -23,7 +23,7 @@ def check_transactions(_: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
             members[known.transaction].append(record)
     for transaction, records in members.items():
         seen = [record for record in records if record in visible]
-        if seen and len(seen) != len(records):
+        if transaction not in facts.shaken and seen and len(seen) != len(records):
             yield Anomaly("intermediate read", f"{transaction}: {seen} of {records}")
 
 
@@ -61,7 +61,7 @@ def _cycles(edges: Mapping[str, set[str]]) -> Iterator[list[str]]:
 
 def write_cycles(events: Iterable[Event]) -> int:
     """Pairs of committed transactions whose records are in one order here and in the other one there, which Kafka allows."""
-    facts = Facts.of(events)
+    facts = Facts.of(list(events))
     orders: dict[TopicPartition, dict[str, int]] = {}
     for stored in facts.at_the_end(committed=True):
         first = orders.setdefault(stored.partition, {})
@@ -92,12 +92,14 @@ def check_zombies(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     late: set[str] = set()
     for event in events:
         match event:
+            case Lost():
+                newest.clear()
             case Introduced():
                 introduced[event.producer] = event
                 newest[event.transactional_id] = max(newest.get(event.transactional_id, (-1, -1)), _identity(event))
-            case Send() if (who := introduced.get(event.producer)) is not None and _identity(who) < newest[
-                who.transactional_id
-            ]:
+            case Send() if (who := introduced.get(event.producer)) is not None and _identity(who) < newest.get(
+                who.transactional_id, (-1, -1)
+            ):
                 late.update(record.id for record in event.records)
             case Acknowledged():
                 for record in event.ids:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
+from triolog.protocol.errors import TriologError
 from triolog.protocol.kafka.messages.fetch import FetchAbortedTransaction, FetchPartition, FetchRequest, FetchTopic
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import check_batch, iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import Record, TopicPartition
 
-from ..history import Found
+from ..history import Found, is_tombstone, key_of
 
 FETCH_VERSION: Final = 12
+ID_HEADER: Final = "id"
 
 
 class Caller(Protocol):
@@ -20,6 +22,9 @@ class Caller(Protocol):
 
     async def call(self, body: object, version: int) -> Any | None:
         """The answer, None when nobody knows."""
+
+    def sees(self, kind: str, detail: str) -> None:
+        """An anomaly that is seen on the spot."""
 
 
 class Fetched(NamedTuple):
@@ -30,6 +35,7 @@ class Fetched(NamedTuple):
     markers: tuple[tuple[int, int], ...] = ()
     """Offset and timestamp of each."""
     next_position: int = -1
+    size_bytes: int = 0
 
 
 async def fetch(
@@ -53,8 +59,15 @@ async def fetch(
     [found] = answer.responses[0].partitions
     if found.error_code:
         return Fetched(found.error_code)
-    records, markers, next_position = _read(bytes(found.records or b""), position, found.aborted_transactions or ())
-    return Fetched(0, records, markers, next_position)
+    data = bytes(found.records or b"")
+    try:
+        for header, batch in iter_batches(data):
+            check_batch(batch, header)
+    except TriologError as exc:
+        kafka.sees("served damage", f"{where} at {position}: {exc}")
+        return None
+    records, markers, next_position = _read(data, position, found.aborted_transactions or ())
+    return Fetched(0, records, markers, next_position, len(data))
 
 
 def _read(
@@ -78,8 +91,30 @@ def _read(
         if header.is_transactional and header.producer_id in active:
             continue
         found += [
-            Found(record.offset, bytes(record.value or b"").partition(b"\n")[0].decode(), record.timestamp)
+            Found(record.offset, _id_of(record), record.timestamp)
             for record in iter_records(batch, header)
             if record.offset >= position
         ]
     return tuple(found), tuple(markers), next_position
+
+
+def records_in(data: bytes, position: int) -> tuple[Found, ...]:
+    """Everything in a file of batches from an offset on."""
+    return _read(data, position, ())[0]
+
+
+def _id_of(record: Record) -> str:
+    """The first line of its value; a tombstone has it in a header. A record under another key than the id says nobody sent."""
+    value = dict(record.headers)[ID_HEADER] if record.value is None else record.value
+    found, key = bytes(value or b"").partition(b"\n")[0].decode(), None if record.key is None else bytes(record.key).decode()
+    return found if key_of(found) in (None, key) else f"{found} under {key}"
+
+
+def fields_of(record: str) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]:
+    """Key, value and headers of the record with an id."""
+    key = key_of(record)
+    if key is None:
+        return None, record.encode(), ()
+    if is_tombstone(record):
+        return key.encode(), None, ((ID_HEADER, record.encode()),)
+    return key.encode(), record.encode(), ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
@@ -15,7 +15,7 @@ from triolog.tools.client.errors import ConnectionLostError
 
 from tests.support.kafka_stream import KafkaStream
 
-from ..history import Event
+from ..history import Event, Wrong
 from ..network import Network
 from ..script import Step
 from ..server import KAFKA_PORT, NATIVE_PORT
@@ -31,6 +31,7 @@ class Surroundings(Protocol):
 
     network: Network
     partitions: dict[str, int]
+    topic_ids: dict[str, bytes]
 
     def at_ms(self) -> int:
         """Since the world began."""
@@ -91,6 +92,8 @@ class KafkaConnection:
 
     world: Surroundings
     timeout_s: float = 5.0
+    on_end: Callable[[], None] = lambda: None
+    """Told, perhaps twice, when a connection is no more."""
     _stream: KafkaStream | None = None
 
     async def call(self, body: object, version: int) -> Any | None:
@@ -104,7 +107,9 @@ class KafkaConnection:
         try:
             with trio.fail_after(self.timeout_s):
                 if self._stream is None:
-                    self._stream = KafkaStream(await self.world.network.connect(KAFKA_PORT))  # type: ignore[arg-type]
+                    stream = await self.world.network.connect(KAFKA_PORT)
+                    stream.wire.on_end = self.on_end
+                    self._stream = KafkaStream(stream)  # type: ignore[arg-type]
                 for body in bodies:
                     await self._stream.send(body, version)
                 for _ in bodies:
@@ -114,8 +119,12 @@ class KafkaConnection:
             await trio.sleep(CONNECT_PAUSE_S)
         return answers
 
+    def sees(self, kind: str, detail: str) -> None:
+        self.world.add(Wrong(at_ms=self.world.at_ms(), who="fetch", kind=kind, detail=detail))
+
     async def close(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
+            self.on_end()
             with trio.CancelScope(shield=True):
                 await stream.stream.aclose()

@@ -11,7 +11,10 @@ from triolog.protocol.errors import TriologError
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.admin import Admin
 
-from ..history import Happened, Trims
+from ..device.disk import Device
+from ..device.losses import Losses
+from ..device.rot import damage_derived, flip_in_batch
+from ..history import ClockMoved, Damaged, Happened, Trimmed, Trims, Wrong
 from ..script import Step
 from ..server import Server
 from .inhabitant import Inhabitant
@@ -36,6 +39,7 @@ class Administrator(Native):
         before = int(end * share)
         self.world.add(Trims(**self.now(), partition=where, before_offset=before))
         await self._admin.delete_records({where: before})
+        self.world.add(Trimmed(**self.now(), partition=where, before_offset=before))
 
     async def configure(self, topic: str, config: dict[str, str]) -> None:
         await self._admin.alter_config(topic, config)
@@ -52,10 +56,20 @@ class Operator(Inhabitant):
     """Starts and ends the server's lives, and has everything go wrong."""
 
     server: Server = attrs.field(kw_only=True)
+    losses: Losses = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.losses = Losses(self.world, self.server)
+
+    @property
+    def device(self) -> Device:
+        return self.server.device
 
     async def do(self, step: Step) -> None:
         self.world.add(Happened(**self.now(), what=f"{step.what} {dict(step.args)}"))
         await super().do(step)
+
+    # ---- lives -----------------------------------------------------------------------------------------------------------
 
     async def restart(self, for_ms: int) -> None:
         await self.server.stop()
@@ -66,20 +80,87 @@ class Operator(Inhabitant):
         await self._begin(for_ms)
 
     async def power(self, for_ms: int, after: int) -> None:
-        await self.server.kill(power=self.server.durability == "fsync", after=after)
+        before = self.device.fs
+        await self.server.kill(power=True, after=after)
+        self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
+        self.device.slowest_s = self.device.latency_s
         await self._begin(for_ms)
+
+    async def _end(self, end: str) -> None:
+        await (self.server.stop() if end == "stop" else self.server.kill(power=False))
 
     async def _begin(self, for_ms: int) -> None:
         await trio.sleep(for_ms / 1000)
+        self.device.has_failed = False
         while not await self.server.start():
             self.world.add(Happened(**self.now(), what=f"does not start: {self.server.refusals[-1]}"))
             await trio.sleep(0.5)
+        self.losses.look(self.who)
+
+    async def child(self) -> None:
+        """Somebody ends the processes that the server has started."""
+        for child in self.server.children:
+            child.is_killed = True
+
+    # ---- damage ----------------------------------------------------------------------------------------------------------
+
+    async def rot(self, topic: str, partition: int, share: float, byte: float, bit: int, end: str, for_ms: int) -> None:
+        """A bit of a batch is another one when the server comes back."""
+        where = TopicPartition(topic, partition)
+        await self._end(end)
+        for directory in self.device.directories:
+            if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
+                hit = flip_in_batch(self.device.fs, directory, where, share, byte, bit)
+                if hit is not None:
+                    said = {"first_offset": hit.base_offset, "next_offset": hit.next_offset}
+                    self.world.add(Damaged(**self.now(), partition=where, **said))
+        await self._begin(for_ms)
+
+    async def spoil(self, directory: int, kind: str, share: float, how: str, end: str, for_ms: int) -> None:
+        """A file that the server can make anew is gone, or another one."""
+        await self._end(end)
+        path = self.device.directories[directory]
+        if not self._is_broken(path):
+            spoilt = damage_derived(self.device.fs, path, kind, share, how)
+            self.world.add(Happened(**self.now(), what=f"{how}: {self.device.without_paths(str(spoilt))}"))
+        await self._begin(for_ms)
+
+    def _is_broken(self, directory: str) -> bool:
+        return self.device.fs.broken == directory
+
+    # ---- a log directory -------------------------------------------------------------------------------------------------
+
+    async def fail_directory(self, directory: int) -> None:
+        """Nothing works there any more."""
+        if self.device.fs.broken is None:
+            self.losses.note(self.who, self.device.time())
+            self.device.fs.fail_directory(self.device.directories[directory])
+
+    async def replug(self, for_ms: int) -> None:
+        """Another cable, and a start."""
+        self._check_directories()
+        await self.server.stop()
+        self.device.fs.replug_directory(self.rng)
+        await self._begin(for_ms)
+
+    def _check_directories(self) -> None:
+        """The failed one is out of service by now, and nobody else's partitions are."""
+        broken, broker = self.device.fs.broken, self.server.broker
+        if broken is None or broker is None:
+            return
+        for described in broker.directories.describe():
+            if (described.error is None) == (described.path == broken) and not self.device.has_failed:
+                said = self.device.without_paths(f"{described.path}: {described.error}; {broken} has failed")
+                self.world.add(Wrong(**self.now(), kind="log directory", detail=said))
+
+    # ---- circumstances ---------------------------------------------------------------------------------------------------
 
     async def clock(self, ms: int) -> None:
-        self.server.device.clock_ms += ms
+        self.device.clock_ms += ms
+        self.world.add(ClockMoved(**self.now(), ms=ms))
 
     async def slow(self, ms: float) -> None:
-        self.server.device.latency_s = ms / 1000
+        self.device.slow_down(ms / 1000)
 
     async def weather(self, **changes: Any) -> None:
         changes = {("latency_s" if name == "latency_ms" else name): value for name, value in changes.items()}
@@ -94,4 +175,5 @@ class Operator(Inhabitant):
         self.server.network.cut_some(self.rng)
 
     async def fail(self, operation: str, error: str, skip: int) -> None:
-        self.server.device.fs.fail_next(operation, getattr(errno, error), skip=skip)
+        self.device.has_failed = True
+        self.device.fs.fail_next(operation, getattr(errno, error), skip=skip)

@@ -16,6 +16,7 @@ from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
 from ..history import Acknowledged, GivenUp, Send, Sent
 from ..script import Step
+from .fetching import fields_of
 from .inhabitant import Inhabitant, KafkaConnection, native_client
 
 PRODUCE_VERSION: Final = 9
@@ -128,18 +129,22 @@ class KafkaProducer(Inhabitant):
 
     def _take(self, where: TopicPartition, count: int, deadline: float) -> None:
         assert self._identity is not None
-        records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
+        records = tuple(Sent(self.name(self._sent + number), self.a_timestamp()) for number in range(count))
         self._sent += count
         producer = f"{self.who}/{self._incarnation}"
         self.world.add(Send(**self.now(), partition=where, producer=producer, records=records))
         data = build_batch(
-            [(each.timestamp, None, each.id.encode(), ()) for each in records],
+            [(each.timestamp, *fields_of(each.id)) for each in records],
             producer_id=self._identity[0],
             producer_epoch=self._identity[1],
             base_sequence=self._sequences[where],
         )
         self._sequences[where] += count
         self._batches.append(_Batch(where, tuple(each.id for each in records), data, deadline))
+
+    def name(self, number: int) -> str:
+        """The id of a record, which says what it has."""
+        return f"{self.who}:{number}"
 
     async def _introduce(self) -> None:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -10,7 +10,7 @@ from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import Client
 from triolog.tools.client.procedures import groups as group_procedures
 
-from ..history import CommitsOffset, LookedUp, Moved, OffsetCommitted, OffsetFetched, Polled
+from ..history import CommitsOffset, LookedUp, Moved, OffsetCommitted, OffsetFetched, Polled, Refused
 from ..script import Step
 from .fetching import fetch
 from .inhabitant import Inhabitant, KafkaConnection, native_client
@@ -37,8 +37,11 @@ class Reader(Inhabitant):
         if fetched is None:
             return
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            """The log was trimmed meanwhile."""
+            """The log was trimmed meanwhile, or what was read was lost."""
             await self._go_to_start(where)
+        elif fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
+            self.world.add(Refused(**self.now(), partition=where, offset=position, is_committed=self.is_committed))
+            self._go_to(where, position + 1)
         elif not fetched.error_code:
             self._positions[where] = fetched.next_position
             self.world.add(
@@ -59,8 +62,17 @@ class Reader(Inhabitant):
                     start = (await Admin(client).offsets_for_times({where: -2}))[where].offset
             except (TriologError, trio.TooSlowError):
                 return
-        self._positions[where] = start
-        self.world.add(Moved(**self.now(), partition=where, position=start))
+        self._go_to(where, start, is_start=True)
+
+    async def rewind(self, topic: str, partition: int) -> None:
+        """Whoever keeps a table of what is in a compacted topic begins with its first record."""
+        where = TopicPartition(topic, partition)
+        self._go_to(where, 0)
+        await self.poll(topic, partition, max_bytes=10**6)
+
+    def _go_to(self, where: TopicPartition, position: int, *, is_start: bool = False) -> None:
+        self._positions[where] = position
+        self.world.add(Moved(**self.now(), partition=where, position=position, is_start=is_start))
 
     async def run(self, steps: list[Step]) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -19,7 +20,7 @@ from triolog.tools.client.transaction import Transaction
 from ..checker import copy_id
 from ..history import Acknowledged, CommitsOffset, Ended, GivenUp, Introduced, Polled, Send, Sent
 from ..script import Step
-from .fetching import fetch
+from .fetching import fetch, fields_of
 from .inhabitant import Inhabitant, KafkaConnection, native_client
 
 OPTIONS: Final = {
@@ -40,6 +41,7 @@ class Transactional(Inhabitant):
     _sent: int = 0
     _incarnation: int = 0
     _identity: TransactionProducer | None = None
+    _on_their_way: dict[str, tuple[TopicPartition, SentRecord]] = attrs.field(factory=dict)
 
     @property
     def transactional_id(self) -> str:
@@ -100,10 +102,27 @@ class Transactional(Inhabitant):
         offsets: Mapping[TopicPartition, int] | None = None,
     ) -> bool:
         """One transaction. Whether its outcome is known."""
+        async with trio.open_nursery() as nursery:
+            known = await self._transact(
+                nursery, producer, records, end=end, pause_ms=pause_ms, group=group, offsets=offsets or {}
+            )
+            nursery.cancel_scope.cancel()
+        return known
+
+    async def _transact(
+        self,
+        nursery: trio.Nursery,
+        producer: Producer,
+        records: Sequence[tuple[TopicPartition, str]],
+        *,
+        end: str,
+        pause_ms: int,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+    ) -> bool:
         self._transactions += 1
         name = f"{self.who} transaction {self._transactions}"
         transaction = producer.transaction()
-        sent: list[tuple[TopicPartition, str, SentRecord]] = []
         outcome: bool | None
         try:
             await transaction.begin()
@@ -113,11 +132,13 @@ class Transactional(Inhabitant):
                     await trio.sleep(pause_ms / 1000)
                 record = Sent(identity, self.a_timestamp())
                 self.world.add(Send(**self.now(), partition=where, producer=self._name, records=(record,), transaction=name))
+                key, value, headers = fields_of(identity)
                 future = await producer.send(
-                    where.topic, identity.encode(), partition=where.partition, timestamp_ms=record.timestamp
+                    where.topic, value, key=key, headers=headers, partition=where.partition, timestamp_ms=record.timestamp
                 )
-                sent.append((where, identity, future))
-            for where, offset in (offsets or {}).items():
+                self._on_their_way[identity] = where, future
+                nursery.start_soon(self._await, identity, future)
+            for where, offset in offsets.items():
                 self.world.add(CommitsOffset(**self.now(), group=group, partition=where, offset=offset, transaction=name))
             if offsets:
                 await transaction.send_offsets(group, offsets)
@@ -129,8 +150,9 @@ class Transactional(Inhabitant):
                 outcome = True
         except TriologError:
             outcome = await self._abort(transaction)
-        for where, identity, future in sent:
-            self._settled(where, identity, future)
+        for identity in list(self._on_their_way):
+            self._settle(identity)
+        self._on_their_way.clear()
         self.world.add(Ended(**self.now(), transaction=name, is_committed=outcome))
         return outcome is not None
 
@@ -141,9 +163,17 @@ class Transactional(Inhabitant):
             return None
         return False
 
-    def _settled(self, where: TopicPartition, identity: str, future: SentRecord) -> None:
-        if not future.is_done:
+    async def _await(self, identity: str, future: SentRecord) -> None:
+        with suppress(TriologError):
+            await future
+        self._settle(identity)
+
+    def _settle(self, identity: str) -> None:
+        """Say what became of a record, once that is known."""
+        where, future = self._on_their_way.get(identity, (None, None))
+        if where is None or future is None or not future.is_done:
             return
+        del self._on_their_way[identity]
         try:
             metadata: Any = future.value()
         except TriologError as exc:

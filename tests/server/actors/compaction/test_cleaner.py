@@ -16,6 +16,7 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
+from triolog.server.actors.compaction.child_process import ChildProcess, open_child_process
 from triolog.server.actors.compaction.cleaner import MOST_DEATHS, Cleaner
 from triolog.server.actors.compaction.cleaner_process import CleanerFailedError, CleanerProcess, open_cleaner_process
 from triolog.server.broker import Broker
@@ -72,7 +73,12 @@ async def state(broker: Broker) -> dict[bytes | None, bytes | None]:
 
 
 def cleaner_of(broker: Broker) -> Cleaner:
-    return Cleaner(broker._manager)
+    return Cleaner(broker._manager, open_child_process)
+
+
+def process_of(cleaner: CleanerProcess) -> trio.Process:
+    assert isinstance(cleaner.child, ChildProcess)
+    return cleaner.child.process
 
 
 def job_of(broker: Broker, **settings: Any) -> CleaningJob:
@@ -252,7 +258,7 @@ async def test_a_killed_process_leaves_cleaned_files_only_and_the_next_round_sta
         if not seen:
             await receive(process)
             seen.extend(leftovers(tmp_path))
-            os.kill(process.process.pid, signal.SIGKILL)
+            os.kill(process_of(process).pid, signal.SIGKILL)
         return await receive(process)
 
     with monkeypatch.context() as patch:
@@ -271,7 +277,7 @@ async def test_cleaned_files_of_a_killed_server_are_discarded_at_the_next_start(
     async with compacted(tmp_path) as broker:
         await fill(broker)
         before = await records_from(broker)
-        async with open_cleaner_process(job_of(broker)) as process:
+        async with open_cleaner_process(job_of(broker), open_child_process) as process:
             assert isinstance(await process.next(), CleanedGroup)
     assert leftovers(tmp_path) != []
     async with compacted(tmp_path) as broker:
@@ -291,21 +297,22 @@ async def test_cleaned_files_are_for_whom_the_others_are(tmp_path: Path) -> None
 async def test_a_process_ends_with_its_server(broker: Broker) -> None:
     """Its standard input ends: that is all that a killed server can say."""
     await fill(broker)
-    async with open_cleaner_process(job_of(broker)) as process:
+    async with open_cleaner_process(job_of(broker), open_child_process) as process:
         await process.next()
-        assert process.process.stdin is not None
-        await process.process.stdin.aclose()
+        stdin = process_of(process).stdin
+        assert stdin is not None
+        await stdin.aclose()
         with trio.fail_after(30):
-            assert await process.process.wait() == 1
+            assert await process_of(process).wait() == 1
 
 
 async def test_a_process_is_ended_when_nobody_wants_its_result_any_more(broker: Broker) -> None:
     await fill(broker)
     with trio.fail_after(30):
-        async with open_cleaner_process(job_of(broker, max_bytes_per_second=1)) as process:
+        async with open_cleaner_process(job_of(broker, max_bytes_per_second=1), open_child_process) as process:
             with trio.move_on_after(0.2):
                 await process.next()
-    assert process.process.returncode == -signal.SIGKILL
+    assert process_of(process).returncode == -signal.SIGKILL
 
 
 async def test_damage_is_said_and_the_partition_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

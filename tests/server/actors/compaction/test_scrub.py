@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from triolog.server.actors.compaction.child_process import open_child_process
 from triolog.server.actors.compaction.scrub import Scrub
 from triolog.server.broker import Broker
 
@@ -38,7 +39,7 @@ async def test_damage_in_a_closed_segment_is_said_once_and_counted(tmp_path: Pat
         await fill(broker)
         path = actor_of(broker).log.segments.first.log.path
         flip(path)
-        scrub = Scrub(broker._manager)
+        scrub = Scrub(broker._manager, open_child_process)
         with trio.fail_after(60), caplog.at_level(logging.ERROR):
             await scrub.run_pass()
             await scrub.run_pass()
@@ -53,7 +54,7 @@ async def test_damage_in_a_closed_segment_is_said_once_and_counted(tmp_path: Pat
 async def test_it_is_off_by_default_and_runs_by_itself_when_it_is_on(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "off", topic=SMALL) as broker:
         with trio.fail_after(60):
-            await Scrub(broker._manager).run()
+            await Scrub(broker._manager, open_child_process).run()
     async with running_broker(tmp_path / "on", topic=SMALL, scrub_bytes_per_second=1 << 30, scrub_interval_ms=5) as broker:
         await fill(broker)
 
@@ -65,7 +66,7 @@ async def test_leaving_while_it_reads_slowly_leaves_no_process(tmp_path: Path) -
     """The leak check of every test would find it."""
     async with running_broker(tmp_path, topic=SMALL, scrub_bytes_per_second=1) as broker:
         await fill(broker)
-        scrub = Scrub(broker._manager)
+        scrub = Scrub(broker._manager, open_child_process)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(scrub.run_pass)
             await trio.testing.wait_all_tasks_blocked()

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import OffsetOutOfRangeError
 from triolog.protocol.records.batch import iter_batches, parse_header
 from triolog.protocol.types import CompressionType
-from triolog.server.config import LogConfig
+from triolog.server.config import GapPolicy, LogConfig
+from triolog.server.storage.errors import OffsetInGapError
+from triolog.server.storage.log.gaps import OffsetGap
+from triolog.server.storage.lookups.fetch import readable_bytes
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
@@ -34,6 +37,27 @@ def test_a_read_from_a_gap_between_segments_goes_on_in_the_next_one(tmp_path: Pa
     assert first_offsets(driven, 1) == [4]
     assert first_offsets(driven, 3) == [4]
     assert driven.offsets() == [0, 4]
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["records behind it", "nothing behind it"])
+def test_a_gap_is_told_also_to_who_reads_from_before_it_where_nothing_is_left(tmp_path: Path, *, is_last: bool) -> None:
+    """Compaction took offsets 1 to 3, damage 4 to 6: a consumer at 1 waited for ever (simulation, seed 28)."""
+    driven = open_driven(tmp_path, config=LogConfig(gap_policy=GapPolicy.REFUSE))
+    for records in (batch(), batch(*THREE), batch(*THREE)):
+        driven.append(records)
+    driven.roll()
+    if not is_last:
+        driven.append(batch())
+    driven.log.segments.first.size = len(batch())
+    driven.log.gaps = (OffsetGap(4, 7, "file"),)
+    driven.log.changed(segments=True)
+    assert first_offsets(driven, 0) == [0]
+    for offset in range(1, 7):
+        with pytest.raises(OffsetInGapError, match="go on from 7"):
+            driven.read(offset)
+        with pytest.raises(OffsetInGapError, match="go on from 7"):
+            driven.run(readable_bytes(driven.log.snapshot(), offset, 100, min_one_batch=True))
+    assert first_offsets(driven, 7) == ([] if is_last else [7])
 
 
 def test_reads_outside_of_the_log_are_out_of_range(tmp_path: Path) -> None:

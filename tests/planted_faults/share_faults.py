@@ -1,0 +1,100 @@
+"""Faults in what share groups deliver, and in what they remember of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.planted_faults.planting import Fault
+
+STATE: Final = "tests/server/groups/share/test_partition_state.py"
+
+SHARE_FAULTS: Final = (
+    Fault(
+        name="another-members-records",
+        why="A member whose lock is over accepts records that another one is processing, or gives them back.",
+        file="server/groups/share/in_flight.py",
+        old="return self.state is RecordState.ACQUIRED and self.target is None and self.member == member\n",
+        new="return self.state is RecordState.ACQUIRED and self.target is None\n",
+        tests=(),
+    ),
+    Fault(
+        name="acknowledged-in-memory",
+        why="After a restart records are delivered again that somebody was told are accepted.",
+        file="server/actors/share/share_partition.py",
+        old="                await self._store(change.batches)\n",
+        new="                pass\n",
+        tests=(),
+    ),
+    Fault(
+        name="delivery-count-in-memory",
+        why="A record that breaks whoever reads it comes again after every restart, and never goes.",
+        file="server/groups/share/partition_state.py",
+        old="    return StateBatch(run.first, run.last, state, run.delivery_count)\n",
+        new="    return StateBatch(run.first, run.last, state, 0)\n",
+        tests=(),
+    ),
+    Fault(
+        name="lock-without-end",
+        why="What a member has that died is never delivered to another one.",
+        file="server/groups/share/partition_state.py",
+        old="                run.settle(self._given_back(run))\n",
+        new="                run.deadline_ms = None\n                continue\n",
+        tests=(),
+    ),
+    Fault(
+        name="gap-is-passed-over",
+        why="What members had when the server died, before what was acknowledged, is delivered to nobody.",
+        file="server/groups/share/partition_state.py",
+        old="                state.batches.append(InFlightBatch.of(gap, is_gap=True))\n",
+        new="                gap.settle(RecordState.ARCHIVED)\n                state.batches.append(InFlightBatch.of(gap))\n",
+        tests=(),
+    ),
+    Fault(
+        name="start-over-what-is-not-done",
+        why="What a member has, or gave back, before what is done is never delivered again.",
+        file="server/groups/share/partition_state.py",
+        old="                if not run.is_done:\n",
+        new="                if run.is_available:\n",
+        tests=(),
+    ),
+    Fault(
+        name="given-up-too-early",
+        why="A record that was delivered in vain once is archived.",
+        file="server/groups/share/partition_state.py",
+        old="        is_last = run.delivery_count >= self.config.delivery_count_limit\n",
+        new="        is_last = run.delivery_count + 1 >= self.config.delivery_count_limit\n",
+        tests=(),
+    ),
+    Fault(
+        name="aborted-is-delivered",
+        why="A group that reads what is committed processes records of transactions that were aborted.",
+        file="server/groups/share/acquisition.py",
+        old="        if aborted:\n            self._archive(aborted)\n",
+        new="",
+        tests=(),
+    ),
+    Fault(
+        name="acknowledgement-half-taken",
+        why="What a member says of records is refused, and some of them are given up all the same.",
+        file="server/groups/share/partition_state.py",
+        old="        except RequestError:\n            self.roll_back(change)\n            raise\n",
+        new="        except RequestError:\n            raise\n",
+        tests=(),
+    ),
+    Fault(
+        name="failed-store-counts",
+        why="A record whose acknowledgement could not be stored is taken for accepted until the next start.",
+        file="server/actors/share/share_partition.py",
+        old="                self.state.roll_back(change)\n",
+        new="                self.state.commit(change)\n",
+        tests=(),
+    ),
+    Fault(
+        name="update-without-its-start",
+        why="After a restart a group begins where its first snapshot said, with everything once more.",
+        file="server/groups/share/stored_state.py",
+        old="    start_offset = before.start_offset if value.start_offset == NO_START_OFFSET else value.start_offset\n",
+        new="    start_offset = before.start_offset\n",
+        tests=(),
+    ),
+)

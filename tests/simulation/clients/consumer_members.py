@@ -1,0 +1,152 @@
+"""Members of a group by the protocol of KIP-848: what a member gets and has to give up it learns from the answers to its
+heartbeats. Some are slow to let go of what they have to, and say nothing of it until they have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from triolog.protocol.types import TopicPartition
+
+from ..groups.events import Described
+from ..groups.lives import TOPICS
+from .members import FENCED, NOBODY, REBALANCE_MS, SESSION_MS, GroupMember
+
+VERSION: Final = 1
+DESCRIBE_VERSION: Final = 1
+JOINS: Final = 0
+LEAVES: Final = -1
+
+
+@attrs.define(eq=False)
+class ConsumerMember(GroupMember):
+    """See the module."""
+
+    lives: int = 0
+    doubt_since_ms: int | None = None
+    """Since a heartbeat that began then it may have been asked to give something up, for which its time is limited."""
+    is_unsure: bool = True
+    """It does not know what the last heartbeat has led to."""
+    is_news: bool = False
+    """It has not said yet what it has now."""
+    leaving: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What it has to let go of, and after how many turns it does."""
+
+    @property
+    def asks_as(self) -> tuple[str | None, int]:
+        return self.member_id, self.epoch
+
+    async def turn(self) -> None:
+        await super().turn()
+        if self.rng.random() < 0.2:
+            await self._describe()
+
+    async def _describe(self) -> None:
+        """Look at the group while others may change it."""
+        begun_ms = self.world.at_ms()
+        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
+        answer = await self.kafka.call(request, DESCRIBE_VERSION)
+        if answer is not None and not answer.groups[0].error_code:
+            epoch = answer.groups[0].group_epoch
+            self.world.add(Described(**self.now(), group=self.group, epoch=epoch, begun_ms=begun_ms))
+
+    async def beat(self) -> bool:
+        if self.epoch == NOBODY:
+            self.lives += 1
+            self.member_id = self.member_id or f"{self.who} {self.lives}"
+            self.doubt_since_ms, self.is_unsure, self.is_news = None, True, True
+            self.leaving.clear()
+        self._let_go_in_time()
+        is_joining, begun_ms = self.epoch == NOBODY, self.world.at_ms()
+        is_full = self.is_unsure or self.rng.random() < 0.05
+        request = self._request(is_joining=is_joining, is_full=is_full)
+        has_reported, before = request.topic_partitions is not None and not self.leaving, set(self.owned)
+        answer = await self.kafka.call(request, VERSION)
+        if answer is None:
+            self.is_unsure = True
+            if not is_joining:
+                self.doubt_since_ms = begun_ms if self.doubt_since_ms is None else self.doubt_since_ms
+            return not is_joining
+        error = ErrorCode(answer.error_code)
+        if error:
+            self.was_refused(error)
+            return False
+        self.epoch, self.is_unsure, self.is_news = answer.member_epoch, False, False
+        if answer.assignment is not None:
+            self._take(answer.assignment.topic_partitions)
+        until_ms = self._until_ms(
+            begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving)
+        )
+        if answer.assignment is not None:
+            self.told(set(self.owned), until_ms)
+        self.heard(begun_ms, until_ms)
+        return True
+
+    def _until_ms(self, begun_ms: int, *, has_reported: bool, gives_up: bool) -> int:
+        """For so long it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked
+        to give something up."""
+        if has_reported and not gives_up:
+            self.doubt_since_ms = None
+        elif gives_up and (has_reported or self.doubt_since_ms is None):
+            self.doubt_since_ms = begun_ms
+        until_ms = begun_ms + SESSION_MS
+        return until_ms if self.doubt_since_ms is None else min(until_ms, self.doubt_since_ms + REBALANCE_MS)
+
+    def _request(self, *, is_joining: bool, is_full: bool) -> ConsumerGroupHeartbeatRequest:
+        owned: list[ConsumerGroupHeartbeatTopicPartitions] | None = None
+        if is_joining:
+            owned = []
+        elif is_full or (self.is_news and not self.leaving):
+            owned = [
+                ConsumerGroupHeartbeatTopicPartitions(topic_id=self.world.topic_ids[topic], partitions=numbers)
+                for topic in TOPICS
+                if (numbers := [number for name, number in self.owned if name == topic])
+            ]
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=JOINS if is_joining else self.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if is_full or is_joining else -1,
+            subscribed_topic_names=list(TOPICS) if is_full or is_joining else None,
+            topic_partitions=owned,
+        )
+
+    def _take(self, assigned: list[ConsumerGroupHeartbeatTopicPartitions]) -> None:
+        names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
+        mine = {TopicPartition(names[each.topic_id], number) for each in assigned for number in each.partitions}
+        for where in mine:
+            self.leaving.pop(where, None)
+        slow = self.rng.choice((0, 0, 1, 3))
+        for where in sorted(self.owned.keys() - mine - self.leaving.keys()):
+            self.leaving[where] = slow
+        for where in sorted(mine - self.owned.keys()):
+            self.owned[where] = None
+        self.is_news = True
+        self._let_go_in_time()
+
+    def _let_go_in_time(self) -> None:
+        due = [where for where, turns in self.leaving.items() if turns <= 0]
+        self.leaving = {where: turns - 1 for where, turns in self.leaving.items() if turns > 0}
+        self.is_news = self.is_news or bool(due)
+        self.lets_go(due)
+
+    def was_refused(self, error: ErrorCode) -> None:
+        if error is ErrorCode.STALE_MEMBER_EPOCH:
+            self.is_unsure = True
+        elif error in FENCED:
+            self.dismissed(error, is_explained=self.is_unsure and error is not ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def lets_go(self, partitions: list[TopicPartition]) -> None:
+        super().lets_go(partitions)
+        for where in partitions:
+            self.leaving.pop(where, None)
+
+    async def leave(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
+        await self.kafka.call(request, VERSION)

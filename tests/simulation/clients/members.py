@@ -1,0 +1,230 @@
+"""What members of consumer groups have in common, whichever protocol they speak: they live for a while, in which they are heard
+of, read on from what the group has committed, and commit what they have read. Some take their time over it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import trio
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from triolog.protocol.types import TopicPartition
+
+from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, Told
+from ..groups.lives import TOPICS
+from ..history import Moved, Polled
+from .fetching import fetch
+from .inhabitant import Inhabitant, KafkaConnection, Surroundings
+
+BEAT_S: Final = 0.8
+"""Between two turns of a member, about."""
+SESSION_MS: Final = 4000
+REBALANCE_MS: Final = 5000
+"""Not below the session timeout: a member that was heard of has that time in any case."""
+PATIENCE_S: Final = 7.0
+"""For an answer: a join takes as long as a rebalance."""
+OFFSETS_VERSION: Final = 9
+NOBODY: Final = -1
+FENCED: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH}
+)
+REFUSED: Final = FENCED | {ErrorCode.REBALANCE_IN_PROGRESS}
+"""Errors after which an offset is certainly not committed."""
+
+
+@attrs.define(eq=False)
+class GroupMember(Inhabitant):
+    """See the module."""
+
+    kafka: KafkaConnection = attrs.field(init=False)
+    member_id: str = ""
+    epoch: int = NOBODY
+    """Or generation. NOBODY: it is in no group."""
+    until_ms: int = -1
+    """See `events`."""
+    owned: dict[TopicPartition, int | None] = attrs.field(factory=dict)
+    """What it reads, and from where on; None: it has not asked yet."""
+    uncommitted: set[TopicPartition] = attrs.field(factory=set)
+    """Where it has read on since it has committed, or does not know whether that was kept."""
+    commits: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.kafka = KafkaConnection(self.world, PATIENCE_S)
+
+    @property
+    def group(self) -> str:
+        return self.who.split()[0]
+
+    def me(self) -> dict[str, Any]:
+        """What events of members begin with."""
+        return {**self.now(), "group": self.group, "member": self.member_id, "epoch": self.epoch}
+
+    # ---- life ------------------------------------------------------------------------------------------------------------
+
+    async def run(self, steps: list[Any]) -> None:
+        await super().run(steps)
+        await self.kafka.close()
+
+    async def live(self, for_ms: int, ends: str) -> None:
+        until = trio.current_time() + for_ms / 1000
+        while trio.current_time() < until:
+            await self.turn()
+            await trio.sleep(self.rng.uniform(0.5, 1.5) * BEAT_S)
+        if ends != "stay":
+            self.lets_go(list(self.owned))
+            if ends == "leave" and self.epoch != NOBODY:
+                await self.leave()
+            self.epoch, self.member_id, self.until_ms = NOBODY, "", -1
+            await self.kafka.close()
+
+    async def stay(self, is_over: trio.Event) -> None:
+        """Live in a world in which nothing goes wrong, without delays."""
+        while not is_over.is_set():
+            if await self.beat():
+                for where in sorted(self.owned):
+                    if where in self.owned and (await self.poll(where) or where in self.uncommitted):
+                        await self.commit(where)
+            await trio.sleep(BEAT_S)
+        await self.kafka.close()
+
+    async def turn(self) -> None:
+        """Be heard of, and read some."""
+        if not await self.beat() or not self.owned:
+            return
+        where = self.rng.choice(sorted(self.owned))
+        if await self.poll(where):
+            if self.rng.random() < 0.12:
+                await trio.sleep(self.rng.choice((1, 3, 6)))
+            if self.rng.random() < 0.8:
+                await self.commit(where)
+
+    async def beat(self) -> bool:
+        """Be heard of, or join; whether it may read."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Say that it goes. What it had it has let go of."""
+        raise NotImplementedError
+
+    # ---- what it has -----------------------------------------------------------------------------------------------------
+
+    def heard(self, begun_ms: int, until_ms: int) -> None:
+        self.until_ms = max(self.until_ms, until_ms)
+        self.world.add(Heard(**self.me(), begun_ms=begun_ms, until_ms=self.until_ms))
+
+    def told(self, partitions: set[TopicPartition], until_ms: int) -> None:
+        self.until_ms = max(self.until_ms, until_ms)
+        self.owned = {where: self.owned.get(where) for where in sorted(partitions)}
+        self.world.add(Told(**self.me(), partitions=tuple(self.owned), until_ms=self.until_ms))
+
+    def lets_go(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.world.add(LetsGo(**self.me(), partitions=tuple(sorted(partitions))))
+            for where in partitions:
+                del self.owned[where]
+
+    def dismissed(self, error: ErrorCode, *, is_explained: bool = False) -> None:
+        self.world.add(Dismissed(**self.me(), error=error.name, is_explained=is_explained))
+        self.owned.clear()
+        self.epoch, self.until_ms = NOBODY, -1
+
+    # ---- reading ---------------------------------------------------------------------------------------------------------
+
+    async def poll(self, where: TopicPartition) -> bool:
+        """Whether there was something."""
+        position = self.owned[where]
+        if position is None:
+            position = await self._resume(where)
+            if position is None:
+                return False
+        fetched = await fetch(
+            self.kafka, where, position, is_committed=True, max_bytes=self.rng.choice((500, 3000, 10**6)), max_wait_ms=0
+        )
+        if fetched is None or fetched.error_code or fetched.next_position == position:
+            return False
+        self.owned[where] = fetched.next_position
+        self.uncommitted.add(where)
+        self.world.add(
+            Polled(
+                **self.now(),
+                partition=where,
+                is_committed=True,
+                position=position,
+                records=fetched.records,
+                next_position=fetched.next_position,
+            )
+        )
+        return True
+
+    async def _resume(self, where: TopicPartition) -> int | None:
+        offset = await committed_offset(self.world, self.kafka, self.now, self.group, where, self.asks_as)
+        if offset is not None:
+            self.owned[where] = max(offset, 0)
+            self.uncommitted.discard(where)
+            self.world.add(Moved(**self.now(), partition=where, position=max(offset, 0)))
+        return self.owned[where]
+
+    @property
+    def asks_as(self) -> tuple[str | None, int]:
+        """Member and epoch, for those who ask for committed offsets."""
+        return None, NOBODY
+
+    async def commit(self, where: TopicPartition) -> None:
+        offset = self.owned[where]
+        assert offset is not None
+        self.commits += 1
+        said = {"number": self.commits, "partition": where, "offset": offset}
+        self.world.add(Commits(**self.me(), **said))
+        part = OffsetCommitRequestPartition(partition_index=where.partition, committed_offset=offset, committed_metadata=None)
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=self.epoch,
+            member_id=self.member_id,
+            topics=[OffsetCommitRequestTopic(name=where.topic, topic_id=bytes(16), partitions=[part])],
+        )
+        answer = await self.kafka.call(request, OFFSETS_VERSION)
+        if answer is None:
+            self.world.add(Committed(**self.me(), **said, is_kept=None))
+            return
+        error = ErrorCode(answer.topics[0].partitions[0].error_code)
+        is_kept = True if not error else False if error in REFUSED else None
+        self.world.add(Committed(**self.me(), **said, is_kept=is_kept, error=error.name))
+        if is_kept:
+            self.uncommitted.discard(where)
+        self.was_refused(error)
+
+    def was_refused(self, error: ErrorCode) -> None:
+        """A commit was answered with this, or with none."""
+        raise NotImplementedError
+
+
+async def committed_offset(
+    world: Surroundings, kafka: KafkaConnection, now: Any, group: str, where: TopicPartition, who: tuple[str | None, int]
+) -> int | None:
+    """What a group has committed, which goes into the history; -1 for nothing, None: not known."""
+    begun_ms = world.at_ms()
+    asked = OffsetFetchRequestTopics(name=where.topic, topic_id=bytes(16), partition_indexes=[where.partition])
+    of_group = OffsetFetchRequestGroup(group_id=group, member_id=who[0], member_epoch=who[1], topics=[asked])
+    request = OffsetFetchRequest(group_id="", topics=None, groups=[of_group], require_stable=True)
+    answer = await kafka.call(request, OFFSETS_VERSION)
+    if answer is None or answer.groups[0].error_code:
+        return None
+    [found] = answer.groups[0].topics[0].partitions
+    if found.error_code:
+        return None
+    world.add(Resumes(**now(), group=group, partition=where, offset=found.committed_offset, begun_ms=begun_ms))
+    return int(found.committed_offset)
+
+
+def everything(partitions: dict[str, int]) -> list[TopicPartition]:
+    """All partitions that groups read."""
+    return [TopicPartition(topic, number) for topic in TOPICS for number in range(partitions[topic])]

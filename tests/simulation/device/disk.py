@@ -1,0 +1,150 @@
+"""The world's disk: the file system of the power-cut tests, behind threads that take as long as a device would.
+
+There are one or two log directories, each a device of its own that can fail for good.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.support.crash_nodes import Directory, File, Node, files_below
+from tests.support.logs import START_MS
+
+PAGE_BYTES: Final = 512
+"""Small, so that what is torn is torn often."""
+
+
+class SimulatedDisk(CrashFileSystem):
+    """A device that keeps its users waiting, so that what touches it goes through threads as on a real one."""
+
+    is_instant = False
+
+    def __init__(self, *, page_bytes: int, clock: Callable[[], float]) -> None:
+        super().__init__(page_bytes=page_bytes)
+        self._clock = clock
+        self.broken: str | None = None
+        """A directory in which nothing works any more."""
+        self.off_at: float | None = None
+        """When the power was cut."""
+        self._paths: dict[int, str] = {}
+
+    def _another(self) -> SimulatedDisk:
+        another = SimulatedDisk(page_bytes=self._page_bytes, clock=self._clock)
+        another.broken = self.broken
+        return another
+
+    def _enter(self, operation: str, size: int = 0) -> Any:
+        try:
+            return super()._enter(operation, size)
+        except PowerCut:
+            if self.off_at is None:
+                self.off_at = self._clock()
+            raise
+
+    # ---- a directory that fails ------------------------------------------------------------------------------------------
+
+    def fail_directory(self, path: str) -> None:
+        """For good: what was not synced may be there or not, and every operation is refused."""
+        for file in files_below(self._directory(path)):
+            file.fail_write_back(errno.EIO, self._page_bytes)
+        self.broken = path
+
+    def replug_directory(self, rng: random.Random) -> None:
+        """It works again, and has what was brought to it."""
+        path, self.broken = self.broken, None
+        for file in files_below(self._directory(path)) if path is not None else ():
+            file.drop_caches(rng, self._page_bytes)
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        self._paths.pop(fd, None)
+
+    def make_directory(self, path: str) -> None:
+        self._check(path)
+        super().make_directory(path)
+
+    def _check(self, path: str) -> None:
+        if self.broken is not None and f"{path}/".startswith(f"{self.broken}/"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def _by_fd(self, fd: int, *, writing: bool = False) -> File:
+        if self.broken is not None:
+            self._check(self._paths.get(fd, ""))
+        return super()._by_fd(fd, writing=writing)
+
+    def _find(self, path: str) -> Node | None:
+        self._check(path)
+        return super()._find(path)
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        self._check(path)
+        return super()._parent(path)
+
+
+@attrs.define(eq=False)
+class Device:
+    """Which file system is there now, and how quick it is. Owner: the world."""
+
+    rng: random.Random
+    directories: Sequence[str]
+    """The log directories. They are there in the system too, empty, to be locked."""
+    clock_ms: int = START_MS
+    """Of the wall clock when the world began."""
+    clock: trio.abc.Clock | None = None
+    fs: SimulatedDisk = attrs.field(init=False)
+    latency_s: float = 0.001
+    """Of what runs in a thread, at most twice that."""
+    slowest_s: float = 0.001
+    """The largest that has been since the last loss."""
+    has_failed: bool = False
+    """Whether something was ordered to fail in this life."""
+
+    def __attrs_post_init__(self) -> None:
+        self.fs = SimulatedDisk(page_bytes=PAGE_BYTES, clock=lambda: self.time())
+        for path in self.directories:
+            self.fs.make_directory(path)
+        self.fs.sync_all()
+
+    def time(self) -> float:
+        """Also for threads that are not trio's."""
+        if self.clock is None:
+            self.clock = trio.lowlevel.current_clock()
+        return self.clock.current_time()
+
+    def without_paths(self, text: str) -> str:
+        """The same text in every run."""
+        for number, path in enumerate(self.directories):
+            text = text.replace(path, f"/data{number}")
+        return text
+
+    def now_ms(self) -> int:
+        return self.clock_ms + int(trio.current_time() * 1000)
+
+    def latency(self) -> float:
+        return self.rng.uniform(0, 2 * self.latency_s)
+
+    def slow_down(self, latency_s: float) -> None:
+        self.latency_s = latency_s
+        self.slowest_s = max(self.slowest_s, latency_s)
+
+    def end_process(self) -> None:
+        """What was written is there for the next process, synced or not; the one that is gone does nothing any more."""
+        before, self.fs = self.fs, self.fs.copy()
+        before.cut_after(0)
+
+    def cut_power(self) -> None:
+        """Of what was not synced anything may be left."""
+        self.fs = self.fs.crash(self.rng)

@@ -1,0 +1,87 @@
+"""What may be lost when the power is cut, or a log directory fails, under a durability other than `fsync`: told to the history.
+
+The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A log that
+ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import trio
+from triolog.protocol.types import TopicPartition
+from triolog.server.actors.partition.partition import PartitionActor
+from triolog.server.broker import Broker
+from triolog.server.storage.log.log import Log
+
+from ..clients.fetching import records_in
+from ..clients.inhabitant import Surroundings
+from ..history import Lost, Survived
+from ..server import Server
+
+SLACK_MS: Final = 50.0
+HOPS: Final = 8
+"""Turns that a flush may wait for threads: the sync that runs, its own, and what the directory's files take beside it."""
+
+
+@attrs.define(eq=False)
+class Losses:
+    """Owner: the operator."""
+
+    world: Surroundings
+    server: Server
+    _pending: set[TopicPartition] = attrs.field(factory=set)
+    """Of which nobody knows yet what is left."""
+    _synced: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What the last loss cannot have taken."""
+
+    def note(self, who: str, at: float) -> None:
+        """What was not synced then may be lost, at the next start."""
+        broker = self.server.latest
+        if not self.server.loses or broker is None:
+            return
+        actors = self._actors(broker)
+        self._synced = {where: actor.log.recovery_point for where, actor in actors.items()}
+        since_ms = (trio.current_time() - at) * 1000
+        self.world.add(
+            Lost(
+                at_ms=int(at * 1000),
+                who=who,
+                window_ms=self._window_ms(),
+                synced=self._synced,
+                oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
+            )
+        )
+        self._pending.update(actors)
+
+    def look(self, who: str) -> None:
+        """After a start: where the logs end that are served."""
+        broker = self.server.broker
+        if not self._pending or broker is None:
+            return
+        for where, actor in self._actors(broker).items():
+            if where in self._pending and actor.log.refusal is None:
+                self._pending.discard(where)
+                gaps = tuple(range(gap.start_offset, gap.end_offset) for gap in actor.log.gaps)
+                found = self._records(actor.log, self._synced.get(where, 0))
+                self.world.add(Survived(at_ms=self.world.at_ms(), who=who, partition=where, records=found, gaps=gaps))
+
+    def _records(self, log: Log, offset: int) -> dict[int, str]:
+        """By offset. Read from the files: the coordinators have written already, and no client has."""
+        found: dict[int, str] = {}
+        first = log.segments.floor(offset) or log.segments.first
+        for segment in log.segments.values(first.base_offset, log.log_end_offset + 1):
+            content = self.server.device.fs.content(segment.log.path)[: segment.size]
+            found |= {record.offset: record.id for record in records_in(content, offset)}
+        return found
+
+    def _window_ms(self) -> float | None:
+        durability, device = self.server.durability, self.server.device
+        if durability == "os" or device.has_failed:
+            return None
+        return float(durability.partition(":")[2]) + HOPS * 2000 * device.slowest_s + SLACK_MS
+
+    def _actors(self, broker: Broker) -> dict[TopicPartition, PartitionActor]:
+        actors = [hosted.actor for hosted in broker._manager.topics.hosted()]
+        return {each.topic_partition: each for each in actors if each.topic_partition.topic in self.world.partitions}

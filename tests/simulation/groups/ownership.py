@@ -1,0 +1,175 @@
+"""Who has which partitions of a consumer group, and who may commit.
+
+| anomaly | is |
+|---|---|
+| owned twice | a partition that a member was told while another one had it, both members surely; or twice in a generation |
+| another assignment | a member of a classic group was not told what the leader said |
+| forgotten member | a member that was heard of in time was told that it is none |
+| fenced commit | a commit is kept that began after the partition was somebody else's |
+| epoch went back | a group is at an earlier epoch than the one that somebody was shown, or a member told, before |
+| zombie heartbeat | a member of an earlier generation is told that all is well |
+| unsettled group | when nothing goes wrong any more a group does not become stable, or does not read to the end |
+| unprocessed | a record below what a group has committed that none of its members has read |
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+from triolog.protocol.types import TopicPartition
+
+from ..checker import Anomaly
+from ..history import Event, Polled, Stored
+from .events import (
+    CLASSIC,
+    CONSUMERS,
+    SHARERS,
+    Assigns,
+    Commits,
+    Committed,
+    Described,
+    Dismissed,
+    Heard,
+    LetsGo,
+    MemberEvent,
+    Resumes,
+    Settled,
+    Told,
+)
+
+NEVER: Final = -1
+
+
+@attrs.define(eq=False)
+class _Member:
+    until_ms: int = NEVER
+    """Before then it is a member for certain."""
+    held: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What it has, and which event has told it."""
+
+
+@attrs.define(eq=False)
+class _Group:
+    """What is known of a group as its events come."""
+
+    is_classic: bool
+    members: dict[str, _Member] = attrs.field(factory=lambda: defaultdict(_Member))
+    began: dict[tuple[str, int], tuple[int, int]] = attrs.field(factory=dict)
+    """Which event a commit began with, and which generation had been told by then; by member and number."""
+    has_offsets: bool = False
+    told: list[tuple[int, int]] = attrs.field(factory=list)
+    """When members were told which epochs, and others were shown that of the group."""
+    of_generation: dict[int, dict[TopicPartition, str]] = attrs.field(factory=lambda: defaultdict(dict))
+    assigned: dict[tuple[int, str], set[tuple[TopicPartition, ...]]] = attrs.field(factory=lambda: defaultdict(set))
+
+    def newest_before(self, at_ms: float) -> int:
+        return max((epoch for told_ms, epoch in self.told if told_ms < at_ms), default=NEVER)
+
+    def maybe_begin_anew(self, at_ms: int) -> None:
+        """A group that has neither members nor offsets is forgotten, and its generations are counted anew."""
+        if not self.has_offsets and all(member.until_ms <= at_ms for member in self.members.values()):
+            self.told.clear()
+            self.of_generation.clear()
+            self.assigned.clear()
+
+
+def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
+    """See the module."""
+    groups: dict[str, _Group] = {}
+    for number, event in enumerate(events):
+        if isinstance(event, Settled) and event.lacks:
+            yield Anomaly("unsettled group", f"{event.group}: {event.lacks}")
+        if isinstance(event, MemberEvent) and event.group in (CLASSIC, CONSUMERS, SHARERS):
+            group = groups.setdefault(event.group, _Group(event.group == CLASSIC))
+            yield from _follow(group, number, event)
+        if isinstance(event, Described):
+            yield from _described(groups.setdefault(event.group, _Group(is_classic=False)), event)
+
+
+def _described(group: _Group, event: Described) -> Iterator[Anomaly]:
+    newest = group.newest_before(event.begun_ms)
+    if event.epoch < newest and group.has_offsets:
+        yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
+    if event.epoch < newest and not group.has_offsets:
+        group.told.clear()
+    group.told.append((event.at_ms, event.epoch))
+
+
+def _follow(group: _Group, number: int, event: MemberEvent) -> Iterator[Anomaly]:
+    member = group.members[event.member]
+    match event:
+        case Told():
+            yield from _told(group, number, event)
+        case Heard():
+            member.until_ms = event.until_ms
+            if group.is_classic and event.epoch < (newest := group.newest_before(event.begun_ms)):
+                yield Anomaly("zombie heartbeat", f"{event.member} of generation {event.epoch}, the group was at {newest}")
+        case LetsGo():
+            for where in event.partitions:
+                member.held.pop(where, None)
+        case Dismissed():
+            if event.at_ms < member.until_ms and not event.is_explained:
+                said = f"{event.error} at {event.at_ms}, it was a member until {member.until_ms}"
+                yield Anomaly("forgotten member", f"{event.member} of {event.group}: {said}")
+            member.held.clear()
+            member.until_ms = NEVER
+        case Assigns():
+            group.maybe_begin_anew(event.at_ms)
+            for name, partitions in event.assignment:
+                group.assigned[event.epoch, name].add(tuple(sorted(partitions)))
+        case Commits():
+            group.began[event.member, event.number] = number, group.newest_before(math.inf)
+        case Committed(is_kept=True):
+            yield from _kept(group, event)
+
+
+def _told(group: _Group, number: int, event: Told) -> Iterator[Anomaly]:
+    member = group.members[event.member]
+    for where in event.partitions:
+        for name, other in group.members.items():
+            is_certain = event.at_ms < min(other.until_ms, event.until_ms)
+            if name != event.member and where in other.held and is_certain and where not in member.held:
+                yield Anomaly("owned twice", f"{where} of {event.group}: {event.member} was told it, {name} has it")
+    if group.is_classic:
+        of_generation = group.of_generation[event.epoch]
+        for where in event.partitions:
+            if of_generation.setdefault(where, event.member) != event.member:
+                yield Anomaly("owned twice", f"{where} in generation {event.epoch}: {event.member}, {of_generation[where]}")
+        if event.partitions not in group.assigned[event.epoch, event.member]:
+            said = f"{event.member} in generation {event.epoch}: {event.partitions}"
+            yield Anomaly("another assignment", f"{said}, not {group.assigned[event.epoch, event.member]}")
+    group.told.append((event.at_ms, event.epoch))
+    member.held = {where: member.held.get(where, number) for where in event.partitions}
+    member.until_ms = event.until_ms
+
+
+def _kept(group: _Group, event: Committed) -> Iterator[Anomaly]:
+    group.has_offsets = True
+    began, newest = group.began[event.member, event.number]
+    if group.is_classic and event.epoch < newest:
+        said = f"generation {event.epoch}, the group was at {newest}"
+        yield Anomaly("fenced commit", f"{event.partition}: {event.member} of {said}")
+    for name, other in group.members.items():
+        is_theirs = other.held.get(event.partition, began) < began and event.at_ms < other.until_ms
+        if name != event.member and is_theirs:
+            yield Anomaly("fenced commit", f"{event.partition}: {event.member} at {event.epoch}, it was {name}'s")
+
+
+def processed(events: Sequence[Event]) -> Iterator[Anomaly]:
+    """Whether members have read everything that is below what their group has committed in the end."""
+    read: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
+    committed: dict[tuple[str, TopicPartition], int] = {}
+    for event in events:
+        if isinstance(event, Polled) and (group := event.who.split()[0]) in (CLASSIC, CONSUMERS):
+            read[group, event.partition].update(record.offset for record in event.records)
+        if isinstance(event, Resumes) and event.group in (CLASSIC, CONSUMERS):
+            committed[event.group, event.partition] = event.offset
+    stored = {event.partition: event for event in events if isinstance(event, Stored) and event.is_committed}
+    for (group, where), offset in committed.items():
+        for record in stored[where].records if where in stored else ():
+            if record.offset < offset and record.offset not in read[group, where]:
+                yield Anomaly("unprocessed", f"{group}: {record.id} at {where}@{record.offset}, committed is {offset}")
