@@ -75,8 +75,9 @@ def _offsets(events: list[Event], facts: Facts) -> Iterator[Anomaly]:
         if isinstance(event, Survived):
             _forget(at, where, event.partition, range(dict(facts.ends[event.partition])[index], ENDLESS))
         elif isinstance(event, Damaged):
-            _forget(at, where, event.partition, event.offsets)
-        for partition, offset, record in _told(event):
+            for offset in event.offsets:
+                where.pop(at.get((event.partition, offset), ""), None)
+        for partition, offset, record in _told(event, facts):
             before = at.setdefault((partition, offset), record)
             if before != record:
                 yield Anomaly("divergent", f"{partition}@{offset} was {before}, and is {record} for {event.who}")
@@ -91,15 +92,17 @@ def _forget(
     partition: TopicPartition,
     offsets: range,
 ) -> None:
-    """What was there may be gone: the offsets may be given out again, the records be sent again."""
+    """What was there is lost: the offsets are given out again, the records may be sent again."""
     for place in [place for place in at if place[0] == partition and place[1] in offsets]:
         where.pop(at.pop(place), None)
 
 
-def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
+def _told(event: Event, facts: Facts) -> Iterator[tuple[TopicPartition, int, str]]:
     match event:
         case Acknowledged(base_offset=base) if base >= 0:
-            yield from ((event.partition, offset, record) for offset, record in enumerate(event.ids, base))
+            for offset, record in enumerate(event.ids, base):
+                if facts.sent[record].producer not in facts.doubtful:
+                    yield event.partition, offset, record
         case Polled() | Stored():
             yield from ((event.partition, found.offset, found.id) for found in event.records)
 

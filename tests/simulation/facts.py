@@ -89,6 +89,8 @@ class Facts:
     """Index of the event and the first offset that was lost, for each time that something may have been."""
     shaken: set[str] = attrs.field(factory=set)
     """Transactions of which something may have been lost, the outcome too."""
+    doubtful: set[str] = attrs.field(factory=set)
+    """Producers of which one has got the identity of another, because that was lost: the server takes them for one."""
     clock: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0)])
     """Since when the wall clock is so much ahead."""
     began_ms: int = START_MS
@@ -203,10 +205,11 @@ class Facts:
         for event in events:
             if isinstance(event, Introduced):
                 owners[event.transactional_id, event.producer_id, event.epoch].add(event.producer)
-        doubtful = {owner for each in owners.values() if len(each) > 1 for owner in each}
-        self.shaken.update(
-            known.transaction for known in self.sent.values() if known.transaction is not None and known.producer in doubtful
-        )
+        self.doubtful = {owner for each in owners.values() if len(each) > 1 for owner in each}
+        for record, known in self.sent.items():
+            if known.transaction is not None and known.producer in self.doubtful:
+                self.shaken.add(known.transaction)
+                self.acknowledged.pop(record, None)
 
     def _take_back(self, index: int, event: Survived) -> None:
         """What somebody was told of and is not there any more is lost, if that was to be expected."""

@@ -42,7 +42,7 @@ def missing(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
 
 
 def refusals(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
-    """Readers are told of damage where there is some, and nothing good is between."""
+    """Readers are told of damage where there is some, and nothing good is between: compaction leaves holes beside it."""
     for event in events:
         if not isinstance(event, Refused):
             continue
@@ -50,7 +50,7 @@ def refusals(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
         stored = facts.stored.get((where, event.is_committed))
         offsets = [record.offset for record in stored.records] if stored is not None else []
         if not any(
-            event.offset < damage.stop and not any(event.offset <= offset < damage.start for offset in offsets)
+            not any(event.offset <= offset < damage.start or damage.stop <= offset <= event.offset for offset in offsets)
             for damage in facts.damaged.get(where, ())
         ):
             yield Anomaly("refused", f"{event.who} in {where} at {event.offset}, where nobody has damaged anything")
@@ -75,7 +75,7 @@ def _judge(record: str, offset: int, index: int, event: Stored | Polled, facts: 
     where, outcome = event.partition, facts.outcome(record)
     if (event.is_committed and outcome is not True) or facts.is_damaged(where, offset):
         return
-    if facts.is_compacted(where) and (outcome is False or keys.may_be_gone(record, offset, index, event.at_ms)):
+    if facts.is_compacted(where) and (outcome is not True or keys.may_be_gone(record, offset, index, event.at_ms)):
         return
     kind = "committed records" if event.is_committed else "everything"
     yield Anomaly("lost", f"{record}@{offset} of {where}, for {event.who}, a reader of {kind}")

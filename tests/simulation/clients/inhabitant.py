@@ -92,6 +92,7 @@ class KafkaConnection:
     world: Surroundings
     timeout_s: float = 5.0
     _stream: KafkaStream | None = None
+    _was_lost: bool = False
 
     async def call(self, body: object, version: int) -> Any | None:
         """The answer, None when nobody knows."""
@@ -101,6 +102,9 @@ class KafkaConnection:
     async def call_all(self, bodies: Sequence[object], version: int) -> list[Any]:
         """Answers to requests that are sent without waiting for each other; those that nobody knows are missing at the end."""
         answers: list[Any] = []
+        if self._was_lost:
+            self._was_lost = False
+            await trio.sleep(CONNECT_PAUSE_S)
         try:
             with trio.fail_after(self.timeout_s):
                 if self._stream is None:
@@ -110,8 +114,8 @@ class KafkaConnection:
                 for _ in bodies:
                     answers.append(await self._stream.receive())
         except BROKEN:
+            self._was_lost = True
             await self.close()
-            await trio.sleep(CONNECT_PAUSE_S)
         return answers
 
     async def close(self) -> None:
