@@ -60,10 +60,11 @@ class SimulatedDisk(CrashFileSystem):
         self.broken = path
 
     def replug_directory(self, rng: random.Random) -> None:
-        """It works again, and has what was brought to it."""
+        """It works again, is mounted anew, and has what was brought to it."""
         path, self.broken = self.broken, None
         for file in files_below(self._directory(path)) if path is not None else ():
             file.drop_caches(rng, self._page_bytes)
+            file.error_seen = True
 
     def open(self, path: str, flags: int) -> int:
         fd = super().open(path, flags)

@@ -43,14 +43,14 @@ class Losses:
         if not self.server.loses or broker is None:
             return
         actors = self._actors(broker)
-        self._synced = {where: actor.log.recovery_point for where, actor in actors.items()}
+        self._synced |= {where: actor.log.recovery_point for where, actor in actors.items()}
         since_ms = (trio.current_time() - at) * 1000
         self.world.add(
             Lost(
                 at_ms=int(at * 1000),
                 who=who,
                 window_ms=None if is_starting else self._window_ms(),
-                synced=self._synced,
+                synced=dict(self._synced),
                 oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
             )
         )

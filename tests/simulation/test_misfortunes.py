@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from .history import Damaged, Event, Happened, Lost, Refused, Stored, Survived
+from .history import Damaged, Event, Lost, Refused, Stored, Survived
 from .script import KEYED, Script, Step
 from .verdict import judge
 from .world import simulate
@@ -68,7 +68,6 @@ def test_a_directory_fails_and_comes_back() -> None:
     steps = [*sends("kafka 0", "plain"), *sends("kafka 1", "stamped", 80)]
     steps += [Step(2000, "operator", "fail_directory", {"directory": 0}), Step(14_000, "operator", "replug", {"for_ms": 100})]
     script = Script("directory", "fsync", topics, tuple(sorted(steps, key=lambda step: step.at_ms)), directories=2)
-    assert [event.what for event in events(script, Happened)][:2] != []
     assert all(event.end_offset >= 100 for event in events(script, Stored) if event.partition.partition == 0)
 
 
